@@ -1,0 +1,352 @@
+//! Buffers: aligned pooled memory, or a *phantom* of a length without bytes.
+//!
+//! A [`Buffer`] is a cheap reference-counted view of a part of one allocation, as `bytes::Bytes` is, but of memory that
+//! may be written. Views may overlap; who writes when is settled by protocol, not by types: a view handed to a drive is
+//! the drive's until the request completes. Access from Rust goes through closures ([`access`], [`Buffer::with`],
+//! [`Buffer::with_mut`]) that cannot nest and that check for overlap, so no two Rust references to the same byte, one of
+//! them mutable, can exist at once. Phantoms make every access a no-op, so performance models move terabytes without
+//! memory and the engine cannot tell the difference.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::rc::{Rc, Weak};
+
+/// Every allocation starts at a multiple of this many bytes, as O_DIRECT on any drive wants.
+pub const BUFFER_ALIGNMENT: usize = 4096;
+
+/// Allocations are kept for reuse in classes of powers of two, from 4 KiB to 4 MiB.
+const SMALLEST_CLASS_LOG2: u32 = 12;
+const CLASSES: usize = 11;
+
+struct Allocation {
+    memory: NonNull<u8>,
+    capacity_bytes: usize,
+    /// `None`: freed, not kept, when the last view goes.
+    pool: Option<Weak<PoolShared>>,
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let layout =
+            Layout::from_size_align(self.capacity_bytes, BUFFER_ALIGNMENT).expect("was valid when allocated");
+        // SAFETY: `memory` came from `alloc_zeroed` with this same layout and is freed once, here.
+        unsafe { dealloc(self.memory.as_ptr(), layout) }
+    }
+}
+
+impl Allocation {
+    fn new(capacity_bytes: usize, pool: Option<Weak<PoolShared>>) -> Self {
+        let layout =
+            Layout::from_size_align(capacity_bytes, BUFFER_ALIGNMENT).expect("a buffer below isize::MAX");
+        // SAFETY: the layout's size is not zero (callers round up to at least one alignment unit).
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        Self { memory, capacity_bytes, pool }
+    }
+}
+
+struct PoolShared {
+    free: RefCell<[Vec<Rc<Allocation>>; CLASSES]>,
+    retained_bytes: Cell<usize>,
+    retain_limit_bytes: usize,
+}
+
+/// Hands out aligned buffers and keeps returned ones for reuse, up to a stated number of bytes.
+#[derive(Clone)]
+pub struct BufferPool {
+    shared: Rc<PoolShared>,
+    phantom: bool,
+}
+
+impl BufferPool {
+    /// A pool that keeps at most `retain_limit_bytes` of returned memory. What is in use is bounded by whoever admits
+    /// requests, not here.
+    pub fn new(retain_limit_bytes: usize) -> Self {
+        let shared = PoolShared {
+            free: RefCell::new(std::array::from_fn(|_| Vec::new())),
+            retained_bytes: Cell::new(0),
+            retain_limit_bytes,
+        };
+        Self { shared: Rc::new(shared), phantom: false }
+    }
+
+    /// A pool whose buffers are all phantoms: for performance models, where contents do not matter.
+    pub fn phantom() -> Self {
+        Self { phantom: true, ..Self::new(0) }
+    }
+
+    /// Whether this pool gives phantoms.
+    pub fn is_phantom(&self) -> bool {
+        self.phantom
+    }
+
+    /// A buffer of `length_bytes`; its contents are whatever was there before.
+    pub fn allocate(&self, length_bytes: usize) -> Buffer {
+        if self.phantom {
+            return Buffer::phantom(length_bytes);
+        }
+        let rounded = length_bytes.max(1).next_power_of_two().max(1 << SMALLEST_CLASS_LOG2);
+        let class = (rounded.trailing_zeros() - SMALLEST_CLASS_LOG2) as usize;
+        if class >= CLASSES {
+            let capacity = length_bytes.next_multiple_of(BUFFER_ALIGNMENT);
+            return Buffer::of(Rc::new(Allocation::new(capacity, None)), length_bytes);
+        }
+        let reused = self.shared.free.borrow_mut()[class].pop();
+        let allocation = match reused {
+            Some(allocation) => {
+                self.shared.retained_bytes.set(self.shared.retained_bytes.get() - rounded);
+                allocation
+            }
+            None => Rc::new(Allocation::new(rounded, Some(Rc::downgrade(&self.shared)))),
+        };
+        Buffer::of(allocation, length_bytes)
+    }
+
+    /// A buffer of `length_bytes` zero bytes.
+    pub fn allocate_zeroed(&self, length_bytes: usize) -> Buffer {
+        let buffer = self.allocate(length_bytes);
+        buffer.fill(0);
+        buffer
+    }
+}
+
+/// A view of bytes in a pooled allocation, or a phantom. Cloning and slicing share the memory.
+pub struct Buffer {
+    /// `None` only for phantoms and while dropping.
+    allocation: Option<Rc<Allocation>>,
+    /// Bytes into the allocation; for a phantom a tag that slices keep, moved along.
+    start: usize,
+    length: usize,
+}
+
+impl Buffer {
+    fn of(allocation: Rc<Allocation>, length: usize) -> Self {
+        Self { allocation: Some(allocation), start: 0, length }
+    }
+
+    /// A buffer of a length and nothing else.
+    pub fn phantom(length_bytes: usize) -> Self {
+        Self { allocation: None, start: 0, length: length_bytes }
+    }
+
+    /// A buffer outside any pool, holding a copy of `bytes`.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let capacity = bytes.len().max(1).next_multiple_of(BUFFER_ALIGNMENT);
+        let buffer = Self::of(Rc::new(Allocation::new(capacity, None)), bytes.len());
+        buffer.with_mut(|to| to.copy_from_slice(bytes));
+        buffer
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether there are no bytes behind this buffer.
+    pub fn is_phantom(&self) -> bool {
+        self.allocation.is_none()
+    }
+
+    /// A view of `range` (bytes, relative to this view) of the same memory. Panics when out of bounds.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= self.length,
+            "slice {range:?} of {} bytes",
+            self.length
+        );
+        Self {
+            allocation: self.allocation.clone(),
+            start: self.start + range.start,
+            length: range.end - range.start,
+        }
+    }
+
+    /// The address of the first byte, for executors that hand it to the kernel. `None` for phantoms. The memory lives as
+    /// long as any view of it.
+    pub fn as_ptr(&self) -> Option<NonNull<u8>> {
+        let allocation = self.allocation.as_ref()?;
+        // SAFETY: `start` is within the allocation: `of` and `slice` keep `start + length <= capacity_bytes`.
+        Some(unsafe { allocation.memory.add(self.start) })
+    }
+
+    /// Whether `next` is the memory right behind this view, so that both can be one segment of an I/O.
+    pub fn is_followed_by(&self, next: &Self) -> bool {
+        match (&self.allocation, &next.allocation) {
+            (Some(a), Some(b)) => Rc::ptr_eq(a, b) && self.start + self.length == next.start,
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// This view lengthened by the one right behind it. Panics unless [`Self::is_followed_by`].
+    pub fn joined_with(&self, next: &Self) -> Self {
+        assert!(self.is_followed_by(next), "joined views must be neighbours");
+        Self { allocation: self.allocation.clone(), start: self.start, length: self.length + next.length }
+    }
+
+    /// Calls `f` with the bytes; not called for phantoms (returns `None`).
+    pub fn with<T>(&self, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let memory = self.as_ptr()?;
+        let _guard = AccessGuard::enter();
+        // SAFETY: in bounds and initialised (allocations are zeroed); the guard keeps any other Rust reference away, and
+        // by protocol no drive writes here while the view is not handed to one.
+        Some(f(unsafe { std::slice::from_raw_parts(memory.as_ptr(), self.length) }))
+    }
+
+    /// Calls `f` with the bytes to change; not called for phantoms (returns `None`).
+    pub fn with_mut<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+        let memory = self.as_ptr()?;
+        let _guard = AccessGuard::enter();
+        // SAFETY: as in `with`; the guard makes this the only Rust reference to the bytes.
+        Some(f(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), self.length) }))
+    }
+
+    /// Sets every byte to `value`.
+    pub fn fill(&self, value: u8) {
+        self.with_mut(|bytes| bytes.fill(value));
+    }
+
+    /// Copies all bytes of `from`, of the same length, here. Overlap is allowed.
+    pub fn copy_from(&self, from: &Self) {
+        assert_eq!(self.length, from.length, "copies are between equal lengths");
+        let (Some(to), Some(from)) = (self.as_ptr(), from.as_ptr()) else { return };
+        let _guard = AccessGuard::enter();
+        // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard keeps Rust references away.
+        unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), self.length) }
+    }
+
+    /// A copy of the bytes; zeros for a phantom.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.with(<[u8]>::to_vec).unwrap_or_else(|| vec![0; self.length])
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self { allocation: self.allocation.clone(), start: self.start, length: self.length }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Some(allocation) = self.allocation.take() else { return };
+        if Rc::strong_count(&allocation) > 1 {
+            return;
+        }
+        let Some(pool) = allocation.pool.as_ref().and_then(Weak::upgrade) else { return };
+        let bytes = allocation.capacity_bytes;
+        if pool.retained_bytes.get() + bytes <= pool.retain_limit_bytes {
+            pool.retained_bytes.set(pool.retained_bytes.get() + bytes);
+            pool.free.borrow_mut()[(bytes.trailing_zeros() - SMALLEST_CLASS_LOG2) as usize].push(allocation);
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes{})", self.length, if self.is_phantom() { ", phantom" } else { "" })
+    }
+}
+
+thread_local! {
+    static IN_ACCESS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// At most one closure on this thread sees buffer memory at a time; buffers never leave their thread (`Rc`).
+struct AccessGuard;
+
+impl AccessGuard {
+    fn enter() -> Self {
+        assert!(!IN_ACCESS.replace(true), "buffer accesses must not nest");
+        Self
+    }
+}
+
+impl Drop for AccessGuard {
+    fn drop(&mut self) {
+        IN_ACCESS.set(false);
+    }
+}
+
+/// Calls `f` with the bytes of `sources` to read and of `destinations` to write, for parity arithmetic. `f` is not called
+/// when any of them is a phantom. Panics when a destination overlaps any other buffer named: that is a bug in the caller.
+pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[u8]], &mut [&mut [u8]])) {
+    if sources.iter().chain(destinations).any(|buffer| buffer.is_phantom()) {
+        return;
+    }
+    let _guard = AccessGuard::enter();
+    let address = |buffer: &Buffer| buffer.as_ptr().expect("not a phantom").as_ptr() as usize;
+    let overlap =
+        |a: &Buffer, b: &Buffer| address(a) < address(b) + b.len() && address(b) < address(a) + a.len();
+    for (index, destination) in destinations.iter().enumerate() {
+        let clash = sources.iter().chain(&destinations[..index]).any(|other| overlap(destination, other));
+        assert!(!clash, "a destination of buffer arithmetic overlaps another buffer");
+    }
+    let sources: smallvec::SmallVec<[&[u8]; 16]> = sources
+        .iter()
+        // SAFETY: in bounds, initialised; destinations were checked not to overlap; the guard keeps other accesses away.
+        .map(|b| unsafe { std::slice::from_raw_parts(address(b) as *const u8, b.len()) })
+        .collect();
+    let mut destinations: smallvec::SmallVec<[&mut [u8]; 4]> = destinations
+        .iter()
+        // SAFETY: as above, and destinations do not overlap one another, so each `&mut` is the only reference.
+        .map(|b| unsafe { std::slice::from_raw_parts_mut(address(b) as *mut u8, b.len()) })
+        .collect();
+    f(&sources, &mut destinations);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_returns_to_the_pool_and_is_reused() {
+        let pool = BufferPool::new(1 << 20);
+        let first = pool.allocate(10_000);
+        let address = first.as_ptr();
+        let view = first.slice(100..200);
+        drop(first);
+        assert_eq!(pool.shared.retained_bytes.get(), 0, "a view still holds it");
+        drop(view);
+        assert_eq!(pool.shared.retained_bytes.get(), 16_384);
+        assert_eq!(pool.allocate(16_000).as_ptr(), address);
+    }
+
+    #[test]
+    fn the_pool_keeps_no_more_than_its_limit() {
+        let pool = BufferPool::new(8192);
+        let buffers: Vec<_> = (0..8).map(|_| pool.allocate(4096)).collect();
+        drop(buffers);
+        assert_eq!(pool.shared.retained_bytes.get(), 8192);
+    }
+
+    #[test]
+    #[should_panic(expected = "overlaps")]
+    fn arithmetic_on_overlapping_buffers_is_refused() {
+        let buffer = BufferPool::new(0).allocate(8192);
+        access(&[&buffer.slice(0..4096)], &[&buffer.slice(4095..8000)], |_, _| {});
+    }
+
+    #[test]
+    #[should_panic(expected = "nest")]
+    fn nested_access_is_refused() {
+        let buffer = BufferPool::new(0).allocate(4096);
+        buffer.with(|_| buffer.with_mut(|_| {}));
+    }
+
+    #[test]
+    fn phantoms_are_never_touched() {
+        let pool = BufferPool::phantom();
+        let huge = pool.allocate(1 << 40);
+        assert_eq!(huge.slice(1 << 30..1 << 31).len(), 1 << 30);
+        access(&[&huge], &[&Buffer::from_bytes(b"x")], |_, _| panic!("called with a phantom"));
+        huge.with_mut(|_| panic!("called with a phantom"));
+    }
+}

@@ -1,0 +1,132 @@
+//! The answer to a submitted request: a future that costs nothing when the drive answered at once, and a recycled cell
+//! when it did not. No allocation per request in steady state.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use crate::error::IoResult;
+
+#[derive(Default)]
+struct Shared {
+    result: Cell<Option<IoResult>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// Cells kept per thread for reuse; more in flight than this is legal, only slower.
+const KEPT_CELLS: usize = 4096;
+
+thread_local! {
+    static FREE: RefCell<Vec<Rc<Shared>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn recycle(shared: Rc<Shared>) {
+    if Rc::strong_count(&shared) > 1 {
+        return;
+    }
+    shared.result.take();
+    shared.waker.take();
+    // Not reachable while the thread is being torn down: then the cell is simply freed.
+    let _ = FREE.try_with(|free| {
+        let mut free = free.borrow_mut();
+        if free.len() < KEPT_CELLS {
+            free.push(shared);
+        }
+    });
+}
+
+/// Future of one request's result. Dropping it does not cancel the request.
+#[must_use = "a request's result tells whether it worked"]
+pub struct Completion(State);
+
+enum State {
+    Ready(Option<IoResult>),
+    Waiting(Option<Rc<Shared>>),
+}
+
+impl Completion {
+    /// An answer that is there already.
+    pub fn ready(result: IoResult) -> Self {
+        Self(State::Ready(Some(result)))
+    }
+
+    /// The result if it is there already, else the completion back. Lets callers skip a trip through the executor.
+    pub fn try_take(mut self) -> Result<IoResult, Self> {
+        match &mut self.0 {
+            State::Ready(result) => Ok(result.take().expect("taken once")),
+            State::Waiting(shared) => match shared.as_ref().and_then(|shared| shared.result.take()) {
+                Some(result) => Ok(result),
+                None => Err(self),
+            },
+        }
+    }
+}
+
+impl Future for Completion {
+    type Output = IoResult;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<IoResult> {
+        match &mut self.0 {
+            State::Ready(result) => Poll::Ready(result.take().expect("not polled after completion")),
+            State::Waiting(shared) => {
+                let cell = shared.as_ref().expect("not polled after completion");
+                if let Some(result) = cell.result.take() {
+                    recycle(shared.take().expect("just seen"));
+                    return Poll::Ready(result);
+                }
+                let waker = match cell.waker.take() {
+                    Some(waker) if waker.will_wake(context.waker()) => waker,
+                    _ => context.waker().clone(),
+                };
+                cell.waker.set(Some(waker));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let State::Waiting(shared) = &mut self.0
+            && let Some(shared) = shared.take()
+        {
+            recycle(shared);
+        }
+    }
+}
+
+/// The drive's end: answers once. Dropping it unanswered leaves the request without an answer for ever (a stuck drive).
+pub struct CompletionSender(Option<Rc<Shared>>);
+
+impl CompletionSender {
+    /// Gives the answer and wakes whoever waits.
+    pub fn complete(mut self, result: IoResult) {
+        let shared = self.0.take().expect("answered once");
+        shared.result.set(Some(result));
+        if let Some(waker) = shared.waker.take() {
+            waker.wake();
+        }
+        recycle_unless_awaited(shared);
+    }
+}
+
+/// The future holds the other reference and recycles the cell; if it is gone already, the cell comes back here.
+fn recycle_unless_awaited(shared: Rc<Shared>) {
+    recycle(shared);
+}
+
+impl Drop for CompletionSender {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            recycle(shared);
+        }
+    }
+}
+
+/// A pair: the drive keeps the sender, the caller awaits the completion.
+pub fn completion() -> (CompletionSender, Completion) {
+    let shared = FREE.with(|free| free.borrow_mut().pop()).unwrap_or_default();
+    (CompletionSender(Some(shared.clone())), Completion(State::Waiting(Some(shared))))
+}

@@ -1,0 +1,172 @@
+//! Time and tasks as the engine sees them: real or virtual, it cannot tell.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+/// Names a timer so that it can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(pub u64);
+
+/// A monotonic clock with timers.
+pub trait Clock {
+    /// Nanoseconds since some fixed start.
+    fn now_ns(&self) -> u64;
+    /// Wakes `waker` once the clock has reached `deadline_ns`.
+    fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId;
+    /// Takes a timer back; one that has fired already is ignored.
+    fn cancel(&self, timer: TimerId);
+}
+
+/// Starts tasks on this thread's executor.
+pub trait Spawn {
+    /// Runs `task` beside all others until it ends.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
+}
+
+/// What every room gets handed: the clock and the means to start tasks.
+#[derive(Clone)]
+pub struct Context {
+    clock: Rc<dyn Clock>,
+    spawner: Rc<dyn Spawn>,
+}
+
+impl Context {
+    /// From the two halves of an executor.
+    pub fn new(clock: Rc<dyn Clock>, spawner: Rc<dyn Spawn>) -> Self {
+        Self { clock, spawner }
+    }
+
+    /// Nanoseconds on the executor's clock.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Ends `duration_ns` from now.
+    pub fn sleep_ns(&self, duration_ns: u64) -> Sleep {
+        self.sleep_until_ns(self.now_ns().saturating_add(duration_ns))
+    }
+
+    /// Ends at `deadline_ns`, at once if that has passed.
+    pub fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
+        Sleep { clock: self.clock.clone(), deadline_ns, timer: None }
+    }
+
+    /// `work`'s result, or [`TimedOut`] if it takes longer than `limit_ns`.
+    pub fn time_limit_ns<F: Future + Unpin>(&self, limit_ns: u64, work: F) -> TimeLimit<F> {
+        TimeLimit { work, sleep: self.sleep_ns(limit_ns) }
+    }
+
+    /// Starts a task; its result can be awaited through the handle, or ignored: dropping the handle lets the task run on.
+    pub fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        let shared = Rc::new(RefCell::new(Joined { result: None, waker: None }));
+        let theirs = shared.clone();
+        self.spawner.spawn(Box::pin(async move {
+            let result = task.await;
+            let mut joined = theirs.borrow_mut();
+            joined.result = Some(result);
+            if let Some(waker) = joined.waker.take() {
+                waker.wake();
+            }
+        }));
+        JoinHandle { shared }
+    }
+}
+
+/// Future of [`Context::sleep_ns`].
+pub struct Sleep {
+    clock: Rc<dyn Clock>,
+    deadline_ns: u64,
+    timer: Option<TimerId>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
+        if let Some(timer) = self.timer.take() {
+            self.clock.cancel(timer);
+        }
+        if self.clock.now_ns() >= self.deadline_ns {
+            return Poll::Ready(());
+        }
+        self.timer = Some(self.clock.wake_at(self.deadline_ns, context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.take() {
+            self.clock.cancel(timer);
+        }
+    }
+}
+
+/// The time allowed ran out first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+/// Future of [`Context::time_limit_ns`].
+pub struct TimeLimit<F> {
+    work: F,
+    sleep: Sleep,
+}
+
+impl<F: Future + Unpin> Future for TimeLimit<F> {
+    type Output = Result<F::Output, TimedOut>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        if let Poll::Ready(result) = Pin::new(&mut self.work).poll(context) {
+            return Poll::Ready(Ok(result));
+        }
+        Pin::new(&mut self.sleep).poll(context).map(|()| Err(TimedOut))
+    }
+}
+
+struct Joined<T> {
+    result: Option<T>,
+    waker: Option<Waker>,
+}
+
+/// Awaits a task started with [`Context::spawn`].
+pub struct JoinHandle<T> {
+    shared: Rc<RefCell<Joined<T>>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Whether the task has ended (and its result was not taken yet).
+    pub fn is_finished(&self) -> bool {
+        self.shared.borrow().result.is_some()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<T> {
+        let mut joined = self.shared.borrow_mut();
+        match joined.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                joined.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Lets every other task that is ready run once before going on.
+pub async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(move |context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,20 @@
+//! What the engine knows of the world: drives, buffers, a clock, and single-threaded waiting. No system calls here.
+//!
+//! The engine is written against this crate alone, so the same code runs on real drives in real time and on modelled
+//! drives in virtual time (both executors live in `stripewise-runtime`). Everything is `!Send`: one shard, one thread.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod buffer;
+mod completion;
+mod context;
+mod error;
+mod request;
+mod wait;
+
+pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
+pub use completion::{Completion, CompletionSender, completion};
+pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut, TimerId, yield_now};
+pub use error::{DriveError, DriveErrorKind, IoResult};
+pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Operation, Segments};
+pub use wait::{Channel, Event, Semaphore, SemaphorePermit};
