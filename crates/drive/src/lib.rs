@@ -9,6 +9,8 @@ mod buffer;
 mod completion;
 mod context;
 mod error;
+mod memory;
+mod null;
 mod request;
 mod wait;
 
@@ -16,5 +18,7 @@ pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
 pub use completion::{Completion, CompletionSender, completion};
 pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut, TimerId, yield_now};
 pub use error::{DriveError, DriveErrorKind, IoResult};
+pub use memory::MemoryDrive;
+pub use null::NullDrive;
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Operation, Segments};
 pub use wait::{Channel, Event, Semaphore, SemaphorePermit};
