@@ -9,10 +9,18 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::error::IoResult;
 
+/// Told of an answer instead of a task that awaits it. Called from inside the drive: it must only note the answer and wake
+/// someone, never submit to the drive at once.
+pub trait CompletionListener {
+    /// The request registered under `token` is answered.
+    fn completed(&self, token: u64, result: IoResult);
+}
+
 #[derive(Default)]
 struct Shared {
     result: Cell<Option<IoResult>>,
     waker: Cell<Option<Waker>>,
+    listener: Cell<Option<(Rc<dyn CompletionListener>, u64)>>,
 }
 
 /// Cells kept per thread for reuse; more in flight than this is legal, only slower.
@@ -28,6 +36,7 @@ fn recycle(shared: Rc<Shared>) {
     }
     shared.result.take();
     shared.waker.take();
+    shared.listener.take();
     // Not reachable while the thread is being torn down: then the cell is simply freed.
     let _ = FREE.try_with(|free| {
         let mut free = free.borrow_mut();
@@ -60,6 +69,24 @@ impl Completion {
                 Some(result) => Ok(result),
                 None => Err(self),
             },
+        }
+    }
+}
+
+impl Completion {
+    /// Hands the answer to `listener` under `token` when it comes; gives it back at once if it is there already (the
+    /// listener is then not called).
+    pub fn notify(mut self, listener: Rc<dyn CompletionListener>, token: u64) -> Option<IoResult> {
+        match &mut self.0 {
+            State::Ready(result) => Some(result.take().expect("taken once")),
+            State::Waiting(shared) => {
+                let cell = shared.as_ref().expect("not polled after completion");
+                if let Some(result) = cell.result.take() {
+                    return Some(result);
+                }
+                cell.listener.set(Some((listener, token)));
+                None
+            }
         }
     }
 }
@@ -104,17 +131,18 @@ impl CompletionSender {
     /// Gives the answer and wakes whoever waits.
     pub fn complete(mut self, result: IoResult) {
         let shared = self.0.take().expect("answered once");
+        if let Some((listener, token)) = shared.listener.take() {
+            listener.completed(token, result);
+            recycle(shared);
+            return;
+        }
         shared.result.set(Some(result));
         if let Some(waker) = shared.waker.take() {
             waker.wake();
         }
-        recycle_unless_awaited(shared);
+        // The future holds the other reference and recycles the cell; if it is gone already, the cell comes back here.
+        recycle(shared);
     }
-}
-
-/// The future holds the other reference and recycles the cell; if it is gone already, the cell comes back here.
-fn recycle_unless_awaited(shared: Rc<Shared>) {
-    recycle(shared);
 }
 
 impl Drop for CompletionSender {

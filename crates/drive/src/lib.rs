@@ -15,7 +15,7 @@ mod request;
 mod wait;
 
 pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
-pub use completion::{Completion, CompletionSender, completion};
+pub use completion::{Completion, CompletionListener, CompletionSender, completion};
 pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut, TimerId, yield_now};
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use memory::MemoryDrive;

@@ -150,7 +150,7 @@ pub struct DriveInfo {
 }
 
 /// Something that stores blocks. Requests may complete in any order, and overlapping requests in flight have no order:
-/// the engine never has two overlapping ones in flight if one of them writes.
+/// the engine never has two overlapping writes in flight, and a read that overlaps a write may see either.
 pub trait Drive {
     /// Identity and geometry.
     fn info(&self) -> &DriveInfo;
