@@ -1,0 +1,112 @@
+//! Every combination of lost members is rebuilt, for every number of members; lies are located.
+
+use stripewise_parity::{MAXIMUM_DATA_UNITS, MAXIMUM_PARITY, Recovery, Verdict, encode, locate, update};
+
+/// Reproducible bytes without a pattern (xorshift).
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+/// All the units of a stripe, parity computed.
+fn stripe(data_units: usize, parity_units: usize, length: usize) -> Vec<Vec<u8>> {
+    let mut units: Vec<Vec<u8>> = (0..data_units).map(|unit| noise(unit as u64 + 1, length)).collect();
+    let mut parity = vec![vec![0; length]; parity_units];
+    encode(&slices(&units), &mut mutable_slices(&mut parity));
+    units.extend(parity);
+    units
+}
+
+fn slices(units: &[Vec<u8>]) -> Vec<&[u8]> {
+    units.iter().map(Vec::as_slice).collect()
+}
+
+fn mutable_slices(units: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
+    units.iter_mut().map(Vec::as_mut_slice).collect()
+}
+
+/// Rebuilds `lost` from the first survivors and compares.
+fn rebuild(units: &[Vec<u8>], data_units: usize, lost: &[usize]) {
+    let sources: Vec<usize> = (0..units.len()).filter(|unit| !lost.contains(unit)).take(data_units).collect();
+    let recovery = Recovery::new(data_units, &sources, lost)
+        .unwrap_or_else(|| panic!("{data_units} data units without {lost:?} not solved"));
+    let source_slices: Vec<&[u8]> = sources.iter().map(|&unit| units[unit].as_slice()).collect();
+    let mut rebuilt = vec![vec![0xee; units[0].len()]; lost.len()];
+    recovery.apply(&source_slices, &mut mutable_slices(&mut rebuilt));
+    for (&unit, bytes) in lost.iter().zip(&rebuilt) {
+        assert_eq!(bytes, &units[unit], "{data_units} data units without {lost:?}: unit {unit}");
+    }
+}
+
+#[test]
+fn small_stripes_survive_every_loss() {
+    for parity_units in 1..=3 {
+        for data_units in 1..=12 {
+            let units = stripe(data_units, parity_units, 97);
+            let members = units.len();
+            for lost in 0u32..1 << members {
+                let lost: Vec<usize> = (0..members).filter(|&unit| lost >> unit & 1 == 1).collect();
+                if (1..=parity_units).contains(&lost.len()) {
+                    rebuild(&units, data_units, &lost);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn update_is_encode() {
+    let mut units = stripe(9, 3, 300);
+    for unit in 0..9 {
+        let new = noise(unit as u64 + 100, 300);
+        let change: Vec<u8> = units[unit].iter().zip(&new).map(|(old, new)| old ^ new).collect();
+        units[unit] = new;
+        let (data, parity) = units.split_at_mut(9);
+        update(unit, &change, &[0, 1, 2], &mut mutable_slices(parity));
+        let mut expected = vec![vec![0; 300]; 3];
+        encode(&slices(data), &mut mutable_slices(&mut expected));
+        assert_eq!(parity, expected, "unit {unit}");
+    }
+}
+
+#[test]
+fn impossible_recoveries_are_refused() {
+    assert!(Recovery::new(3, &[0, 1], &[2]).is_none(), "too few sources");
+    assert!(Recovery::new(3, &[0, 1, 3, 4], &[2]).is_none(), "too many sources");
+    assert!(Recovery::new(3, &[0, 1, 1], &[2]).is_none(), "a source twice");
+    assert!(Recovery::new(3, &[0, 1, 6], &[2]).is_none(), "a source that does not exist");
+    assert!(Recovery::new(3, &[0, 1, 3], &[6]).is_none(), "a wanted unit that does not exist");
+    assert!(Recovery::new(0, &[], &[0]).is_none(), "no data");
+    let beyond = MAXIMUM_DATA_UNITS + 1;
+    assert!(Recovery::new(beyond, &(0..beyond).collect::<Vec<_>>(), &[beyond]).is_none(), "too much data");
+    assert!(Recovery::new(3, &[4, 0, 3], &[2, 1, 5]).is_some());
+}
+
+#[test]
+fn a_lie_is_located() {
+    for parity_units in 1..=MAXIMUM_PARITY {
+        let mut units = stripe(8, parity_units, 9000);
+        assert_eq!(locate(8, &slices(&units)), Verdict::Consistent);
+        for unit in 0..units.len() {
+            for at in [0, 4095, 4096, 8999] {
+                units[unit][at] ^= 0x41;
+            }
+            let expected = if parity_units == 1 { Verdict::Unknown } else { Verdict::Unit(unit) };
+            assert_eq!(locate(8, &slices(&units)), expected, "{parity_units} parity units, unit {unit}");
+            let other = (unit + 1) % units.len();
+            units[other][5000] ^= 1;
+            assert_eq!(locate(8, &slices(&units)), Verdict::Unknown, "units {unit} and {other}");
+            units[other][5000] ^= 1;
+            for at in [0, 4095, 4096, 8999] {
+                units[unit][at] ^= 0x41;
+            }
+        }
+    }
+}
