@@ -1,0 +1,180 @@
+//! Timers of one executor: a binary heap in which every timer knows its place, so that taking one back is as cheap as
+//! letting it fire, and nothing is allocated per timer in steady state.
+//!
+//! Timers of the same deadline fire in the order they were set, so that runs in virtual time repeat exactly. A timer that
+//! has fired or was taken back leaves a number that no later timer reuses within 2^32 uses of its slot.
+
+use std::task::Waker;
+
+use stripewise_drive::TimerId;
+
+#[derive(Clone, Copy)]
+struct Node {
+    deadline_ns: u64,
+    /// Counts up with every timer set: decides among equal deadlines.
+    sequence: u64,
+    slot: u32,
+}
+
+impl Node {
+    fn is_before(&self, other: &Self) -> bool {
+        (self.deadline_ns, self.sequence) < (other.deadline_ns, other.sequence)
+    }
+}
+
+struct Slot {
+    /// Where in the heap; meaningless while `waker` is `None`.
+    position: u32,
+    generation: u32,
+    waker: Option<Waker>,
+}
+
+/// The timers that have neither fired nor been taken back.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: Vec<Node>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    sequence: u64,
+}
+
+impl Timers {
+    /// Sets a timer.
+    pub(crate) fn insert(&mut self, deadline_ns: u64, waker: Waker) -> TimerId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { position: 0, generation: 0, waker: None });
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[slot as usize].waker = Some(waker);
+        self.sequence += 1;
+        self.heap.push(Node { deadline_ns, sequence: self.sequence, slot });
+        self.rise(self.heap.len() - 1);
+        TimerId(u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot))
+    }
+
+    /// Takes a timer back. The waker is returned so that the caller can drop it when nothing is borrowed.
+    pub(crate) fn cancel(&mut self, timer: TimerId) -> Option<Waker> {
+        let slot = timer.0 as u32;
+        let entry = self.slots.get(slot as usize)?;
+        if u64::from(entry.generation) != timer.0 >> 32 || entry.waker.is_none() {
+            return None;
+        }
+        Some(self.remove(entry.position as usize))
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
+        self.heap.first().map(|node| node.deadline_ns)
+    }
+
+    /// The next timer that is due at `now_ns`, taken out.
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Waker> {
+        (self.next_deadline_ns()? <= now_ns).then(|| self.remove(0))
+    }
+
+    /// All wakers, in no order, for dropping.
+    pub(crate) fn take_all(&mut self) -> Vec<Waker> {
+        self.heap.clear();
+        self.free.clear();
+        self.slots.drain(..).filter_map(|slot| slot.waker).collect()
+    }
+
+    fn remove(&mut self, position: usize) -> Waker {
+        let node = self.heap.swap_remove(position);
+        if position < self.heap.len() {
+            // The node moved here came from the end; it may belong further up or further down.
+            let position = self.rise(position);
+            self.sink(position);
+        }
+        let slot = &mut self.slots[node.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(node.slot);
+        slot.waker.take().expect("a timer in the heap has a waker")
+    }
+
+    fn rise(&mut self, mut position: usize) -> usize {
+        let node = self.heap[position];
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if !node.is_before(&self.heap[parent]) {
+                break;
+            }
+            self.place(position, self.heap[parent]);
+            position = parent;
+        }
+        self.place(position, node);
+        position
+    }
+
+    fn sink(&mut self, mut position: usize) {
+        let node = self.heap[position];
+        loop {
+            let mut child = 2 * position + 1;
+            if child >= self.heap.len() {
+                break;
+            }
+            if child + 1 < self.heap.len() && self.heap[child + 1].is_before(&self.heap[child]) {
+                child += 1;
+            }
+            if !self.heap[child].is_before(&node) {
+                break;
+            }
+            self.place(position, self.heap[child]);
+            position = child;
+        }
+        self.place(position, node);
+    }
+
+    fn place(&mut self, position: usize, node: Node) {
+        self.heap[position] = node;
+        self.slots[node.slot as usize].position = position as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fire_by_deadline_then_by_age_and_cancelled_ones_never() {
+        let mut timers = Timers::default();
+        let mut expected = Vec::new();
+        let mut kept = Vec::new();
+        // A fixed scramble of deadlines with many equal ones.
+        for index in 0..500_u64 {
+            let deadline_ns = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59;
+            let timer = timers.insert(deadline_ns, Waker::noop().clone());
+            if index % 3 == 0 {
+                kept.push(timer);
+            } else {
+                expected.push((deadline_ns, index + 1));
+            }
+        }
+        for timer in &kept {
+            assert!(timers.cancel(*timer).is_some());
+            assert!(timers.cancel(*timer).is_none(), "taken back once");
+        }
+        expected.sort_unstable();
+        let mut fired = Vec::new();
+        while let Some(node) = timers.heap.first().copied() {
+            if let Some(earlier_ns) = node.deadline_ns.checked_sub(1) {
+                assert!(timers.pop_due(earlier_ns).is_none(), "fired before its time");
+            }
+            fired.push((node.deadline_ns, node.sequence));
+            timers.pop_due(node.deadline_ns).expect("due");
+        }
+        assert_eq!(fired, expected);
+    }
+
+    #[test]
+    fn a_number_of_a_fired_timer_does_not_cancel_its_successor() {
+        let mut timers = Timers::default();
+        let first = timers.insert(5, Waker::noop().clone());
+        assert!(timers.pop_due(5).is_some());
+        let second = timers.insert(7, Waker::noop().clone());
+        assert!(timers.cancel(first).is_none());
+        assert_eq!(timers.next_deadline_ns(), Some(7));
+        assert!(timers.cancel(second).is_some());
+        assert_eq!(timers.next_deadline_ns(), None);
+    }
+}

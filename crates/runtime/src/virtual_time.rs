@@ -1,0 +1,129 @@
+//! The virtual executor: the same tasks and timers as the real one, but its clock stands still while anything can run and
+//! jumps to the next timer when nothing can. Hours of modelled work take as long as computing them takes.
+//!
+//! Runs repeat exactly: tasks run first in, first out (or in an order drawn from a seed), timers of equal deadline in the
+//! order they were set. A program that waits for what can never happen is a bug, so it panics instead of hanging.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use stripewise_drive::{Clock, Context, TimerId};
+
+use crate::tasks::{Core, Next};
+use crate::waker::Registration;
+
+struct VirtualClock {
+    core: Rc<Core>,
+    now_ns: Cell<u64>,
+}
+
+impl Clock for VirtualClock {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId {
+        self.core.wake_at(deadline_ns, waker)
+    }
+
+    fn cancel(&self, timer: TimerId) {
+        self.core.cancel(timer);
+    }
+}
+
+/// A deterministic single-threaded executor in virtual time. Dropping it drops all its tasks.
+pub struct VirtualExecutor {
+    clock: Rc<VirtualClock>,
+}
+
+impl Default for VirtualExecutor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl VirtualExecutor {
+    /// Starts at 0 ns; ready tasks run first in, first out.
+    pub fn new() -> Self {
+        Self::with_order(None)
+    }
+
+    /// Starts at 0 ns; which of several ready tasks runs next is drawn from `seed`, to try other interleavings. The same
+    /// seed gives the same run.
+    pub fn shuffled(seed: u64) -> Self {
+        Self::with_order(Some(seed))
+    }
+
+    fn with_order(shuffle_seed: Option<u64>) -> Self {
+        let core = Core::new(Registration::new(None), shuffle_seed);
+        Self { clock: Rc::new(VirtualClock { core, now_ns: Cell::new(0) }) }
+    }
+
+    /// The clock and the means to start tasks, for everything that runs here.
+    pub fn context(&self) -> Context {
+        Context::new(self.clock.clone(), self.clock.core.clone())
+    }
+
+    /// Nanoseconds of virtual time gone by.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns.get()
+    }
+
+    /// Tasks started and not ended yet.
+    pub fn tasks_alive(&self) -> usize {
+        self.clock.core.tasks_alive()
+    }
+
+    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay, and run on in the next
+    /// `block_on`.
+    ///
+    /// # Panics
+    /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when called from within one
+    /// of its own tasks.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let core = &*self.clock.core;
+        let _running = core.start();
+        let mut future = pin!(future);
+        let waker = core.main_waker();
+        loop {
+            match core.run_next() {
+                Next::Task => {}
+                Next::Main => {
+                    if let Poll::Ready(result) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
+                        return result;
+                    }
+                }
+                Next::Idle => self.advance(),
+            }
+        }
+    }
+
+    /// Nothing is ready: moves the clock to the next timer.
+    fn advance(&self) {
+        let core = &*self.clock.core;
+        core.take_mail();
+        if core.has_ready() {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let Some(deadline_ns) = core.next_deadline_ns() else {
+            panic!(
+                "deadlock in virtual time at {now_ns} ns: nothing is ready and no timer is set, while the main \
+                 future and {} tasks wait",
+                core.tasks_alive()
+            );
+        };
+        let now_ns = now_ns.max(deadline_ns);
+        self.clock.now_ns.set(now_ns);
+        core.fire_due(now_ns);
+    }
+}
+
+impl Drop for VirtualExecutor {
+    fn drop(&mut self) {
+        self.clock.core.close();
+    }
+}

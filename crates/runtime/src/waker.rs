@@ -1,0 +1,205 @@
+//! Wakers that are plain numbers: executor, task slot and the slot's generation in one machine word, so that cloning and
+//! dropping a waker costs nothing and waking a task of the running executor is a flag and a queue entry.
+//!
+//! A waker may be used from any thread and may outlive its executor: one that is not of the executor running on this
+//! thread goes through a registry of live executors and a locked queue; one of an executor that is gone does nothing. A
+//! stale number at worst wakes a later task in the same slot for no reason, which futures must bear anyway.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use crate::tasks;
+
+/// Which task: a slot of an executor's table and the number of tasks that had the slot before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskKey {
+    pub(crate) executor: u16,
+    /// Only the low 24 bits travel in a waker.
+    pub(crate) generation: u32,
+    pub(crate) index: u32,
+}
+
+pub(crate) const INDEX_BITS: u32 = 24;
+pub(crate) const GENERATION_MASK: u32 = (1 << 24) - 1;
+
+const _: () = assert!(usize::BITS == 64, "wakers pack three numbers into one 64-bit word");
+
+impl TaskKey {
+    fn pack(self) -> *const () {
+        let word = (self.executor as usize) << 48
+            | ((self.generation & GENERATION_MASK) as usize) << INDEX_BITS
+            | self.index as usize;
+        std::ptr::without_provenance(word)
+    }
+
+    fn unpack(data: *const ()) -> Self {
+        let word = data.addr();
+        Self {
+            executor: (word >> 48) as u16,
+            generation: (word >> INDEX_BITS) as u32 & GENERATION_MASK,
+            index: word as u32 & ((1 << INDEX_BITS) - 1),
+        }
+    }
+
+    /// A waker of this task.
+    pub(crate) fn waker(self) -> Waker {
+        // SAFETY: the functions of VTABLE take the data as a number, never as an address; they allocate nothing per
+        // waker, so clone and drop need no counting, and waking is sound from any thread (see `wake`).
+        unsafe { Waker::from_raw(RawWaker::new(self.pack(), &VTABLE)) }
+    }
+}
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), wake, wake, |_| {});
+
+fn wake(data: *const ()) {
+    let key = TaskKey::unpack(data);
+    if tasks::wake_on_this_thread(key) {
+        return;
+    }
+    let mailbox = registry().mailboxes.get(key.executor as usize).cloned().flatten();
+    if let Some(mailbox) = mailbox {
+        mailbox.post(key);
+    }
+}
+
+/// Where wakes from outside the executor's own turn arrive.
+pub(crate) struct Mailbox {
+    posted: Mutex<Vec<TaskKey>>,
+    /// Whether `posted` may hold something; spares the executor the lock.
+    pending: AtomicBool,
+    /// Set while the executor's thread sleeps in the kernel, or is about to.
+    sleeping: AtomicBool,
+    /// Written to wake a sleeping executor; an executor that never sleeps has none.
+    doorbell: Option<OwnedFd>,
+}
+
+impl Mailbox {
+    fn post(&self, key: TaskKey) {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+        // Sequentially consistent on both sides: either this thread sees `sleeping`, or the executor, which looks at
+        // `pending` again after setting it, sees the post.
+        self.pending.store(true, Ordering::SeqCst);
+        if self.sleeping.load(Ordering::SeqCst)
+            && self.sleeping.swap(false, Ordering::SeqCst)
+            && let Some(doorbell) = &self.doorbell
+        {
+            let one = 1_u64.to_ne_bytes();
+            // SAFETY: writes eight bytes from a live array to a descriptor that `self` owns. The result does not matter:
+            // the write fails only when the counter is full, and then the executor is being woken already.
+            unsafe { libc::write(doorbell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// What was posted since last time.
+    pub(crate) fn take(&self) -> Vec<TaskKey> {
+        if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.posted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Announces that the executor is going to sleep; `false` when something was posted meanwhile and it must not.
+    pub(crate) fn try_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        if self.pending.load(Ordering::SeqCst) {
+            self.awake();
+            return false;
+        }
+        true
+    }
+
+    /// The executor runs again; nobody need ring.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+    }
+
+    /// The descriptor that becomes readable when a sleeping executor is to wake.
+    pub(crate) fn doorbell(&self) -> Option<&OwnedFd> {
+        self.doorbell.as_ref()
+    }
+}
+
+struct Registry {
+    /// By executor number; `None` where the executor is gone.
+    mailboxes: Vec<Option<Arc<Mailbox>>>,
+    free: Vec<u16>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry { mailboxes: Vec::new(), free: Vec::new() });
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An executor's number and mailbox; gives the number back when dropped.
+pub(crate) struct Registration {
+    pub(crate) executor: u16,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+impl Registration {
+    /// Takes a number. Panics beyond 65,536 executors alive in one process.
+    pub(crate) fn new(doorbell: Option<OwnedFd>) -> Self {
+        let mailbox = Arc::new(Mailbox {
+            posted: Mutex::new(Vec::new()),
+            pending: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            doorbell,
+        });
+        let mut registry = registry();
+        let executor = registry.free.pop().unwrap_or_else(|| {
+            registry.mailboxes.push(None);
+            u16::try_from(registry.mailboxes.len() - 1).expect("at most 65,536 executors alive at once")
+        });
+        registry.mailboxes[executor as usize] = Some(mailbox.clone());
+        Self { executor, mailbox }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut registry = registry();
+        registry.mailboxes[self.executor as usize] = None;
+        registry.free.push(self.executor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_survive_the_trip_through_a_waker() {
+        for key in [
+            TaskKey { executor: 0, generation: 0, index: 0 },
+            TaskKey { executor: u16::MAX, generation: GENERATION_MASK, index: (1 << INDEX_BITS) - 1 },
+            TaskKey { executor: 1, generation: 2, index: 3 },
+        ] {
+            assert_eq!(TaskKey::unpack(key.pack()), key);
+        }
+        let key = TaskKey { executor: 9, generation: 8, index: 7 };
+        assert!(key.waker().will_wake(&key.waker().clone()));
+    }
+
+    #[test]
+    fn a_waker_of_an_executor_that_is_gone_does_nothing() {
+        let registration = Registration::new(None);
+        let waker = TaskKey { executor: registration.executor, generation: 0, index: 0 }.waker();
+        waker.wake_by_ref();
+        assert_eq!(registration.mailbox.take().len(), 1);
+        assert!(registration.mailbox.take().is_empty());
+        drop(registration);
+        waker.wake();
+    }
+
+    #[test]
+    fn a_post_before_sleep_keeps_the_executor_awake() {
+        let registration = Registration::new(None);
+        let waker = TaskKey { executor: registration.executor, generation: 0, index: 0 }.waker();
+        assert!(registration.mailbox.try_sleep());
+        waker.wake_by_ref();
+        assert!(!registration.mailbox.try_sleep());
+    }
+}
