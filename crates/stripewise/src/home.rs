@@ -1,0 +1,318 @@
+//! `STRIPEWISE_HOME`: the state that is not on the drives. Holds the list of pools that this user works with (where their
+//! drives were last seen) and one lock per pool, so that a pool is used by one process at a time. Losing it loses no
+//! data: `pool import` finds pools by their drives again.
+//!
+//! Expected faults: a folder that cannot be written, a list cut short or of a newer version, two commands at once, a
+//! command killed at any instant.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result, system_text};
+
+const REGISTRY_VERSION: u32 = 1;
+/// How long a command waits for another that has the pool open, before it gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The state folder.
+#[derive(Clone, Debug)]
+pub struct Home {
+    folder: PathBuf,
+}
+
+/// A pool this user works with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPool {
+    /// Its name, unique here.
+    pub name: String,
+    /// Its identity, as on the drives.
+    pub id: String,
+    /// Its drives, in the order given when it was made.
+    pub drives: Vec<KnownDrive>,
+}
+
+/// A drive of a known pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownDrive {
+    /// Its identity, as on the drive.
+    pub id: String,
+    /// Where it was last seen, absolute.
+    pub path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Registry {
+    version: u32,
+    pools: Vec<KnownPool>,
+}
+
+impl Home {
+    /// From `STRIPEWISE_HOME`, else the default of this user.
+    pub fn from_environment() -> Result<Self> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let folder = if let Some(folder) = variable("STRIPEWISE_HOME") {
+            std::path::absolute(&folder)
+                .map_err(|error| Failure::because("STRIPEWISE_HOME is no usable path", &error))?
+        } else if running_as_root() {
+            PathBuf::from("/var/lib/stripewise")
+        } else if let Some(state) = variable("XDG_STATE_HOME").filter(|path| path.is_absolute()) {
+            state.join("stripewise")
+        } else if let Some(home) = variable("HOME") {
+            home.join(".local/state/stripewise")
+        } else {
+            return Err(Failure::new(
+                "there is no place for the list of pools: neither STRIPEWISE_HOME nor HOME is set",
+            )
+            .hint("set STRIPEWISE_HOME to a folder of yours"));
+        };
+        Ok(Self { folder })
+    }
+
+    /// Another folder, for tests.
+    #[cfg(test)]
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// All known pools, by name.
+    pub fn pools(&self) -> Result<Vec<KnownPool>> {
+        let path = self.registry_path();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.unusable("read the list of pools", &path, &error)),
+        };
+        let damaged = |why: String| {
+            Failure::new(format!("the list of pools {} cannot be read: {why}", path.display())).hint(
+                "the pools themselves are not harmed: move that file away, then find them again with \
+                 `stripewise pool import --dir DIR`",
+            )
+        };
+        let registry: Registry = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        if registry.version != REGISTRY_VERSION {
+            return Err(damaged(format!(
+                "it is of version {}, this program knows {REGISTRY_VERSION}",
+                registry.version
+            )));
+        }
+        Ok(registry.pools)
+    }
+
+    /// The known pool of this name.
+    pub fn pool(&self, name: &str) -> Result<KnownPool> {
+        let pools = self.pools()?;
+        if let Some(pool) = pools.iter().find(|pool| pool.name == name) {
+            return Ok(pool.clone());
+        }
+        let failure = Failure::new(format!("there is no pool `{name}` in {}", self.folder.display()));
+        let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        Err(match names[..] {
+            [] => failure.hint(
+                "no pools are known here; `stripewise pool create` makes one, `stripewise pool import --dir DIR` finds \
+                 those on drives in DIR",
+            ),
+            _ => failure.hint(format!(
+                "known pools: {}; `stripewise pool import --dir DIR {name}` finds one on drives in DIR",
+                names.join(", ")
+            )),
+        })
+    }
+
+    /// Changes the list of pools under its lock; the new list replaces the old one in one step.
+    pub fn change_pools<T>(&self, change: impl FnOnce(&mut Vec<KnownPool>) -> Result<T>) -> Result<T> {
+        self.make_folder(&self.folder)?;
+        let lock_path = self.folder.join("pools.lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+        let lock = lock.map_err(|error| self.unusable("open", &lock_path, &error))?;
+        lock.lock().map_err(|error| self.unusable("lock", &lock_path, &error))?;
+
+        let mut pools = self.pools()?;
+        let result = change(&mut pools)?;
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        let text = serde_json::to_string_pretty(&Registry { version: REGISTRY_VERSION, pools })
+            .expect("plain data becomes JSON");
+        replace_file(&self.registry_path(), text.as_bytes())
+            .map_err(|error| self.unusable("write the list of pools", &self.registry_path(), &error))?;
+        Ok(result)
+    }
+
+    /// Adds a pool, or replaces what is known of it (same identity).
+    pub fn remember(&self, pool: KnownPool) -> Result<()> {
+        self.change_pools(|pools| {
+            if let Some(other) = pools.iter().find(|other| other.name == pool.name && other.id != pool.id) {
+                return Err(Failure::new(format!(
+                    "there is a pool `{}` already, with other drives (its identity is {})",
+                    other.name, other.id
+                ))
+                .hint(format!("`stripewise pool export {}` puts that one aside", other.name)));
+            }
+            pools.retain(|other| other.id != pool.id);
+            pools.push(pool);
+            Ok(())
+        })
+    }
+
+    /// Takes a pool off the list.
+    pub fn forget(&self, id: &str) -> Result<()> {
+        self.change_pools(|pools| {
+            pools.retain(|pool| pool.id != id);
+            Ok(())
+        })
+    }
+
+    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others.
+    pub fn lock_pool(&self, pool: &KnownPool, doing: &str) -> Result<PoolLock> {
+        let folder = self.folder.join("pools");
+        self.make_folder(&folder)?;
+        let path = folder.join(format!("{}.lock", pool.id));
+        let start = Instant::now();
+        loop {
+            let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
+            let mut file = file.map_err(|error| self.unusable("open", &path, &error))?;
+            match file.try_lock() {
+                Ok(()) => {
+                    let holder = format!("{}\n{doing}\n", std::process::id());
+                    let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
+                    written.map_err(|error| self.unusable("write", &path, &error))?;
+                    return Ok(PoolLock { _file: file });
+                }
+                Err(std::fs::TryLockError::Error(error)) => return Err(self.unusable("lock", &path, &error)),
+                Err(std::fs::TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(std::fs::TryLockError::WouldBlock) => return Err(in_use(pool, &mut file)),
+            }
+        }
+    }
+
+    /// Whether another process has the pool open now, and if so, what it is doing.
+    pub fn pool_user(&self, pool: &KnownPool) -> Option<String> {
+        let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
+        let mut file = File::open(path).ok()?;
+        match file.try_lock_shared() {
+            Err(std::fs::TryLockError::WouldBlock) => Some(holder_text(&mut file)),
+            _ => None,
+        }
+    }
+
+    /// Where the process that has a pool open tells others how it stands, for `pool status` beside a long job.
+    pub fn status_path(&self, pool_id: &str) -> PathBuf {
+        self.folder.join("pools").join(format!("{pool_id}.status.json"))
+    }
+
+    fn registry_path(&self) -> PathBuf {
+        self.folder.join("pools.json")
+    }
+
+    fn make_folder(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(|error| self.unusable("make the folder", folder, &error))
+    }
+
+    fn unusable(&self, doing: &str, path: &Path, error: &std::io::Error) -> Failure {
+        Failure::new(format!("cannot {doing} {}: {}", path.display(), system_text(error))).hint(
+            "STRIPEWISE_HOME names the folder that holds the list of pools; it must be one that you can write to",
+        )
+    }
+}
+
+/// While this lives, no other process uses the pool.
+pub struct PoolLock {
+    _file: File,
+}
+
+fn in_use(pool: &KnownPool, lock: &mut File) -> Failure {
+    Failure::new(format!("pool `{}` is in use by {}", pool.name, holder_text(lock)))
+        .hint("a pool is used by one process at a time; run this again when that one has ended")
+}
+
+fn holder_text(lock: &mut File) -> String {
+    let mut text = String::new();
+    let read = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
+    match text.split_once('\n') {
+        Some((process, doing)) if read.is_ok() => format!("process {process} (`{}`)", doing.trim()),
+        _ => "another process".to_owned(),
+    }
+}
+
+/// Replaces a file in one step: after a crash there is the old one or the new one, never a part.
+pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+    let temporary = path.with_extension(format!("new.{}", std::process::id()));
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(contents)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
+        // Best effort: the error that matters is the one returned.
+        let _ = std::fs::remove_file(&temporary);
+        return Err(error);
+    }
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// `/proc/self` belongs to the user the process acts as.
+fn running_as_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(name: &str, id: &str) -> KnownPool {
+        let drive = KnownDrive { id: format!("{id}-0"), path: PathBuf::from("/disks/drive0.img") };
+        KnownPool { name: name.to_owned(), id: id.to_owned(), drives: vec![drive] }
+    }
+
+    #[test]
+    fn pools_are_remembered_by_identity() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::at(&folder.path().join("not/yet/there"));
+        assert_eq!(home.pools().expect("none yet"), []);
+        home.remember(pool("tank", "1")).expect("new");
+        home.remember(pool("big", "2")).expect("new");
+        home.remember(pool("renamed", "1")).expect("same identity");
+        let names: Vec<_> = home.pools().expect("readable").into_iter().map(|pool| pool.name).collect();
+        assert_eq!(names, ["big", "renamed"]);
+        let failure = home.remember(pool("big", "3")).expect_err("another pool of that name");
+        assert!(failure.message.contains("there is a pool `big` already"), "{}", failure.message);
+        home.forget("2").expect("known");
+        assert!(home.pool("big").is_err());
+        assert_eq!(home.pool("renamed").expect("known").id, "1");
+    }
+
+    #[test]
+    fn a_damaged_list_is_an_error_and_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::at(folder.path());
+        home.remember(pool("tank", "1")).expect("new");
+        let path = folder.path().join("pools.json");
+        let text = std::fs::read_to_string(&path).expect("readable");
+        std::fs::write(&path, &text[..text.len() / 2]).expect("writable");
+        assert!(home.remember(pool("big", "2")).expect_err("damaged").message.contains("cannot be read"));
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), text[..text.len() / 2]);
+        std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 9")).expect("writable");
+        assert!(home.pools().expect_err("newer").message.contains("version 9"));
+    }
+
+    #[test]
+    fn a_pool_has_one_user_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::at(folder.path());
+        let tank = pool("tank", "1");
+        let lock = home.lock_pool(&tank, "volume read tank/a").expect("free");
+        let user = home.pool_user(&tank).expect("in use");
+        assert_eq!(user, format!("process {} (`volume read tank/a`)", std::process::id()));
+        home.lock_pool(&pool("other", "2"), "").expect("another pool");
+        drop(lock);
+        assert_eq!(home.pool_user(&tank), None);
+        home.lock_pool(&tank, "").expect("free again");
+    }
+}

@@ -1,0 +1,85 @@
+#!/bin/sh
+# What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
+# (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
+#
+# usage: scripts/need.sh build|test|bench
+set -eu
+
+purpose=${1:?usage: scripts/need.sh build|test|bench}
+packages=
+reasons=
+
+missing() { # package, what for
+    packages="$packages $1"
+    reasons="$reasons
+  $1: $2"
+}
+
+# --- Rust: the one thing these commands expect to find -------------------------------------------------------------
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "error: cargo is not on the PATH: a Rust toolchain (1.95 or newer) is needed to build Stripewise" >&2
+    echo "hint: install it from https://rustup.rs, open a new shell, then run this command again" >&2
+    exit 1
+fi
+if [ "$purpose" = test ]; then
+    for component in rustfmt clippy; do
+        case $component in rustfmt) probe="cargo fmt --version" ;; *) probe="cargo clippy --version" ;; esac
+        if ! $probe >/dev/null 2>&1; then
+            if command -v rustup >/dev/null 2>&1; then
+                echo "installing the Rust component $component (part of the tests)"
+                rustup component add "$component"
+            else
+                echo "error: the tests run $component, which this Rust toolchain does not have" >&2
+                echo "hint: install the toolchain's $component package, or use a toolchain from https://rustup.rs" >&2
+                exit 1
+            fi
+        fi
+    done
+fi
+
+# --- system packages ----------------------------------------------------------------------------------------------
+# Rust links with the system's C compiler driver; a compiler without the C library's start files cannot link either.
+can_link() {
+    command -v cc >/dev/null 2>&1 || return 1
+    probe=$(mktemp -d)
+    echo 'int main(void) { return 0; }' >"$probe/probe.c"
+    result=0
+    cc -o "$probe/probe" "$probe/probe.c" >/dev/null 2>&1 || result=1
+    rm -rf "$probe"
+    return $result
+}
+if ! can_link; then
+    missing gcc "the linker that Rust uses"
+    missing libc6-dev "the C library's start files, for linking"
+fi
+if [ "$purpose" = bench ]; then
+    command -v fio >/dev/null 2>&1 || missing fio "what the engine is compared with on files"
+    # Erasure coding that the parity kernels are compared with.
+    echo '#include <isa-l.h>' | cc -E -x c - >/dev/null 2>&1 || missing libisal-dev "what the parity kernels are compared with"
+fi
+[ -n "$packages" ] || exit 0
+
+packages=${packages# }
+echo "missing system packages:$reasons"
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "error: this system has no apt-get to install them with" >&2
+    echo "hint: install what corresponds to: $packages" >&2
+    exit 1
+fi
+root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "error: installing packages needs root, and there is no sudo" >&2
+        echo "hint: as root: apt-get install $packages" >&2
+        exit 1
+    fi
+    root=sudo
+fi
+echo "installing: $packages"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # the list is meant to be split
+$root apt-get install -y --no-install-recommends $packages >/dev/null 2>&1 && exit 0
+# Package lists of a fresh machine may be empty or old.
+$root apt-get update -q >/dev/null
+# shellcheck disable=SC2086
+$root apt-get install -y -q --no-install-recommends $packages
