@@ -158,3 +158,6 @@ pub fn completion() -> (CompletionSender, Completion) {
     let shared = FREE.with(|free| free.borrow_mut().pop()).unwrap_or_default();
     (CompletionSender(Some(shared.clone())), Completion(State::Waiting(Some(shared))))
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,9 +65,12 @@ impl Context {
         let theirs = shared.clone();
         self.spawner.spawn(Box::pin(async move {
             let result = task.await;
-            let mut joined = theirs.borrow_mut();
-            joined.result = Some(result);
-            if let Some(waker) = joined.waker.take() {
+            let waker = {
+                let mut joined = theirs.borrow_mut();
+                joined.result = Some(result);
+                joined.waker.take()
+            };
+            if let Some(waker) = waker {
                 waker.wake();
             }
         }));
@@ -170,3 +173,6 @@ pub async fn yield_now() {
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,12 +5,20 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+// The executor of the tests is written against the crate from outside, so that unit tests and tests/ share it.
+#[cfg(test)]
+extern crate self as stripewise_drive;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 mod buffer;
 mod completion;
 mod context;
 mod error;
 mod memory;
 mod null;
+mod random;
 mod request;
 mod wait;
 
@@ -20,5 +28,6 @@ pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut,
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use memory::MemoryDrive;
 pub use null::NullDrive;
+pub use random::SplitMix64;
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Operation, Segments};
 pub use wait::{Channel, Event, Semaphore, SemaphorePermit};

@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
 
 /// Bytes taken at once. Small enough for sparse images, large enough that the table of chunks stays in the cache.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
 
 type Chunk = [u8; CHUNK_BYTES];
 

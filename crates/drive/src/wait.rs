@@ -12,7 +12,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 #[derive(Default)]
 pub struct Event {
     generation: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+    next_ticket: Cell<u64>,
+    /// In the order of their tickets, so one is found by bisection.
+    waiting: RefCell<Vec<(u64, Waker)>>,
 }
 
 impl Event {
@@ -24,48 +26,95 @@ impl Event {
     /// Wakes everyone who waits now.
     pub fn notify_all(&self) {
         self.generation.set(self.generation.get() + 1);
-        for waker in self.waiting.borrow_mut().drain(..) {
+        if self.waiting.borrow().is_empty() {
+            return;
+        }
+        // Out of the cell first: waking may run code that waits here again, or drops someone who waits.
+        let mut woken = self.waiting.take();
+        for (_, waker) in woken.drain(..) {
             waker.wake();
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.capacity() == 0 {
+            *waiting = woken; // keeps the memory for the next time
         }
     }
 
     /// Ends at the next [`Self::notify_all`] after this call (not after the first poll).
     pub fn wait(&self) -> impl Future<Output = ()> + '_ {
-        let seen = self.generation.get();
-        std::future::poll_fn(move |context| {
-            if self.generation.get() != seen {
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push(context.waker().clone());
-            Poll::Pending
-        })
+        EventWait { event: self, seen: self.generation.get(), ticket: None }
+    }
+}
+
+struct EventWait<'a> {
+    event: &'a Event,
+    /// The generation that must pass.
+    seen: u64,
+    /// `None` until first polled.
+    ticket: Option<u64>,
+}
+
+impl Future for EventWait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
+        if self.event.generation.get() != self.seen {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.event.waiting.borrow_mut();
+        if let Some(ticket) = self.ticket {
+            // Polled again for another reason: still one entry, or polling in a loop would fill memory.
+            let index = waiting.binary_search_by_key(&ticket, |entry| entry.0).expect("waits until notified");
+            waiting[index].1.clone_from(context.waker());
+        } else {
+            let ticket = self.event.next_ticket.replace(self.event.next_ticket.get() + 1);
+            waiting.push((ticket, context.waker().clone()));
+            drop(waiting);
+            self.ticket = Some(ticket);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for EventWait<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut waiting = self.event.waiting.borrow_mut();
+        if let Ok(index) = waiting.binary_search_by_key(&ticket, |entry| entry.0) {
+            let removed = waiting.remove(index);
+            drop(waiting); // dropping a waker may run code that comes back here
+            drop(removed);
+        }
     }
 }
 
 struct Waiter {
+    ticket: u64,
     amount: u64,
-    granted: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    waker: Option<Waker>,
 }
 
 struct SemaphoreShared {
     available: Cell<u64>,
     limit: u64,
-    queue: RefCell<VecDeque<Rc<Waiter>>>,
+    next_ticket: Cell<u64>,
+    /// In the order of their tickets. Whoever is no longer in here has been granted what it asked for.
+    queue: RefCell<VecDeque<Waiter>>,
 }
 
 impl SemaphoreShared {
     fn give_back(&self, amount: u64) {
         self.available.set(self.available.get() + amount);
-        let mut queue = self.queue.borrow_mut();
-        while let Some(first) = queue.front() {
+        loop {
+            let mut queue = self.queue.borrow_mut();
+            let Some(first) = queue.front() else { return };
             if first.amount > self.available.get() {
-                break;
+                return;
             }
-            let first = queue.pop_front().expect("just seen");
             self.available.set(self.available.get() - first.amount);
-            first.granted.set(true);
-            if let Some(waker) = first.waker.borrow_mut().take() {
+            let granted = queue.pop_front().expect("just seen");
+            drop(queue); // waking may run code that comes back here
+            if let Some(waker) = granted.waker {
                 waker.wake();
             }
         }
@@ -81,10 +130,15 @@ pub struct Semaphore {
 impl Semaphore {
     /// With `limit` units free.
     pub fn new(limit: u64) -> Self {
+        Self::with_available(limit, limit)
+    }
+
+    fn with_available(available: u64, limit: u64) -> Self {
         Self {
             shared: Rc::new(SemaphoreShared {
-                available: Cell::new(limit),
+                available: Cell::new(available),
                 limit,
+                next_ticket: Cell::new(0),
                 queue: RefCell::new(VecDeque::new()),
             }),
         }
@@ -113,40 +167,47 @@ impl Semaphore {
             return permit;
         }
         let amount = amount.min(self.shared.limit);
-        let waiter = Rc::new(Waiter { amount, granted: Cell::new(false), waker: RefCell::new(None) });
-        self.shared.queue.borrow_mut().push_back(waiter.clone());
-        Acquire { shared: &self.shared, waiter: Some(waiter) }.await;
+        let ticket = self.shared.next_ticket.replace(self.shared.next_ticket.get() + 1);
+        self.shared.queue.borrow_mut().push_back(Waiter { ticket, amount, waker: None });
+        Acquire { shared: &self.shared, ticket, amount, taken: false }.await;
         SemaphorePermit { shared: self.shared.clone(), amount }
     }
 }
 
+/// A place in the queue; gives back what it was granted, or its place, if dropped before it ends.
 struct Acquire<'a> {
     shared: &'a SemaphoreShared,
-    waiter: Option<Rc<Waiter>>,
+    ticket: u64,
+    amount: u64,
+    taken: bool,
 }
 
 impl Future for Acquire<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
-        let waiter = self.waiter.as_ref().expect("not polled after completion");
-        if waiter.granted.get() {
-            self.waiter = None;
+        let mut queue = self.shared.queue.borrow_mut();
+        let Ok(index) = queue.binary_search_by_key(&self.ticket, |waiter| waiter.ticket) else {
+            drop(queue);
+            self.taken = true;
             return Poll::Ready(());
-        }
-        *waiter.waker.borrow_mut() = Some(context.waker().clone());
+        };
+        queue[index].waker = Some(context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Acquire<'_> {
     fn drop(&mut self) {
-        let Some(waiter) = self.waiter.take() else { return };
-        if waiter.granted.get() {
-            self.shared.give_back(waiter.amount);
-        } else {
-            self.shared.queue.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter));
+        if self.taken {
+            return;
         }
+        let mut queue = self.shared.queue.borrow_mut();
+        let place = queue.binary_search_by_key(&self.ticket, |waiter| waiter.ticket);
+        let removed = place.ok().and_then(|index| queue.remove(index));
+        drop(queue);
+        // Even when nothing was granted: those behind may fit in what was not enough for this one.
+        self.shared.give_back(if removed.is_some() { 0 } else { self.amount });
     }
 }
 
@@ -162,12 +223,24 @@ impl Drop for SemaphorePermit {
     }
 }
 
+impl SemaphorePermit {
+    /// Keeps the units for good.
+    fn consume(mut self) {
+        self.amount = 0;
+    }
+}
+
 struct ChannelShared<T> {
     items: RefCell<VecDeque<T>>,
-    limit: usize,
-    changed: Event,
+    /// One unit for each free place. Waiting for units, not for "something changed", keeps everyone in order.
+    room: Semaphore,
+    /// One unit for each item not promised to a receiver yet.
+    filled: Semaphore,
     closed: Cell<bool>,
 }
+
+/// What closing adds to both semaphores of a channel: no one waits any more.
+const WITHOUT_END: u64 = u64::MAX / 2;
 
 /// A bounded queue between tasks. Clones are the same queue.
 pub struct Channel<T>(Rc<ChannelShared<T>>);
@@ -179,49 +252,51 @@ impl<T> Clone for Channel<T> {
 }
 
 impl<T> Channel<T> {
-    /// Holds at most `limit` items.
+    /// Holds at most `limit` items, at least one.
     pub fn new(limit: usize) -> Self {
+        assert!(limit > 0, "a channel holds at least one item");
         Self(Rc::new(ChannelShared {
             items: RefCell::new(VecDeque::new()),
-            limit,
-            changed: Event::new(),
+            room: Semaphore::new(limit as u64),
+            filled: Semaphore::with_available(0, limit as u64),
             closed: Cell::new(false),
         }))
     }
 
     /// Waits for room, then adds; gives the item back if the channel is closed.
     pub async fn send(&self, item: T) -> Result<(), T> {
-        loop {
-            if self.0.closed.get() {
-                return Err(item);
-            }
-            if self.0.items.borrow().len() < self.0.limit {
-                self.0.items.borrow_mut().push_back(item);
-                self.0.changed.notify_all();
-                return Ok(());
-            }
-            self.0.changed.wait().await;
+        let room = self.0.room.acquire(1).await;
+        if self.0.closed.get() {
+            return Err(item);
         }
+        room.consume();
+        self.0.items.borrow_mut().push_back(item);
+        self.0.filled.shared.give_back(1);
+        Ok(())
     }
 
     /// Waits for an item; `None` once the channel is closed and empty.
     pub async fn receive(&self) -> Option<T> {
-        loop {
-            let item = self.0.items.borrow_mut().pop_front();
-            if item.is_some() {
-                self.0.changed.notify_all();
-                return item;
-            }
-            if self.0.closed.get() {
-                return None;
-            }
-            self.0.changed.wait().await;
+        let filled = self.0.filled.acquire(1).await;
+        let item = self.0.items.borrow_mut().pop_front();
+        if item.is_some() {
+            filled.consume();
+            self.0.room.shared.give_back(1);
+        } else {
+            assert!(self.0.closed.get(), "an item behind every unit of an open channel");
         }
+        item
     }
 
     /// No more items go in; those inside can still be received.
     pub fn close(&self) {
-        self.0.closed.set(true);
-        self.0.changed.notify_all();
+        if self.0.closed.replace(true) {
+            return;
+        }
+        self.0.room.shared.give_back(WITHOUT_END);
+        self.0.filled.shared.give_back(WITHOUT_END);
     }
 }
+
+#[cfg(test)]
+mod tests;
