@@ -1,1 +1,41 @@
-//! See ARCHITECTURE.md.
+//! Address arithmetic and I/O plans of every RAID layout, as plain data.
+//!
+//! This crate says *where* bytes lie and *which* strips to read and write; it does no I/O, knows no drives and
+//! computes no parity, so that all of it can be tested exhaustively. The order to read it in:
+//!
+//! 1. [`Level`] and [`LayoutSpec`]: what a user asks for; [`LayoutSpec::resolve`] checks it against the drives.
+//! 2. [`Shape`]: the checked answer, which is what metadata stores.
+//! 3. [`Geometry`]: a shape over members of a size: volume offset → stripe → member and offset, and back.
+//! 4. [`plan_read`], [`plan_write`], [`plan_reconstruct`]: what to read and write for a request when some
+//!    members are missing, with the fewest I/Os.
+//!
+//! Words, as everywhere in Stripewise: a *member* is one of the drives a volume lies on (numbered from 0); a
+//! *strip* is `interleave_bytes` of one member; a *stripe* is one redundancy set of strips; its strips are
+//! *units*, the data units `0..k` first, then parity `k..k+m` (P, Q, R). For mirrors, and for layouts without
+//! redundancy, a stripe is one strip of data (`k = 1`) and its units are the copies of it.
+//!
+//! Faults expected: impossible wishes ([`LayoutError`], with a hint), metadata that holds nonsense (the same
+//! checks again in [`Geometry::new`]), and more members missing than the layout survives ([`Unreadable`],
+//! [`Unwritable`]). A stripe number out of range or an unsorted request is a caller's bug and asserts.
+
+mod divisor;
+mod error;
+mod geometry;
+mod level;
+mod members;
+mod plan;
+mod read;
+mod spec;
+mod write;
+
+pub use error::LayoutError;
+pub use geometry::{Geometry, Location, Place, Segment, Stripe, UnitAt};
+pub use level::Level;
+pub use members::{MemberSet, Members};
+pub use plan::{Decode, LostRange, UnitRange, Unreadable, Unwritable};
+pub use read::{ReadPlan, plan_read, plan_reconstruct};
+pub use spec::{
+    DEFAULT_INTERLEAVE_BYTES, LayoutSpec, MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES,
+    Shape,
+};
+pub use write::{WriteMethod, WritePlan, plan_write};

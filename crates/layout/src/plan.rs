@@ -1,0 +1,142 @@
+//! What read and write plans have in common: ranges of units, decoding, and what is said when too much is missing.
+//!
+//! Fault expected: more units of a stripe missing than it can do without. The errors name the stripe, the units
+//! and the members, so that whoever reports them can say which bytes of the volume are concerned.
+
+use std::fmt;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::geometry::{Geometry, Stripe};
+use crate::members::MemberSet;
+use crate::read::ReadPlan;
+
+/// Bytes `start..end` of one unit of a stripe. In a plan: one I/O.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnitRange {
+    /// The unit of the stripe; for mirrors, in plans, the copy.
+    pub unit: usize,
+    /// First byte, from the start of the strip.
+    pub start: u64,
+    /// One past the last byte, from the start of the strip.
+    pub end: u64,
+}
+
+impl UnitRange {
+    /// Number of bytes.
+    pub fn length(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Units to reconstruct, from which others, over which bytes of the strip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decode {
+    /// Units to reconstruct, ascending.
+    pub wanted: SmallVec<[usize; 3]>,
+    /// As many units as the stripe has data units, ascending; the plan reads each over at least the window.
+    pub sources: SmallVec<[usize; 12]>,
+    /// First byte of the window, from the start of the strip.
+    pub start: u64,
+    /// One past the last byte of the window, from the start of the strip.
+    pub end: u64,
+}
+
+/// A range that is lost, and the member that should hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostRange {
+    /// The range. For mirrors, of which every copy is gone, unit 0.
+    pub range: UnitRange,
+    /// The member where the unit lies.
+    pub member: usize,
+}
+
+/// Some of what was to be read cannot be: too many units of the stripe are missing.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct Unreadable {
+    /// The stripe.
+    pub stripe: u64,
+    /// The ranges that were asked for and are lost, ascending by unit.
+    pub lost: Vec<LostRange>,
+    /// All missing members of the stripe, ascending by unit.
+    pub missing_members: Vec<usize>,
+    /// How many missing units the stripe can do without.
+    pub tolerated: usize,
+    /// Reads everything that was asked for and is not lost; empty where all of it is.
+    pub rest: Box<ReadPlan>,
+}
+
+/// What was to be written cannot be: too many units of the stripe are missing for the data to be readable
+/// afterwards. Nothing of the stripe should be written then.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct Unwritable {
+    /// The stripe.
+    pub stripe: u64,
+    /// The ranges that were to be written to missing members, ascending by unit; may be empty, when only units
+    /// that were not to be written are missing.
+    pub lost: Vec<LostRange>,
+    /// All missing members of the stripe, ascending by unit.
+    pub missing_members: Vec<usize>,
+    /// How many missing units the stripe can do without.
+    pub tolerated: usize,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "stripe {} cannot be read in full: ", self.stripe)?;
+        write_lost(formatter, &self.lost)?;
+        write_missing(formatter, &self.missing_members, self.tolerated)
+    }
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "stripe {} cannot be written: ", self.stripe)?;
+        write_lost(formatter, &self.lost)?;
+        write_missing(formatter, &self.missing_members, self.tolerated)
+    }
+}
+
+fn write_lost(formatter: &mut fmt::Formatter<'_>, lost: &[LostRange]) -> fmt::Result {
+    for LostRange { range: UnitRange { unit, start, end }, member } in lost {
+        write!(formatter, "bytes {start}..{end} of unit {unit} on member {member} are lost, ")?;
+    }
+    Ok(())
+}
+
+fn write_missing(formatter: &mut fmt::Formatter<'_>, members: &[usize], tolerated: usize) -> fmt::Result {
+    let list: Vec<String> = members.iter().map(usize::to_string).collect();
+    let word = if members.len() == 1 { "member" } else { "members" };
+    write!(formatter, "{word} {} missing, {tolerated} can be done without", list.join(", "))
+}
+
+/// Which units of a stripe lie on missing members.
+#[inline]
+pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
+    if missing.is_empty() {
+        return MemberSet::EMPTY;
+    }
+    let units = stripe.units.iter().enumerate();
+    units.filter(|(_, place)| missing.contains(place.member)).map(|(unit, _)| unit).collect()
+}
+
+/// As many present units as there are data units: all data units, then as much parity as it takes, P first
+/// because it is the cheapest to decode. `None` where too few are left. Ascending.
+pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<SmallVec<[usize; 12]>> {
+    let data_units = geometry.data_units();
+    let present = (0..geometry.units()).filter(|unit| !gone.contains(*unit));
+    let sources: SmallVec<[usize; 12]> = present.take(data_units).collect();
+    (sources.len() == data_units).then_some(sources)
+}
+
+/// The members that the given units of the stripe lie on.
+pub(crate) fn members_of(stripe: &Stripe, units: &MemberSet) -> Vec<usize> {
+    units.iter().map(|unit| stripe.units[unit].member).collect()
+}
+
+/// Those of the ranges that lie on missing units.
+pub(crate) fn lost_ranges(stripe: &Stripe, ranges: &[UnitRange], gone: &MemberSet) -> Vec<LostRange> {
+    let lost = ranges.iter().filter(|range| gone.contains(range.unit));
+    lost.map(|&range| LostRange { range, member: stripe.units[range.unit].member }).collect()
+}

@@ -1,0 +1,50 @@
+//! What the tests of this crate share: small geometries of every kind, and every set of missing members.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use stripewise_layout::{Geometry, LayoutSpec, Level, MemberSet};
+
+pub const INTERLEAVE_BYTES: u64 = 4096;
+
+/// A geometry of `rows` strips of 4 KiB per member.
+pub fn geometry(level: Level, width: usize, groups: Option<usize>, rows: u64) -> Geometry {
+    let spec = LayoutSpec {
+        columns: Some(width),
+        groups,
+        interleave_bytes: Some(INTERLEAVE_BYTES),
+        ..LayoutSpec::new(level)
+    };
+    let shape = spec.resolve(width).unwrap_or_else(|error| panic!("{level} on {width} members: {error}"));
+    Geometry::new(shape, rows * INTERLEAVE_BYTES).unwrap()
+}
+
+/// Every level on every width up to `widest`, and up to `widest_grouped` with every possible number of groups.
+pub fn small_geometries(widest: usize, widest_grouped: usize, rows: u64) -> Vec<Geometry> {
+    let mut geometries = Vec::new();
+    for level in Level::ALL {
+        if level.is_grouped() {
+            for width in level.minimum_width()..=widest_grouped {
+                let counts = 2..=width / level.minimum_group_width();
+                for groups in counts.filter(|groups| width.is_multiple_of(*groups)) {
+                    geometries.push(geometry(level, width, Some(groups), rows));
+                }
+            }
+        } else {
+            for width in level.minimum_width()..=widest.min(level.maximum_width()) {
+                geometries.push(geometry(level, width, None, rows));
+            }
+        }
+    }
+    geometries
+}
+
+/// As many stripes as it takes until the pattern of members repeats, but no more than there are.
+pub fn period(geometry: &Geometry) -> u64 {
+    let shape = geometry.shape();
+    ((shape.groups * shape.group_width()) as u64).min(geometry.stripes())
+}
+
+/// The members whose bits are set.
+pub fn members(bits: u32) -> MemberSet {
+    (0..32).filter(|member| bits & (1 << member) != 0).collect()
+}
