@@ -1,0 +1,71 @@
+//! What a load runs against: anything with a capacity that reads, writes and flushes. Single-threaded.
+//!
+//! The laboratory measures an array of ours, a bare drive, and later somebody else's device through this one trait, so a
+//! figure of one can stand beside a figure of the other. Errors are the target's own; the driver counts them.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest};
+
+/// Something that can be measured. Clones are the same target.
+pub trait Target: Clone + 'static {
+    /// What goes wrong there.
+    type Error: std::error::Error + 'static;
+
+    /// Usable bytes.
+    fn capacity_bytes(&self) -> u64;
+
+    /// Where memory for writes comes from; a pool of phantoms makes a load without contents.
+    fn buffers(&self) -> &BufferPool;
+
+    /// Reads `length_bytes` at `offset_bytes`.
+    fn read(&self, offset_bytes: u64, length_bytes: u64)
+    -> impl Future<Output = Result<Buffer, Self::Error>>;
+
+    /// Writes `data` at `offset_bytes`; durable only after a later flush.
+    fn write(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Makes every write that has completed durable.
+    fn flush(&self) -> impl Future<Output = Result<(), Self::Error>>;
+}
+
+/// A bare drive as a target: the baseline that arrays are compared with.
+#[derive(Clone)]
+pub struct DriveTarget {
+    drive: Rc<dyn Drive>,
+    buffers: BufferPool,
+}
+
+impl DriveTarget {
+    /// `drive`, with memory from `buffers`.
+    pub fn new(drive: Rc<dyn Drive>, buffers: BufferPool) -> Self {
+        Self { drive, buffers }
+    }
+}
+
+impl Target for DriveTarget {
+    type Error = DriveError;
+
+    fn capacity_bytes(&self) -> u64 {
+        self.drive.info().capacity_bytes
+    }
+
+    fn buffers(&self) -> &BufferPool {
+        &self.buffers
+    }
+
+    async fn read(&self, offset_bytes: u64, length_bytes: u64) -> Result<Buffer, DriveError> {
+        let buffer = self.buffers.allocate(length_bytes as usize);
+        self.drive.submit(IoRequest::read(offset_bytes, buffer.clone())).await?;
+        Ok(buffer)
+    }
+
+    async fn write(&self, offset_bytes: u64, data: Buffer) -> Result<(), DriveError> {
+        self.drive.submit(IoRequest::write(offset_bytes, data, false)).await
+    }
+
+    async fn flush(&self) -> Result<(), DriveError> {
+        self.drive.submit(IoRequest::flush()).await
+    }
+}

@@ -1,0 +1,483 @@
+//! What a load is made of: pattern, block sizes, read share, depth, jobs, region, seed. Plain data.
+//!
+//! One type describes every load of the laboratory, whoever drives it: the native driver in real or virtual time, later
+//! fio. The constants are those of study 004 (`studies/workloads.csv`; a test compares them with that file). Expects
+//! descriptions that make no sense (no blocks, a region beyond the target): [`Workload::resolve`] refuses them.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use stripewise_drive::SplitMix64;
+
+/// Where the next request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// Each job goes through its own equal part of the region from start to end and then starts again.
+    Sequential,
+    /// Anywhere in the region, each place equally likely, places may repeat (fio's `norandommap`).
+    Random,
+}
+
+/// One entry of a block-size split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockShare {
+    /// Length of a request in bytes.
+    pub bytes: u64,
+    /// How many of all requests have this length, relative to the other entries (percent when they add up to 100).
+    pub share: u32,
+}
+
+/// A part of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// First byte.
+    pub offset_bytes: u64,
+    /// How many bytes.
+    pub length_bytes: u64,
+}
+
+/// A load on a target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// What people and results call it.
+    pub name: String,
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Lengths of requests and how often each occurs.
+    pub blocks: Vec<BlockShare>,
+    /// Share of requests that read, from 0 to 1.
+    pub read_share: f64,
+    /// Requests in flight per job.
+    pub depth: u32,
+    /// Independent jobs.
+    pub jobs: u32,
+    /// The part of the target to use; `None` is all of it.
+    pub region: Option<Region>,
+    /// Offsets of random requests are multiples of this; `None` is the smallest block of the split, which is what fio does
+    /// (`blockalign`: a 2 MiB request of the mixed load begins at any multiple of 4 KiB).
+    pub align_bytes: Option<u64>,
+    /// Where the random choices start.
+    pub seed: u64,
+}
+
+/// A description that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkloadError {
+    /// No block sizes, or none that ever occurs.
+    #[error("workload {name}: its block-size split is empty")]
+    NoBlocks {
+        /// The workload.
+        name: String,
+    },
+    /// A length that targets cannot take.
+    #[error("workload {name}: a block of {bytes} bytes is not a positive multiple of 512")]
+    BadBlock {
+        /// The workload.
+        name: String,
+        /// The length.
+        bytes: u64,
+    },
+    /// A read share outside 0 to 1.
+    #[error("workload {name}: the read share {share} is not between 0 and 1")]
+    BadReadShare {
+        /// The workload.
+        name: String,
+        /// The share, as text.
+        share: String,
+    },
+    /// No requests in flight.
+    #[error("workload {name}: depth and jobs must be at least 1 and give at most 65536 requests in flight")]
+    BadDepth {
+        /// The workload.
+        name: String,
+    },
+    /// The region or a job's part of it holds not even one request, or lies beyond the target.
+    #[error("workload {name}: {why}")]
+    BadRegion {
+        /// The workload.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+impl Workload {
+    fn uniform(name: &str, pattern: Pattern, block_bytes: u64, read_share: f64, depth: u32) -> Self {
+        Self {
+            name: name.into(),
+            pattern,
+            blocks: vec![BlockShare { bytes: block_bytes, share: 100 }],
+            read_share,
+            depth,
+            jobs: 1,
+            region: None,
+            align_bytes: None,
+            seed: 0,
+        }
+    }
+
+    /// SW of study 004: sequential writes of 1 MiB at depth 64.
+    pub fn sequential_write() -> Self {
+        Self::uniform("seq_write", Pattern::Sequential, MIB, 0.0, 64)
+    }
+
+    /// SR of study 004: sequential reads of 1 MiB at depth 64.
+    pub fn sequential_read() -> Self {
+        Self::uniform("seq_read", Pattern::Sequential, MIB, 1.0, 64)
+    }
+
+    /// M of study 004: half reads, half writes, random, 20 % of 4 KiB, 50 % of 64 KiB, 20 % of 256 KiB, 10 % of 2 MiB,
+    /// by eight jobs at depth 64 each.
+    pub fn mixed() -> Self {
+        let split = [(4 * KIB, 20), (64 * KIB, 50), (256 * KIB, 20), (2 * MIB, 10)];
+        Self {
+            blocks: split.map(|(bytes, share)| BlockShare { bytes, share }).to_vec(),
+            jobs: 8,
+            ..Self::uniform("mixed", Pattern::Random, 4 * KIB, 0.5, 64)
+        }
+    }
+
+    /// Random reads of 4 KiB at a depth.
+    pub fn random_read(depth: u32) -> Self {
+        Self::uniform("random_read_4k", Pattern::Random, 4 * KIB, 1.0, depth)
+    }
+
+    /// Random writes of 4 KiB at a depth.
+    pub fn random_write(depth: u32) -> Self {
+        Self::uniform("random_write_4k", Pattern::Random, 4 * KIB, 0.0, depth)
+    }
+
+    /// The three loads of study 004 in the order of its tables: SW, SR, M.
+    pub fn study_004() -> [Self; 3] {
+        [Self::sequential_write(), Self::sequential_read(), Self::mixed()]
+    }
+
+    /// The same load with other random choices.
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Requests in flight over all jobs.
+    pub fn outstanding(&self) -> u64 {
+        u64::from(self.depth) * u64::from(self.jobs)
+    }
+
+    /// Mean length of a request in bytes.
+    pub fn mean_block_bytes(&self) -> f64 {
+        let shares: f64 = self.blocks.iter().map(|block| f64::from(block.share)).sum();
+        self.blocks.iter().map(|block| block.bytes as f64 * f64::from(block.share)).sum::<f64>() / shares
+    }
+
+    /// The longest request in bytes; 0 for an empty split.
+    pub fn largest_block_bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.bytes).max().unwrap_or(0)
+    }
+
+    /// Checks the description against a target of `capacity_bytes` and works out what the choices need.
+    pub fn resolve(&self, capacity_bytes: u64) -> Result<ResolvedWorkload, WorkloadError> {
+        let name = || self.name.clone();
+        let used: Vec<BlockShare> = self.blocks.iter().copied().filter(|block| block.share > 0).collect();
+        let Some(smallest) = used.iter().map(|block| block.bytes).min() else {
+            return Err(WorkloadError::NoBlocks { name: name() });
+        };
+        if let Some(bad) = used.iter().find(|block| block.bytes == 0 || !block.bytes.is_multiple_of(512)) {
+            return Err(WorkloadError::BadBlock { name: name(), bytes: bad.bytes });
+        }
+        if !(0.0..=1.0).contains(&self.read_share) {
+            return Err(WorkloadError::BadReadShare { name: name(), share: self.read_share.to_string() });
+        }
+        if !(1..=65536).contains(&self.outstanding()) {
+            return Err(WorkloadError::BadDepth { name: name() });
+        }
+        let align_bytes = self.align_bytes.unwrap_or(smallest);
+        let bad_region = |why: String| WorkloadError::BadRegion { name: name(), why };
+        if align_bytes == 0 || !align_bytes.is_multiple_of(512) {
+            return Err(bad_region(format!("an alignment of {align_bytes} bytes is no multiple of 512")));
+        }
+        let region = self.region.unwrap_or(Region { offset_bytes: 0, length_bytes: capacity_bytes });
+        let end = region.offset_bytes.checked_add(region.length_bytes);
+        if end.is_none_or(|end| end > capacity_bytes) {
+            return Err(bad_region(format!(
+                "its region of {} bytes at {} lies beyond the target's {capacity_bytes} bytes",
+                region.length_bytes, region.offset_bytes
+            )));
+        }
+        if !region.offset_bytes.is_multiple_of(512) {
+            return Err(bad_region(format!(
+                "its region starts at {}, no multiple of 512",
+                region.offset_bytes
+            )));
+        }
+        let largest = used.iter().map(|block| block.bytes).max().unwrap_or(smallest);
+        let parts = match self.pattern {
+            Pattern::Sequential => u64::from(self.jobs),
+            Pattern::Random => 1,
+        };
+        let part_bytes = region.length_bytes / parts / align_bytes * align_bytes;
+        if part_bytes < largest {
+            return Err(bad_region(format!(
+                "{part_bytes} bytes for each job are less than one request of {largest} bytes"
+            )));
+        }
+        let total: u64 = used.iter().map(|block| u64::from(block.share)).sum();
+        let mut so_far = 0;
+        let blocks = used
+            .iter()
+            .map(|block| {
+                so_far += u64::from(block.share);
+                ((so_far << 32) / total, block.bytes)
+            })
+            .collect();
+        Ok(ResolvedWorkload {
+            blocks,
+            read_below: (self.read_share * (1u64 << 32) as f64) as u64,
+            pattern: self.pattern,
+            align_bytes,
+            region,
+            part_bytes,
+        })
+    }
+}
+
+/// One request to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Read or write.
+    pub is_read: bool,
+    /// Where, in bytes from the target's start.
+    pub offset_bytes: u64,
+    /// How much, in bytes.
+    pub length_bytes: u64,
+}
+
+/// A workload checked against a target.
+#[derive(Clone, Debug)]
+pub struct ResolvedWorkload {
+    /// (upper bound of a 32-bit random number, length): the first entry whose bound is above the number is taken.
+    blocks: Vec<(u64, u64)>,
+    read_below: u64,
+    pattern: Pattern,
+    align_bytes: u64,
+    region: Region,
+    part_bytes: u64,
+}
+
+/// The place a sequential job has reached; shared by the tasks that keep its depth.
+#[derive(Clone)]
+pub struct JobCursor(Rc<Cell<u64>>);
+
+impl ResolvedWorkload {
+    /// Where job number `job` starts.
+    pub fn cursor(&self, job: u32) -> JobCursor {
+        JobCursor(Rc::new(Cell::new(self.part_start(job))))
+    }
+
+    fn part_start(&self, job: u32) -> u64 {
+        match self.pattern {
+            Pattern::Sequential => self.region.offset_bytes + u64::from(job) * self.part_bytes,
+            Pattern::Random => self.region.offset_bytes,
+        }
+    }
+
+    /// The next request of `job`, whose place is `cursor`.
+    pub fn choose(&self, random: &mut SplitMix64, job: u32, cursor: &JobCursor) -> Choice {
+        let dice = random.next_u64();
+        let (low, high) = (dice & 0xffff_ffff, dice >> 32);
+        let is_read = high < self.read_below;
+        let length_bytes = match self.blocks.as_slice() {
+            [(_, only)] => *only,
+            blocks => blocks.iter().find(|(bound, _)| low < *bound).map_or(blocks[0].1, |(_, bytes)| *bytes),
+        };
+        let offset_bytes = match self.pattern {
+            Pattern::Sequential => {
+                let start = self.part_start(job);
+                let at = cursor.0.get();
+                let at = if at + length_bytes > start + self.part_bytes { start } else { at };
+                cursor.0.set(at + length_bytes);
+                at
+            }
+            Pattern::Random => {
+                let places = (self.region.length_bytes - length_bytes) / self.align_bytes + 1;
+                self.region.offset_bytes + random.below(places) * self.align_bytes
+            }
+        };
+        Choice { is_read, offset_bytes, length_bytes }
+    }
+}
+
+/// The random numbers number `stream` of `seed`: streams of one seed, and seeds, have nothing to do with each other.
+pub fn random_stream(seed: u64, stream: u64) -> SplitMix64 {
+    SplitMix64::new(mix(seed ^ mix(stream)))
+}
+
+/// Spreads the bits of a number over all 64.
+pub(crate) fn mix(value: u64) -> u64 {
+    SplitMix64::new(value).next_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// The rows of a comma-separated file, quotes resolved.
+    fn rows(text: &str) -> Vec<Vec<String>> {
+        let row = |line: &str| {
+            let (mut fields, mut quoted) = (vec![String::new()], false);
+            for character in line.chars() {
+                match character {
+                    '"' => quoted = !quoted,
+                    ',' if !quoted => fields.push(String::new()),
+                    other => fields.last_mut().expect("never empty").push(other),
+                }
+            }
+            fields
+        };
+        text.lines().map(row).collect()
+    }
+
+    fn bytes(text: &str) -> u64 {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let unit = match &text[digits.len()..] {
+            "k" => KIB,
+            "M" => MIB,
+            other => panic!("unit {other:?}"),
+        };
+        digits.parse::<u64>().unwrap() * unit
+    }
+
+    #[test]
+    fn the_constants_are_those_of_study_004() {
+        let text =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/workloads.csv"))
+                .expect("studies/workloads.csv");
+        let rows = rows(&text);
+        let column =
+            |name: &str| rows[0].iter().position(|head| head == name).expect("a column of that name");
+        let find =
+            |id: &str| rows.iter().find(|row| row[column("workload_id")] == id).expect("a row of that id");
+        let ours = Workload::study_004();
+        for (workload, id, read_share) in
+            [(&ours[0], "004-seqwrite", 0.0), (&ours[1], "004-seqread", 1.0), (&ours[2], "004-mixed", 0.5)]
+        {
+            let row = find(id);
+            assert_eq!(row[column("queue_depth")], workload.depth.to_string(), "{id}");
+            assert_eq!(row[column("workers_threads")], format!("numjobs {}, thread", workload.jobs), "{id}");
+            assert_eq!(workload.read_share, read_share, "{id}");
+            let (pattern, split) = (&row[column("pattern")], &row[column("block_size")]);
+            match workload.pattern {
+                Pattern::Sequential => {
+                    assert_eq!(pattern, if read_share == 0.0 { "write" } else { "read" });
+                    assert_eq!(workload.blocks, [BlockShare { bytes: bytes(split), share: 100 }], "{id}");
+                }
+                Pattern::Random => {
+                    assert!(
+                        pattern.starts_with("randrw (rwmixread not set, so fio's default 50)"),
+                        "{pattern}"
+                    );
+                    let split = split.strip_prefix("bssplit ").expect("a split");
+                    let parts: Vec<BlockShare> = split
+                        .split(':')
+                        .map(|part| part.split_once('/').expect("size/share"))
+                        .map(|(size, share)| BlockShare { bytes: bytes(size), share: share.parse().unwrap() })
+                        .collect();
+                    assert_eq!(workload.blocks, parts, "{id}");
+                    assert!(row[column("other_parameters")].contains("--norandommap"));
+                    let mean_kib = format!("mean request {:.1} KiB", workload.mean_block_bytes() / 1024.0);
+                    assert!(row[column("other_parameters")].contains(&mean_kib), "{mean_kib}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_choices_follow_the_split_and_stay_inside() {
+        let region = Region { offset_bytes: 8 * MIB, length_bytes: 64 * MIB + 512 };
+        let workload = Workload { region: Some(region), ..Workload::mixed() };
+        let resolved = workload.resolve(1 << 30).unwrap();
+        let mut random = random_stream(7, 0);
+        let cursor = resolved.cursor(0);
+        let mut lengths: HashMap<u64, u32> = HashMap::new();
+        let (mut reads, mut unaligned_large, count) = (0, 0, 100_000);
+        let (mut lowest, mut highest) = (u64::MAX, 0);
+        for _ in 0..count {
+            let choice = resolved.choose(&mut random, 0, &cursor);
+            *lengths.entry(choice.length_bytes).or_default() += 1;
+            reads += u32::from(choice.is_read);
+            assert!(choice.offset_bytes.is_multiple_of(4096));
+            assert!(choice.offset_bytes >= region.offset_bytes);
+            assert!(choice.offset_bytes + choice.length_bytes <= region.offset_bytes + region.length_bytes);
+            unaligned_large +=
+                u32::from(choice.length_bytes == 2 * MIB && !choice.offset_bytes.is_multiple_of(2 * MIB));
+            lowest = lowest.min(choice.offset_bytes);
+            highest = highest.max(choice.offset_bytes + choice.length_bytes);
+        }
+        for block in &workload.blocks {
+            let percent = 100.0 * f64::from(lengths[&block.bytes]) / f64::from(count);
+            assert!((percent - f64::from(block.share)).abs() < 1.0, "{} bytes: {percent} %", block.bytes);
+        }
+        assert!((f64::from(reads) / f64::from(count) - 0.5).abs() < 0.01, "{reads} reads");
+        assert!(unaligned_large > 9000, "as fio, large requests start at multiples of the smallest block");
+        assert!(
+            lowest < region.offset_bytes + MIB && highest > region.offset_bytes + region.length_bytes - MIB
+        );
+    }
+
+    #[test]
+    fn sequential_jobs_walk_their_own_part_and_wrap() {
+        let region = Region { offset_bytes: MIB, length_bytes: 7 * MIB };
+        let workload = Workload { jobs: 2, region: Some(region), ..Workload::sequential_write() };
+        let resolved = workload.resolve(8 * MIB).unwrap();
+        let mut random = random_stream(0, 0);
+        for (job, expected) in [(0, [1, 2, 3, 1, 2]), (1, [4, 5, 6, 4, 5])] {
+            let cursor = resolved.cursor(job);
+            let offsets: Vec<u64> =
+                (0..5).map(|_| resolved.choose(&mut random, job, &cursor).offset_bytes / MIB).collect();
+            assert_eq!(offsets, expected, "job {job}");
+            assert!((0..10).all(|_| !resolved.choose(&mut random, job, &cursor).is_read));
+        }
+    }
+
+    #[test]
+    fn extremes_of_the_read_share_are_exact() {
+        let (all, none) = (Workload::random_read(1), Workload::random_write(1));
+        for (workload, expected) in [(all, true), (none, false)] {
+            let resolved = workload.resolve(1 << 20).unwrap();
+            let mut random = random_stream(3, 3);
+            let cursor = resolved.cursor(0);
+            assert!((0..10_000).all(|_| resolved.choose(&mut random, 0, &cursor).is_read == expected));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_reason() {
+        let good = Workload::mixed();
+        let capacity = 1 << 30;
+        let refused = |change: fn(&mut Workload), part: &str| {
+            let mut workload = good.clone();
+            change(&mut workload);
+            let message = workload.resolve(capacity).expect_err(part).to_string();
+            assert!(message.contains(part) && message.contains("mixed"), "{message}");
+        };
+        refused(|w| w.blocks.clear(), "split is empty");
+        refused(|w| w.blocks.iter_mut().for_each(|b| b.share = 0), "split is empty");
+        refused(|w| w.blocks[0].bytes = 1000, "1000 bytes");
+        refused(|w| w.read_share = 1.5, "1.5");
+        refused(|w| w.read_share = f64::NAN, "NaN");
+        refused(|w| w.depth = 0, "at least 1");
+        refused(|w| w.jobs = 100_000, "at most 65536");
+        refused(|w| w.region = Some(Region { offset_bytes: u64::MAX, length_bytes: 1 }), "beyond");
+        refused(|w| w.region = Some(Region { offset_bytes: 100, length_bytes: 4 << 20 }), "multiple of 512");
+        refused(
+            |w| w.region = Some(Region { offset_bytes: 0, length_bytes: 1 << 20 }),
+            "less than one request",
+        );
+        refused(|w| w.align_bytes = Some(0), "alignment");
+        assert!(good.resolve(capacity).is_ok());
+    }
+}
