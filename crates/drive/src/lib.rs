@@ -17,9 +17,13 @@ mod completion;
 mod context;
 mod error;
 mod memory;
+mod model;
 mod null;
+mod pace;
+mod paced;
 mod random;
 mod request;
+mod timing;
 mod wait;
 
 pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
@@ -27,7 +31,10 @@ pub use completion::{Completion, CompletionListener, CompletionSender, completio
 pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut, TimerId, yield_now};
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use memory::MemoryDrive;
+pub use model::{ModelDrive, ModelSpec};
 pub use null::NullDrive;
+pub use pace::{Pace, PaceError};
+pub use paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
 pub use random::SplitMix64;
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Operation, Segments};
 pub use wait::{Channel, Event, Semaphore, SemaphorePermit};

@@ -1,0 +1,215 @@
+//! A drive held to a pace: real I/O beneath, in real time, never faster than stated.
+//!
+//! Four files on one disk are not four drives; paced to a rate the disk can give to all at once, they are. Each rate has
+//! a *service clock*: a request reserves its share of it when submitted, goes to the drive beneath at once, and is
+//! answered no earlier than the end of what it reserved. So a single request takes as long as it would on a drive of this
+//! rate, and under load exactly the rate is reached, provided that the drive beneath answers in time. With both rates
+//! given and sizes mixed so that now one and now the other is the limit, each idles a little while the other holds.
+//!
+//! If it does not (a stall, a late timer), a second clock of what has been *answered* keeps the catching up within
+//! [`BURST_NS`]. Over any span of `W` seconds at most `(W + 0.01 s) * rate`, plus one request, is answered. A clock that
+//! ran empty because answers were late, not because there was no load, may be wound back by that lateness, bounded by
+//! [`BURST_NS`] too: otherwise jitter of the host would read as a slower drive.
+//!
+//! Every read and write counts as one operation, however sequential, and with all its bytes. A write-zeroes counts as an
+//! operation, and with its bytes only where the drive beneath has to write them. Flushes and discards are not paced: they
+//! transfer nothing, and what they cost is the drive's own doing. Errors are answered at the pace of successes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::completion::{Completion, CompletionSender, completion};
+use crate::context::Context;
+use crate::error::IoResult;
+use crate::pace::Pace;
+use crate::request::{Drive, DriveInfo, IoRequest, Operation};
+use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
+
+/// How much of a rate may be made up for after lateness.
+pub const BURST_NS: u64 = 10_000_000;
+
+/// How much of the rate is worth having inside the drive.
+const QUEUE_NS: u64 = 50_000_000;
+
+/// One of the two rates.
+struct Meter {
+    rate: Rate,
+    /// The end of what is reserved.
+    reserved_ns: u64,
+    /// The end of what was answered, on a clock that may be behind time by the burst.
+    answered_ns: u64,
+    /// By how much recent answers came later than reserved.
+    lateness_ns: u64,
+}
+
+impl Meter {
+    fn new(units_per_second: u64) -> Self {
+        Self { rate: Rate::new(units_per_second), reserved_ns: 0, answered_ns: 0, lateness_ns: 0 }
+    }
+
+    /// Takes the time for `units` behind all before; gives how long that is, and its end.
+    fn reserve(&mut self, now_ns: u64, units: u64) -> Reserved {
+        if self.reserved_ns < now_ns {
+            let idle_ns = now_ns - self.reserved_ns;
+            let made_up_ns = if idle_ns <= BURST_NS { idle_ns.min(self.lateness_ns) } else { 0 };
+            self.lateness_ns = if idle_ns <= BURST_NS { self.lateness_ns - made_up_ns } else { 0 };
+            self.reserved_ns = now_ns - made_up_ns;
+        }
+        let cost_ns = self.rate.cost_ns(units);
+        self.reserved_ns = self.reserved_ns.saturating_add(cost_ns);
+        Reserved { cost_ns, end_ns: self.reserved_ns }
+    }
+
+    /// Counts an answer given at `at_ns`, `late_ns` after all that it reserved.
+    fn answer(&mut self, at_ns: u64, late_ns: u64, reserved: Reserved) {
+        self.lateness_ns = self.lateness_ns.max(late_ns.min(BURST_NS));
+        self.answered_ns = self.earliest_ns(reserved).max(at_ns.saturating_sub(BURST_NS));
+    }
+
+    /// When what was answered before, and this, have taken their time.
+    fn earliest_ns(&self, reserved: Reserved) -> u64 {
+        self.answered_ns.saturating_add(reserved.cost_ns)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reserved {
+    cost_ns: u64,
+    end_ns: u64,
+}
+
+/// Both rates; a rate that is not given takes no time.
+struct Meters {
+    bytes: Option<Meter>,
+    operations: Option<Meter>,
+}
+
+/// What one request reserved of both.
+#[derive(Clone, Copy)]
+struct Share {
+    bytes: Option<Reserved>,
+    operations: Option<Reserved>,
+}
+
+impl Meters {
+    fn reserve(&mut self, now_ns: u64, transfer_bytes: u64) -> Share {
+        Share {
+            bytes: self.bytes.as_mut().map(|meter| meter.reserve(now_ns, transfer_bytes)),
+            operations: self.operations.as_mut().map(|meter| meter.reserve(now_ns, 1)),
+        }
+    }
+
+    /// Counts an answer that the drive beneath has given now; gives when it may be passed on.
+    fn answer(&mut self, now_ns: u64, share: Share) -> u64 {
+        let late_ns = now_ns.saturating_sub(share.end_ns());
+        let each = || [(&self.bytes, share.bytes), (&self.operations, share.operations)].into_iter();
+        let earliest = each().filter_map(|(meter, reserved)| Some(meter.as_ref()?.earliest_ns(reserved?)));
+        let at_ns = earliest.fold(now_ns, u64::max);
+        for (meter, reserved) in [(&mut self.bytes, share.bytes), (&mut self.operations, share.operations)] {
+            if let (Some(meter), Some(reserved)) = (meter, reserved) {
+                meter.answer(at_ns, late_ns, reserved);
+            }
+        }
+        at_ns
+    }
+}
+
+impl Share {
+    /// When both are used up.
+    fn end_ns(&self) -> u64 {
+        self.bytes.into_iter().chain(self.operations).map(|reserved| reserved.end_ns).max().unwrap_or(0)
+    }
+}
+
+/// What waits for its time.
+enum Stage {
+    /// Given to the drive beneath; due when what it reserved ends.
+    Reserved { answer: Completion, share: Share, sender: CompletionSender },
+    /// Answered beneath; due when the answer may be given.
+    Answered { result: IoResult, sender: CompletionSender },
+}
+
+/// A drive held to a [`Pace`].
+pub struct PacedDrive {
+    info: DriveInfo,
+    pace: Pace,
+    context: Context,
+    inner: Rc<dyn Drive>,
+    meters: Rc<RefCell<Meters>>,
+    waiting: DelayQueue<Stage>,
+}
+
+impl PacedDrive {
+    /// Holds `inner` to `pace`. Its info asks the engine for few requests and bytes in flight (about 50 ms of the rate),
+    /// so that the others wait where neighbours can still be merged.
+    pub fn new(context: &Context, inner: Rc<dyn Drive>, pace: Pace) -> Rc<Self> {
+        let meters = Rc::new(RefCell::new(Meters {
+            bytes: pace.bytes_per_second.map(Meter::new),
+            operations: pace.iops.map(Meter::new),
+        }));
+        let (shared, outside) = (meters.clone(), context.clone());
+        let waiting = DelayQueue::start(context, move |queue: &DelayQueue<Stage>, stage| match stage {
+            Stage::Answered { result, sender } => sender.complete(result),
+            Stage::Reserved { answer, share, sender } => {
+                let (queue, meters, clock) = (queue.clone(), shared.clone(), outside.clone());
+                when_answered(&outside, answer, move |result| {
+                    let now_ns = clock.now_ns();
+                    let allowed_ns = meters.borrow_mut().answer(now_ns, share);
+                    if allowed_ns <= now_ns {
+                        sender.complete(result);
+                    } else {
+                        queue.push(allowed_ns, Stage::Answered { result, sender });
+                    }
+                });
+            }
+        });
+        let info = paced_info(inner.info(), pace);
+        Rc::new(Self { info, pace, context: context.clone(), inner, meters, waiting })
+    }
+
+    /// What the drive is held to.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+}
+
+/// How much of it a paced drive wants in flight, and how large requests pay.
+fn paced_info(inner: &DriveInfo, pace: Pace) -> DriveInfo {
+    let in_queue =
+        |per_second: u64| (u128::from(per_second) * u128::from(QUEUE_NS) / u128::from(SECOND_NS)) as u64;
+    // With no limit on operations, small ones need more in flight to hide the latency beneath; the bytes are the limit.
+    let queue_depth = pace.iops.map_or(32, |iops| in_queue(iops).clamp(8, 16) as u32);
+    let queue_bytes = pace.bytes_per_second.map_or(4 << 20, |rate| in_queue(rate).clamp(1 << 20, 4 << 20));
+    // A request this long reaches both rates at once; at least two of the longest fit the queue.
+    let balanced = pace.bytes_per_second.zip(pace.iops).map_or(0, |(bytes, iops)| bytes / iops);
+    let longest = balanced.max(queue_bytes / 4).min(queue_bytes / 2).next_multiple_of(4096);
+    DriveInfo {
+        queue_depth: queue_depth.min(inner.queue_depth),
+        queue_bytes: queue_bytes.min(inner.queue_bytes),
+        max_request_bytes: longest.min(inner.max_request_bytes),
+        ..inner.clone()
+    }
+}
+
+impl Drive for PacedDrive {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        if let Err(error) = request.check(&self.info) {
+            return Completion::ready(Err(error));
+        }
+        let transfer_bytes = match request.operation {
+            Operation::Read | Operation::Write { .. } => request.length_bytes,
+            Operation::WriteZeroes if self.info.cheap_zeroes => 0,
+            Operation::WriteZeroes => request.length_bytes,
+            Operation::Flush | Operation::Discard => return self.inner.submit(request),
+        };
+        let share = self.meters.borrow_mut().reserve(self.context.now_ns(), transfer_bytes);
+        let (sender, completion) = completion();
+        let answer = self.inner.submit(request);
+        self.waiting.push(share.end_ns(), Stage::Reserved { answer, share, sender });
+        completion
+    }
+}
