@@ -150,7 +150,15 @@ const PORTABLE: Functions = Functions {
 /// The kernels this processor can run, from the plainest (always `portable`) to the best.
 pub fn kernels() -> &'static [Kernel] {
     static KERNELS: OnceLock<Vec<Kernel>> = OnceLock::new();
-    KERNELS.get_or_init(|| vec![Kernel { name: "portable", functions: PORTABLE }])
+    KERNELS.get_or_init(|| {
+        #[allow(unused_mut, reason = "some processors have nothing but the portable kernel")]
+        let mut kernels = vec![Kernel { name: "portable", functions: PORTABLE }];
+        #[cfg(target_arch = "x86_64")]
+        if crate::gfni::is_supported() {
+            kernels.push(Kernel { name: "gfni", functions: crate::gfni::FUNCTIONS });
+        }
+        kernels
+    })
 }
 
 /// The kernel in use.

@@ -27,6 +27,8 @@
 //! members and some more; the tests go through every one of them. (This is peculiar to three rows: 1, x, x², x³ would not have the property.)
 
 mod field;
+#[cfg(target_arch = "x86_64")]
+mod gfni;
 mod kernel;
 mod locate;
 mod portable;
