@@ -154,6 +154,10 @@ pub fn kernels() -> &'static [Kernel] {
         #[allow(unused_mut, reason = "some processors have nothing but the portable kernel")]
         let mut kernels = vec![Kernel { name: "portable", functions: PORTABLE }];
         #[cfg(target_arch = "x86_64")]
+        if crate::avx2::is_supported() {
+            kernels.push(Kernel { name: "avx2", functions: crate::avx2::FUNCTIONS });
+        }
+        #[cfg(target_arch = "x86_64")]
         if crate::gfni::is_supported() {
             kernels.push(Kernel { name: "gfni", functions: crate::gfni::FUNCTIONS });
         }

@@ -26,6 +26,8 @@
 //! Lost parity units are then computed anew. So all combinations of up to three members lost are covered, for 2 to 255
 //! members and some more; the tests go through every one of them. (This is peculiar to three rows: 1, x, x², x³ would not have the property.)
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod field;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
