@@ -2,10 +2,12 @@
 //!
 //! Every message names the numbers involved; [`LayoutError::hint`] says, apart from it, what would work.
 
+use std::cmp::Ordering;
+
 use thiserror::Error;
 
 use crate::level::Level;
-use crate::spec::{MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
+use crate::spec::{MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES};
 
 /// Why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,7 +23,7 @@ pub enum LayoutError {
     #[error("mirror3 is raid1 with 3 columns, not a level of its own")]
     ThreeCopiesAreNoLevel,
     /// Fewer drives than the level can live on.
-    #[error("{level} needs at least {needed} drives, {} given", were(*given))]
+    #[error("{level} needs at least {}, {} given", counted(*needed, "drive"), were(*given))]
     TooFewDrives {
         /// The level asked for.
         level: Level,
@@ -30,9 +32,9 @@ pub enum LayoutError {
         /// Drives there are.
         given: usize,
     },
-    /// More drives than the level can use, and no columns to choose some of them.
-    #[error("{level} uses {} unless told otherwise, {} given", drives(*used), were(*given))]
-    TooManyDrives {
+    /// More drives than the level uses of its own accord, and no columns to say how many are meant.
+    #[error("{level} uses {} unless told otherwise, {} given", counted(*used, "drive"), were(*given))]
+    DrivesLeftOver {
         /// The level asked for.
         level: Level,
         /// How many of the drives it would use.
@@ -40,8 +42,18 @@ pub enum LayoutError {
         /// Drives there are.
         given: usize,
     },
+    /// More drives than any volume can use, and no columns to choose some of them.
+    #[error("{level} uses at most {}, {} given", counted(*allowed, "drive"), were(*given))]
+    TooManyDrives {
+        /// The level asked for.
+        level: Level,
+        /// Its maximum.
+        allowed: usize,
+        /// Drives there are.
+        given: usize,
+    },
     /// Fewer columns than the level can live on.
-    #[error("{level} needs at least {needed} columns, {} asked for", were(*given))]
+    #[error("{level} needs at least {}, {} asked for", counted(*needed, "column"), were(*given))]
     TooFewColumns {
         /// The level asked for.
         level: Level,
@@ -51,7 +63,7 @@ pub enum LayoutError {
         given: usize,
     },
     /// More columns than the level can have.
-    #[error("{level} has at most {allowed} columns, {} asked for", were(*given))]
+    #[error("{level} has at most {}, {} asked for", counted(*allowed, "column"), were(*given))]
     TooManyColumns {
         /// The level asked for.
         level: Level,
@@ -165,27 +177,32 @@ impl LayoutError {
             }
             LayoutError::ThreeCopiesAreNoLevel => "use raid1 with --columns 3".to_owned(),
             LayoutError::TooFewDrives { given, .. } => fitting(given),
-            LayoutError::TooManyDrives { level: Level::Single, given, .. } => {
+            LayoutError::DrivesLeftOver { level: Level::Single, given, .. } => {
                 format!("--columns 1 uses one of the drives; raid0 spreads the data over all {given}")
             }
-            LayoutError::TooManyDrives { level: Level::Raid1, given, .. }
-                if given <= crate::MAXIMUM_WIDTH =>
-            {
+            LayoutError::DrivesLeftOver { used, given, .. } => {
+                let all = given.min(MAXIMUM_WIDTH);
                 format!(
-                    "--columns {given} keeps {given} copies, --columns 2 uses two of the drives, raid10 stripes over mirrored drives"
+                    "--columns {all} keeps {all} copies, --columns {used} uses {used} of the drives, \
+                     raid10 stripes over mirrored drives"
                 )
             }
-            LayoutError::TooManyDrives { used, .. } => format!("--columns {used} uses {used} of the drives"),
-            LayoutError::TooFewColumns { needed, .. } => {
-                format!("give --columns {needed} or more, or leave it out to use all drives")
+            LayoutError::TooManyDrives { allowed, .. } => {
+                format!("--columns {allowed} uses {allowed} of the drives")
             }
+            LayoutError::TooFewColumns { level: Level::Single, .. } => "give --columns 1".to_owned(),
+            LayoutError::TooFewColumns { needed, .. } => format!("give --columns {needed} or more"),
             LayoutError::TooManyColumns { level: Level::Single, .. } => {
                 "use raid0 to spread the data over several drives, raid1 to keep it on several".to_owned()
             }
             LayoutError::TooManyColumns { allowed, .. } => format!("give --columns {allowed} or fewer"),
-            LayoutError::ColumnsExceedDrives { columns, given, .. } => {
-                let more = columns - given;
-                format!("add {}, or give --columns {given} or fewer", drives_more(more))
+            LayoutError::ColumnsExceedDrives { level, columns, given } => {
+                let add = format!("add {}", counted(columns - given, "more drive"));
+                match given.cmp(&level.minimum_width()) {
+                    Ordering::Less => add,
+                    Ordering::Equal => format!("{add}, or give --columns {given}"),
+                    Ordering::Greater => format!("{add}, or give --columns {given} or fewer"),
+                }
             }
             LayoutError::NoGroupsInLevel { .. } => {
                 "leave --groups out; raid50 and raid60 are the layouts with groups".to_owned()
@@ -221,11 +238,11 @@ impl LayoutError {
 
 /// The layouts that so few drives do allow.
 fn fitting(drives: usize) -> String {
-    let names: Vec<&str> = Level::ALL
-        .into_iter()
-        .filter(|level| (level.minimum_width()..=level.maximum_width()).contains(&drives))
-        .map(Level::name)
-        .collect();
+    let allowed = |level: &Level| {
+        let width_fits = (level.minimum_width()..=level.maximum_width()).contains(&drives);
+        width_fits && (!level.is_grouped() || !group_counts(*level, drives).is_empty())
+    };
+    let names: Vec<&str> = Level::ALL.into_iter().filter(allowed).map(Level::name).collect();
     match drives {
         0 => "name at least one drive".to_owned(),
         1 => "one drive allows only single".to_owned(),
@@ -240,10 +257,11 @@ fn grouping(level: Level, width: usize) -> String {
     if !counts.is_empty() {
         return format!("{width} drives allow --groups {}", alternatives(&counts));
     }
-    match (2 * needed..width).rev().find(|&narrower| !group_counts(level, narrower).is_empty()) {
-        Some(narrower) => format!("--columns {narrower} uses {narrower} of them"),
-        None => format!("{level} needs at least {} drives", 2 * needed),
-    }
+    let narrower = (2 * needed..width).rev().find_map(|narrower| {
+        let groups = *group_counts(level, narrower).first()?;
+        Some(format!("--columns {narrower} --groups {groups} uses {narrower} of them"))
+    });
+    narrower.unwrap_or_else(|| format!("{level} needs at least {} drives", 2 * needed))
 }
 
 /// Every number of groups that divides the width into groups wide enough.
@@ -263,12 +281,8 @@ fn were(number: usize) -> String {
     if number == 1 { "1 was".to_owned() } else { format!("{number} were") }
 }
 
-fn drives(number: usize) -> String {
-    if number == 1 { "1 drive".to_owned() } else { format!("{number} drives") }
-}
-
-fn drives_more(number: usize) -> String {
-    if number == 1 { "1 more drive".to_owned() } else { format!("{number} more drives") }
+fn counted(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// A size as people write it: `64 KiB` where that is exact, else bytes.

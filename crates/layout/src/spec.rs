@@ -77,15 +77,15 @@ impl LayoutSpec {
         let level = self.level;
         let needed = level.minimum_width();
         let Some(columns) = self.columns else {
-            let most = match level {
-                Level::Raid1 => 2,
-                other => other.maximum_width(),
-            };
             if drives < needed {
                 return Err(LayoutError::TooFewDrives { level, needed, given: drives });
             }
-            if drives > most {
-                return Err(LayoutError::TooManyDrives { level, used: most, given: drives });
+            if matches!(level, Level::Single | Level::Raid1) && drives > needed {
+                return Err(LayoutError::DrivesLeftOver { level, used: needed, given: drives });
+            }
+            if drives > level.maximum_width() {
+                let allowed = level.maximum_width();
+                return Err(LayoutError::TooManyDrives { level, allowed, given: drives });
             }
             return Ok(drives);
         };

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+pub mod field;
+pub mod simulation;
+
 use stripewise_layout::{Geometry, LayoutSpec, Level, MemberSet};
 
 pub const INTERLEAVE_BYTES: u64 = 4096;
@@ -47,4 +50,20 @@ pub fn period(geometry: &Geometry) -> u64 {
 /// The members whose bits are set.
 pub fn members(bits: u32) -> MemberSet {
     (0..32).filter(|member| bits & (1 << member) != 0).collect()
+}
+
+/// Numbers that look random, the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
 }
