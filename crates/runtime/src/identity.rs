@@ -1,0 +1,85 @@
+//! Which drive a path means, and whether it is still the one that was opened.
+//!
+//! Expected faults: two paths to one file or device (links, other names), a file that is unlinked, replaced by another of the
+//! same name, or truncated while it is open, and a device node that comes to mean another device.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use crate::open::OpenError;
+
+/// Which file or block device, whatever path led to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DriveIdentity {
+    /// A regular file: the file system's device number and the file's inode number.
+    File {
+        /// The file system's device number.
+        device: u64,
+        /// The inode number there.
+        inode: u64,
+    },
+    /// A block device, by its own device number.
+    BlockDevice {
+        /// The device number.
+        device: u64,
+    },
+}
+
+/// Why an open drive must be taken as lost, though reads of it may still work.
+#[derive(Debug, thiserror::Error)]
+pub enum Vanished {
+    /// Nothing is at the path any more.
+    #[error("it was removed")]
+    Removed,
+    /// Something else is at the path.
+    #[error("another file or device has taken its path")]
+    Replaced,
+    /// It is smaller than when it was opened.
+    #[error("it was cut short to {now_bytes} bytes")]
+    Truncated {
+        /// Its length now, in bytes.
+        now_bytes: u64,
+    },
+    /// The path cannot be looked at.
+    #[error("its path cannot be looked at")]
+    Unreachable(#[source] std::io::Error),
+}
+
+impl DriveIdentity {
+    /// Of what `metadata` describes; `None` if that can be no drive.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        let kind = metadata.file_type();
+        if kind.is_file() {
+            Some(Self::File { device: metadata.dev(), inode: metadata.ino() })
+        } else if kind.is_block_device() {
+            Some(Self::BlockDevice { device: metadata.rdev() })
+        } else {
+            None
+        }
+    }
+
+    /// Compares what is at `path` now, and what `file` is now, with what was opened.
+    pub(crate) fn look(self, file: &File, path: &Path, capacity_bytes: u64) -> Result<(), Vanished> {
+        let at_path = path.metadata().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Vanished::Removed,
+            _ => Vanished::Unreachable(error),
+        })?;
+        if Self::of(&at_path) != Some(self) {
+            return Err(Vanished::Replaced);
+        }
+        let now_bytes = match self {
+            Self::File { .. } => at_path.len(),
+            Self::BlockDevice { .. } => {
+                crate::block_device::size_bytes(file).map_err(Vanished::Unreachable)?
+            }
+        };
+        if now_bytes < capacity_bytes { Err(Vanished::Truncated { now_bytes }) } else { Ok(()) }
+    }
+}
+
+/// Which file or block device is at `path`, without opening it: to find the same drive named twice.
+pub fn drive_identity(path: &Path) -> Result<DriveIdentity, OpenError> {
+    let metadata = path.metadata().map_err(|error| OpenError::from_io(path, "looking at it", error))?;
+    DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))
+}

@@ -1,0 +1,182 @@
+//! Making the files of file-backed drives.
+//!
+//! Expected faults: a file of that name, no room (asked beforehand, and met while allocating), no permission, a size that is
+//! no multiple of a block, and file systems that cannot allocate ahead (zeros are written instead). What was begun and
+//! failed is removed again.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How to make a drive's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// The drive's size, in bytes: a multiple of 4096.
+    pub size_bytes: u64,
+    /// Reserve the space now, so that it can never run out; otherwise the file is sparse and grows as it is written.
+    pub allocate: bool,
+    /// Remove a file that is there already; otherwise it is an error.
+    pub replace_existing: bool,
+    /// Do not ask for as much free space as the drive may come to need. For sparse files only.
+    pub overcommit: bool,
+}
+
+impl CreateOptions {
+    /// A sparse file of `size_bytes` where nothing is yet, if there is room for all of it.
+    pub fn new(size_bytes: u64) -> Self {
+        Self { size_bytes, allocate: false, replace_existing: false, overcommit: false }
+    }
+}
+
+/// A drive's file could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// Something is there already.
+    #[error("{}: a file of this name exists already", path.display())]
+    Exists {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file system has less room than the drive needs.
+    #[error("{}: a drive of {needed_bytes} bytes does not fit in the {free_bytes} bytes free there", path.display())]
+    NoSpace {
+        /// The path asked for.
+        path: PathBuf,
+        /// The drive's size, in bytes.
+        needed_bytes: u64,
+        /// What is free, in bytes.
+        free_bytes: u64,
+    },
+    /// The size is zero or no multiple of 4096.
+    #[error("{}: {size_bytes} bytes is no size for a drive: it must be a multiple of 4096 and not zero", path.display())]
+    BadSize {
+        /// The path asked for.
+        path: PathBuf,
+        /// The size asked for, in bytes.
+        size_bytes: u64,
+    },
+    /// Anything else the system says.
+    #[error("{}: {action} failed", path.display())]
+    Io {
+        /// The path asked for.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl CreateError {
+    fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { path: path.to_owned(), action, source }
+    }
+
+    /// What to do about it, where that can be said.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Exists { .. } => Some("choose another directory, or remove the file first"),
+            Self::NoSpace { .. } => Some("make the drives smaller or fewer, or choose another file system"),
+            Self::BadSize { .. } | Self::Io { .. } => None,
+        }
+    }
+}
+
+/// Bytes that this user may still write on the file system that holds `path` (which must exist).
+pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
+    let c_path =
+        CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: statvfs fills the structure it is given; all-zero is valid; the path ends in a zero byte.
+    let (result, answer) = unsafe {
+        let mut answer: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(c_path.as_ptr(), &raw mut answer), answer)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+}
+
+/// Makes the file of a file-backed drive at `path`, durably. Its contents read as zeros.
+pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), CreateError> {
+    let size_bytes = options.size_bytes;
+    if size_bytes == 0 || !size_bytes.is_multiple_of(4096) {
+        return Err(CreateError::BadSize { path: path.to_owned(), size_bytes });
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if path.symlink_metadata().is_ok() {
+        if !options.replace_existing {
+            return Err(CreateError::Exists { path: path.to_owned() });
+        }
+        // Removed, not truncated: whoever has the old file open keeps it.
+        std::fs::remove_file(path).map_err(CreateError::io(path, "removing the old file"))?;
+    }
+    let free_bytes = free_space_bytes(directory)
+        .map_err(CreateError::io(path, "asking for the free space of its directory"))?;
+    if free_bytes < size_bytes && (options.allocate || !options.overcommit) {
+        return Err(CreateError::NoSpace { path: path.to_owned(), needed_bytes: size_bytes, free_bytes });
+    }
+    let file =
+        File::options().read(true).write(true).create_new(true).open(path).map_err(|source| match source
+            .kind()
+        {
+            io::ErrorKind::AlreadyExists => CreateError::Exists { path: path.to_owned() },
+            _ => CreateError::Io { path: path.to_owned(), action: "creating it", source },
+        })?;
+    let filled = fill(&file, options).and_then(|()| file.sync_all()).and_then(|()| sync_directory(directory));
+    filled.map_err(|source| {
+        // Best effort: the error that matters is the first one.
+        let _ = std::fs::remove_file(path);
+        match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => CreateError::NoSpace {
+                path: path.to_owned(),
+                needed_bytes: size_bytes,
+                free_bytes: free_space_bytes(directory).unwrap_or(0).min(size_bytes),
+            },
+            _ => CreateError::Io { path: path.to_owned(), action: "giving it its size", source },
+        }
+    })
+}
+
+fn fill(file: &File, options: &CreateOptions) -> io::Result<()> {
+    file.set_len(options.size_bytes)?;
+    if !options.allocate {
+        return Ok(());
+    }
+    let length =
+        libc::off_t::try_from(options.size_bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+    loop {
+        // SAFETY: an operation on an open descriptor; no memory is involved.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return write_zeros(file, options.size_bytes),
+            _ => return Err(error),
+        }
+    }
+}
+
+fn write_zeros(mut file: &File, size_bytes: u64) -> io::Result<()> {
+    let zeros = vec![0_u8; 1 << 20];
+    let mut rest = size_bytes;
+    while rest > 0 {
+        let length = rest.min(zeros.len() as u64);
+        file.write_all(&zeros[..length as usize])?;
+        rest -= length;
+    }
+    Ok(())
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,357 @@
+//! Opening a drive: what is at the path, whether nobody else uses it, and how it wants to be talked to.
+//!
+//! Expected faults: no such path, a path that is neither file nor block device, no permission, another process (or this one)
+//! that has the drive open, a file too small to hold anything, and file systems that cannot bypass the page cache (then it is
+//! used, with a notice).
+
+use std::cell::Cell;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use stripewise_drive::{DriveInfo, DriveKind};
+
+use crate::alignment::{Alignment, direct_alignment};
+use crate::block_device;
+use crate::file_drive::{FileDrive, Opened, ZeroMethod};
+use crate::identity::DriveIdentity;
+use crate::lock::{self, Holder};
+use crate::ring::Ring;
+
+/// Requests worth having in flight on one file or device; see the crate's documentation for the measurement.
+const QUEUE_DEPTH: u32 = 64;
+/// Bytes worth having in flight on one file or device.
+const QUEUE_BYTES: u64 = 16 << 20;
+/// Longest request worth merging to.
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
+/// Anything smaller holds nothing.
+const LEAST_BYTES: u64 = 4096;
+/// How long to wait for a lock whose holder is gone: the kernel cleans up after a killed process a little later.
+const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How to open a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Only reads are allowed; writes answer with `Denied`.
+    pub read_only: bool,
+    /// Keep every other process away (a shared lock when `read_only`), and refuse if one is there already.
+    pub lock: bool,
+    /// Use the page cache even where it could be bypassed.
+    pub buffered: bool,
+}
+
+impl Default for OpenOptions {
+    /// For reading and writing, locked, bypassing the page cache where possible.
+    fn default() -> Self {
+        Self { read_only: false, lock: true, buffered: false }
+    }
+}
+
+/// Something about an opened drive that its user should be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The file system has no direct I/O.
+    PageCache {
+        /// The drive's path.
+        path: PathBuf,
+    },
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::PageCache { path } => write!(
+                f,
+                "{}: this file system has no direct I/O, so the page cache is used; speeds measured on it are partly \
+                 those of memory",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// A drive could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nothing is there.
+    #[error("{}: no such file or device", path.display())]
+    NotFound {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// Something is there that cannot be a drive.
+    #[error("{}: this is {what}, not a drive", path.display())]
+    NotADrive {
+        /// The path asked for.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
+    /// No permission, or the file system is read-only.
+    #[error("{}: opening it is not permitted", path.display())]
+    Denied {
+        /// The path asked for.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody uses it.
+    #[error("{}: it is in use by {holder}", path.display())]
+    Busy {
+        /// The path asked for.
+        path: PathBuf,
+        /// Who has it, as far as the system tells.
+        holder: Holder,
+    },
+    /// Too small to hold anything.
+    #[error("{}: it holds {size_bytes} bytes, and a drive needs at least {least_bytes}", path.display())]
+    TooSmall {
+        /// The path asked for.
+        path: PathBuf,
+        /// Its size, in bytes.
+        size_bytes: u64,
+        /// The least size, in bytes.
+        least_bytes: u64,
+    },
+    /// The device's blocks are larger than supported.
+    #[error("{}: its blocks of {block_bytes} bytes are larger than the 4096 bytes supported", path.display())]
+    BlockTooLarge {
+        /// The path asked for.
+        path: PathBuf,
+        /// Its logical block, in bytes.
+        block_bytes: u32,
+    },
+    /// Anything else the system says.
+    #[error("{}: {action} failed", path.display())]
+    Io {
+        /// The path asked for.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn from_io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => Self::NotFound { path },
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => Self::Denied { path, source },
+            Some(libc::EBUSY) => Self::Busy { path, holder: Holder::Kernel },
+            Some(libc::ETXTBSY) => Self::Busy { path, holder: Holder::Unknown },
+            Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => {
+                Self::NotADrive { path, what: "a device node with no device behind it" }
+            }
+            _ => Self::Io { path, action, source },
+        }
+    }
+
+    pub(crate) fn not_a_drive(path: &Path, metadata: &Metadata) -> Self {
+        let kind = metadata.file_type();
+        let what = if kind.is_dir() {
+            "a directory"
+        } else if kind.is_char_device() {
+            "a character device"
+        } else if kind.is_fifo() {
+            "a pipe"
+        } else if kind.is_socket() {
+            "a socket"
+        } else {
+            "neither a file nor a block device"
+        };
+        Self::NotADrive { path: path.to_owned(), what }
+    }
+
+    /// What to do about it, where that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound { .. } => Some("`stripewise drive make DIR` makes file-backed drives".to_owned()),
+            Self::NotADrive { what: "a directory", .. } => Some(
+                "name a file or block device; `stripewise drive make DIR` makes drives in a directory"
+                    .to_owned(),
+            ),
+            Self::Denied { .. } => {
+                Some("check the owner and mode of the path, or run as a user who may".to_owned())
+            }
+            Self::Busy { holder: Holder::Kernel, .. } => {
+                Some("it is mounted, or part of another array or volume; release it there first".to_owned())
+            }
+            Self::Busy { holder: Holder::ThisProcess, .. } => {
+                Some("the same drive was named twice".to_owned())
+            }
+            Self::Busy { .. } => {
+                Some("stop the program that uses it, or talk to the daemon that has it open".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Opens drives on one executor's ring; cheap to clone into tasks.
+#[derive(Clone)]
+pub struct DriveOpener {
+    pub(crate) ring: Rc<Ring>,
+}
+
+impl DriveOpener {
+    /// Opens the file or block device at `path`. Blocks briefly.
+    pub fn open(&self, path: &Path, options: &OpenOptions) -> Result<Rc<FileDrive>, OpenError> {
+        let fail = |action| move |error| OpenError::from_io(path, action, error);
+        let metadata = path.metadata().map_err(fail("looking at it"))?;
+        let identity = DriveIdentity::of(&metadata).ok_or_else(|| OpenError::not_a_drive(path, &metadata))?;
+        let (file, opened_direct) = open_file(path, identity, options)?;
+        let metadata = file.metadata().map_err(fail("looking at it"))?;
+        if DriveIdentity::of(&metadata) != Some(identity) {
+            let source = io::Error::other("something else took the path at this moment");
+            return Err(OpenError::Io { path: path.to_owned(), action: "opening it", source });
+        }
+        if options.lock {
+            take_lock(path, &file, identity, options.read_only)?;
+        }
+        let size_bytes = match identity {
+            DriveIdentity::File { .. } => metadata.len(),
+            DriveIdentity::BlockDevice { .. } => {
+                block_device::size_bytes(&file).map_err(fail("asking for its size"))?
+            }
+        };
+        if size_bytes < LEAST_BYTES {
+            let path = path.to_owned();
+            return Err(OpenError::TooSmall { path, size_bytes, least_bytes: LEAST_BYTES });
+        }
+
+        let block_device_block = match identity {
+            DriveIdentity::File { .. } => None,
+            DriveIdentity::BlockDevice { .. } => {
+                Some(block_device::logical_block_bytes(&file).map_err(fail("asking for its block size"))?)
+            }
+        };
+        let direct = if opened_direct { direct_alignment(&file, block_device_block) } else { None };
+        let mut notices = Vec::new();
+        if direct.is_none() {
+            set_direct(&file, false).map_err(fail("switching to the page cache"))?;
+            if !options.buffered {
+                notices.push(Notice::PageCache { path: path.to_owned() });
+            }
+        }
+        let alignment = direct
+            .unwrap_or(Alignment { offset_bytes: block_device_block.unwrap_or(0).max(512), memory_bytes: 1 });
+        if alignment.offset_bytes > 4096 {
+            return Err(OpenError::BlockTooLarge {
+                path: path.to_owned(),
+                block_bytes: alignment.offset_bytes,
+            });
+        }
+        let absolute = std::path::absolute(path).map_err(fail("finding its absolute path"))?;
+        Ok(Rc::new(FileDrive::new(Opened {
+            ring: self.ring.clone(),
+            info: describe(path, identity, size_bytes, alignment.offset_bytes, direct.is_some()),
+            file,
+            path: absolute,
+            identity,
+            notices,
+            read_only: options.read_only,
+            direct: direct.is_some(),
+            locked: options.lock,
+            memory_alignment_bytes: alignment.memory_bytes,
+            gone: Cell::new(false),
+            discards: Cell::new(true),
+            zeroing: Cell::new(ZeroMethod::Range),
+        })))
+    }
+}
+
+/// Opens with direct I/O if that is wanted and possible; says whether it is.
+fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Result<(File, bool), OpenError> {
+    // Keeps away mounts and other arrays as well, which advisory locks do not.
+    let claims = options.lock && !options.read_only && matches!(identity, DriveIdentity::BlockDevice { .. });
+    let exclusive = if claims { libc::O_EXCL } else { 0 };
+    let open = |flags: libc::c_int| {
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .custom_flags(libc::O_CLOEXEC | exclusive | flags)
+            .open(path)
+    };
+    let fail = |error| OpenError::from_io(path, "opening it", error);
+    if options.buffered {
+        return Ok((open(0).map_err(fail)?, false));
+    }
+    match open(libc::O_DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((open(0).map_err(fail)?, false)),
+        Err(error) => Err(fail(error)),
+    }
+}
+
+fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) -> Result<(), OpenError> {
+    let begin = Instant::now();
+    loop {
+        match lock::try_lock(file, shared) {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(source) => {
+                return Err(OpenError::Io { path: path.to_owned(), action: "locking it", source });
+            }
+        }
+        let holder = lock::holder(identity, file);
+        if holder != Holder::Dead || begin.elapsed() > DEAD_HOLDER_PATIENCE {
+            return Err(OpenError::Busy { path: path.to_owned(), holder });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Adds or removes O_DIRECT on an open descriptor.
+fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    // SAFETY: F_GETFL and F_SETFL take and give integers; the descriptor is open.
+    let result = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        let wanted = if direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+        if flags < 0 || wanted == flags {
+            flags
+        } else {
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted)
+        }
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn describe(
+    path: &Path,
+    identity: DriveIdentity,
+    size_bytes: u64,
+    block_bytes: u32,
+    direct: bool,
+) -> DriveInfo {
+    let (kind, volatile_cache, cheap_zeroes) = match identity {
+        // Even on a drive without a cache a file's size and extents are durable only after a flush.
+        DriveIdentity::File { .. } => (DriveKind::File, true, true),
+        DriveIdentity::BlockDevice { device } => {
+            let says =
+                |name, value: &str| block_device::queue_attribute(device, name).is_some_and(|v| v == value);
+            let volatile = !(direct && says("write_cache", "write through"));
+            let zeroes =
+                block_device::queue_attribute(device, "write_zeroes_max_bytes").is_some_and(|v| v != "0");
+            (DriveKind::BlockDevice, volatile, zeroes)
+        }
+    };
+    DriveInfo {
+        label: path.display().to_string().into(),
+        kind,
+        capacity_bytes: size_bytes - size_bytes % u64::from(block_bytes),
+        logical_block_bytes: block_bytes,
+        queue_depth: QUEUE_DEPTH,
+        queue_bytes: QUEUE_BYTES,
+        max_request_bytes: MAX_REQUEST_BYTES,
+        volatile_cache,
+        cheap_zeroes,
+    }
+}

@@ -1,0 +1,193 @@
+//! The real executor: the same tasks and timers as the virtual one, on the monotonic clock, with one io_uring. One turn is:
+//! run what is ready, collect answers, fire timers, then one system call that hands over the new requests and, if nothing
+//! is ready, sleeps until an answer, a timer, or a wake from another thread.
+//!
+//! Expected faults: tasks that never pause (requests are handed over and answers collected every few hundred polls all the
+//! same), wakes from other threads at any moment, signals, and an end with requests in the kernel (waited for).
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use stripewise_drive::{Clock, Context, Event, TimerId};
+
+use crate::file_drive::FileDrive;
+use crate::open::{DriveOpener, OpenError, OpenOptions};
+use crate::ring::{Ring, Watch};
+use crate::signals;
+use crate::tasks::{Core, Next};
+use crate::usage::clock_ns;
+use crate::waker::Registration;
+
+/// Polls between two looks at the ring, the timers and the mailbox.
+const POLLS_PER_TURN: usize = 256;
+
+struct RealClock {
+    core: Rc<Core>,
+}
+
+impl Clock for RealClock {
+    fn now_ns(&self) -> u64 {
+        clock_ns(libc::CLOCK_MONOTONIC)
+    }
+
+    fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId {
+        self.core.wake_at(deadline_ns, waker)
+    }
+
+    fn cancel(&self, timer: TimerId) {
+        self.core.cancel(timer);
+    }
+}
+
+/// A single-threaded executor in real time, with file and block-device drives. It stays on the thread that made it.
+/// Dropping it drops its tasks, then waits for what is in the kernel; its drives answer `Gone` afterwards.
+pub struct RealExecutor {
+    core: Rc<Core>,
+    clock: Rc<RealClock>,
+    ring: Rc<Ring>,
+    interrupt: Rc<Watch>,
+    interrupt_watched: Cell<bool>,
+}
+
+impl RealExecutor {
+    /// Sets up the ring. Fails where the system has no io_uring (Linux 5.11 or newer) or forbids it; the error says which.
+    pub fn new() -> io::Result<Self> {
+        let ring = Ring::new()?;
+        // SAFETY: makes a new descriptor, which `OwnedFd` then owns alone.
+        let doorbell = unsafe {
+            let descriptor = libc::eventfd(0, libc::EFD_CLOEXEC);
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(descriptor)
+        };
+        // By default timers may come 50 us late, which is a good part of a drive's answer time.
+        // SAFETY: sets a property of this thread; no memory is involved. Without it timers are only less exact.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
+        let core = Core::new(Registration::new(Some(doorbell)), None);
+        let interrupt = Rc::new(Watch { ready: Cell::new(false), changed: Event::new() });
+        let clock = Rc::new(RealClock { core: core.clone() });
+        Ok(Self { core, clock, ring, interrupt, interrupt_watched: Cell::new(false) })
+    }
+
+    /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the means to start tasks.
+    pub fn context(&self) -> Context {
+        Context::new(self.clock.clone(), self.core.clone())
+    }
+
+    /// Nanoseconds on the monotonic clock.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Tasks started and not ended yet.
+    pub fn tasks_alive(&self) -> usize {
+        self.core.tasks_alive()
+    }
+
+    /// Opens the file or block device at `path`. Blocks briefly.
+    pub fn open_drive(&self, path: &Path, options: &OpenOptions) -> Result<Rc<FileDrive>, OpenError> {
+        self.opener().open(path, options)
+    }
+
+    /// Opens drives from within tasks.
+    pub fn opener(&self) -> DriveOpener {
+        DriveOpener { ring: self.ring.clone() }
+    }
+
+    /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of them no longer kills the
+    /// process; the second does.
+    pub fn interrupted(&self) -> io::Result<impl Future<Output = ()> + use<>> {
+        let descriptor = signals::descriptor()?;
+        if !self.interrupt_watched.replace(true) {
+            self.ring.watch_readable(descriptor, self.interrupt.clone());
+        }
+        let watch = self.interrupt.clone();
+        Ok(async move {
+            while !watch.ready.get() {
+                watch.changed.wait().await;
+            }
+        })
+    }
+
+    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay, and run on in the next
+    /// `block_on`.
+    ///
+    /// # Panics
+    /// When called from within one of its own tasks.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let core = &*self.core;
+        let _running = core.start();
+        let mut future = pin!(future);
+        let waker = core.main_waker();
+        loop {
+            for _ in 0..POLLS_PER_TURN {
+                match core.run_next() {
+                    Next::Task => {}
+                    Next::Main => {
+                        if let Poll::Ready(result) =
+                            future.as_mut().poll(&mut TaskContext::from_waker(&waker))
+                        {
+                            // Whatever was started is to go on its way even if nobody waits for it.
+                            self.ring.submit();
+                            return result;
+                        }
+                    }
+                    Next::Idle => break,
+                }
+            }
+            self.turn();
+        }
+    }
+
+    /// Brings in what has happened outside; sleeps if that is nothing and no task is ready.
+    fn turn(&self) {
+        let core = &*self.core;
+        self.ring.collect();
+        core.take_mail();
+        let wait = self.fire_timers();
+        if core.has_ready() {
+            self.ring.submit();
+            self.ring.collect();
+            return;
+        }
+        let mailbox = core.mailbox();
+        if !mailbox.try_sleep() {
+            return;
+        }
+        if let Some(doorbell) = mailbox.doorbell() {
+            self.ring.arm_doorbell(doorbell);
+        }
+        self.ring.submit_and_wait(wait);
+        mailbox.awake();
+        self.ring.collect();
+        core.take_mail();
+        self.fire_timers();
+    }
+
+    /// Fires what is due; the time until the next timer, `None` if there is none.
+    fn fire_timers(&self) -> Option<Duration> {
+        let deadline_ns = self.core.next_deadline_ns()?;
+        let now_ns = self.now_ns();
+        if deadline_ns > now_ns {
+            return Some(Duration::from_nanos(deadline_ns - now_ns));
+        }
+        self.core.fire_due(now_ns);
+        let next_ns = self.core.next_deadline_ns()?;
+        Some(Duration::from_nanos(next_ns.saturating_sub(now_ns)))
+    }
+}
+
+impl Drop for RealExecutor {
+    fn drop(&mut self) {
+        self.core.close();
+        self.ring.close();
+    }
+}
