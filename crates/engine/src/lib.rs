@@ -1,1 +1,30 @@
-//! See ARCHITECTURE.md.
+//! The RAID engine: everything between a client's request and the drives, in plain `async` Rust that knows no threads,
+//! sockets, system calls or wall clock. It sees drives and a clock (`stripewise-drive`), addresses and plans
+//! (`stripewise-layout`) and arithmetic (`stripewise-parity`), and runs the same on real drives and on modelled ones.
+//!
+//! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing), `write.rs`,
+//! `stripe_table.rs` (who works on which stripe), `regions.rs` (what was ever written, and where writes are under way),
+//! `member.rs` (the queue in front of a drive). Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`,
+//! `discard.rs`.
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod discard;
+mod error;
+mod member;
+mod read;
+mod rebuild;
+mod recover;
+mod regions;
+mod scrub;
+mod stripe_table;
+mod write;
+
+pub use array::{
+    Array, ArrayCounters, ArrayOptions, ArraySpec, LocalFuture, Membership, NoMembership, SlotInit,
+};
+pub use error::ArrayError;
+pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
+pub use rebuild::{RebuildProgress, RebuildReport};
+pub use scrub::{ScrubProgress, ScrubReport};

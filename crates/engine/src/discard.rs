@@ -1,0 +1,91 @@
+//! Discard and write-zeroes.
+//!
+//! Whole regions become unwritten again: their mark is taken from the map, durably, before the drives are told that the
+//! space is free, so a crash in between leaves either the old data or zeros. The rest of a write-zeroes is written as
+//! zeros; the rest of a discard is left as it is, which a discard allows.
+
+use stripewise_drive::{IoRequest, Operation};
+
+use crate::array::{Array, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::regions::{RegionState, Regions};
+
+/// Write-zeroes sends its zeros in writes of at most this size.
+const ZERO_WRITE_BYTES: u64 = 1 << 20;
+
+impl Array {
+    /// The range's contents are no longer needed; reading it gives zeros or what was there.
+    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.0.check_range(offset_bytes, length_bytes)?;
+        self.0.unwrite_regions(offset_bytes, offset_bytes + length_bytes).await?;
+        Ok(())
+    }
+
+    /// The range reads as zeros afterwards; durable after the next flush.
+    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        let inner = &self.0;
+        inner.check_range(offset_bytes, length_bytes)?;
+        let end_bytes = offset_bytes + length_bytes;
+        let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
+        for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {
+            let mut at = start;
+            while at < end {
+                let length = (end - at).min(ZERO_WRITE_BYTES);
+                let zeroes = inner.buffers.allocate_zeroed(length as usize);
+                let _permit = inner.admission.acquire(length).await;
+                inner.write_admitted(at, zeroes, false).await?;
+                at += length;
+            }
+            if first >= last {
+                // No whole region inside: the first round wrote everything.
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty, `(end, end)`, if none).
+    async fn unwrite_regions(&self, start: u64, end: u64) -> Result<(u64, u64), ArrayError> {
+        let region_bytes = self.regions.shape.stripes_per_region * self.geometry.stripe_data_bytes();
+        let first = start.div_ceil(region_bytes);
+        let last = if end == self.geometry.capacity_bytes() {
+            self.regions.shape.regions
+        } else {
+            end / region_bytes
+        };
+        if first >= last {
+            return Ok((end, end));
+        }
+        for region in first..last {
+            if self.regions.state(region) != RegionState::Unwritten {
+                self.unwrite_region(region).await?;
+            }
+        }
+        Ok((first * region_bytes, (last * region_bytes).min(self.geometry.capacity_bytes())))
+    }
+
+    async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
+        let stripes = self.regions.stripes_of(region, self.geometry.stripes());
+        let mut guards = Vec::new();
+        for stripe in stripes {
+            guards.push(self.table.lock(stripe).await);
+        }
+        let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
+        self.regions.mark_unwritten(region);
+        if was_durable {
+            self.persist_page(Regions::page_of(region)).await?;
+        }
+        let bytes = self.regions.shape.member_region_bytes;
+        let at = region * bytes;
+        let length = bytes.min(self.geometry.member_bytes() - at);
+        for slot in self.present_slots() {
+            // Advice only: a drive that refuses keeps the space, nothing else.
+            let request = IoRequest::range(Operation::Discard, at, length);
+            let _ = self.submit(slot, Class::Foreground, request).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,50 @@
+//! What a volume can answer but "done".
+
+use stripewise_drive::DriveError;
+use stripewise_layout::LayoutError;
+
+/// A request to an array that did not work. Cloned to every request that was merged into the one that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ArrayError {
+    /// Beyond the end of the volume.
+    #[error("{length_bytes} bytes at {offset_bytes} lie beyond the volume's end at {capacity_bytes}")]
+    OutOfRange {
+        /// Start of the request, bytes.
+        offset_bytes: u64,
+        /// Length of the request, bytes.
+        length_bytes: u64,
+        /// The volume's size, bytes.
+        capacity_bytes: u64,
+    },
+    /// Not a multiple of 512 bytes.
+    #[error("{length_bytes} bytes at {offset_bytes}: offset and length must be multiples of 512")]
+    Misaligned {
+        /// Start of the request, bytes.
+        offset_bytes: u64,
+        /// Length of the request, bytes.
+        length_bytes: u64,
+    },
+    /// More has failed than the layout can make up for; this range is lost or cannot be written.
+    #[error("stripe {stripe}: {what}")]
+    Lost {
+        /// The stripe.
+        stripe: u64,
+        /// Which units and members, and what each of them said.
+        what: String,
+    },
+    /// A drive failed and there is no redundancy to do without it.
+    #[error("{0}")]
+    Drive(#[from] DriveError),
+    /// A drive had to be excluded, but that could not be recorded on the others.
+    #[error("the loss of a drive could not be recorded on the others, so nothing more is written: {0}")]
+    CannotExclude(String),
+    /// The layout does not fit.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The map of written regions is unreadable on every member.
+    #[error("the region map of the volume is unreadable on all members")]
+    MapLost,
+    /// The array was closed.
+    #[error("the volume is closed")]
+    Closed,
+}

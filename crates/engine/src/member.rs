@@ -1,0 +1,666 @@
+//! One drive as the engine uses it: a queue in front of it, its health, and the share that background work gets.
+//!
+//! The queue does what a kernel's elevator does: requests that arrive in the same turn of the executor, and requests that
+//! wait because the drive has all it can use, are merged with their neighbours on the drive, whoever issued them. Two
+//! classes share the drive by measured service time: foreground (clients) and background (rebuild, scrub), so a rebuild
+//! at 30 % gets 30 % of the drive while there is other load and all of it when there is none.
+//!
+//! Faults expected: errors at places (a merged request that fails is split and each part asked again), a drive that never
+//! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use rustc_hash::FxHashMap;
+use slab::Slab;
+use smallvec::SmallVec;
+use stripewise_drive::{
+    Completion, CompletionListener, CompletionSender, Context, Drive, DriveError, DriveErrorKind, DriveInfo,
+    Event, IoRequest, IoResult, JoinHandle, Operation, completion,
+};
+
+/// Who asks: clients, or a job that must leave them their share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Client reads and writes, and what they need.
+    Foreground,
+    /// Rebuild, scrub, resync.
+    Background,
+}
+
+/// Limits of a member's queue and of its patience.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberOptions {
+    /// A request without an answer for this long fails the drive.
+    pub timeout_ns: u64,
+    /// Medium errors on reads after which the drive is failed; the count halves every hour.
+    pub max_read_errors: u32,
+}
+
+impl Default for MemberOptions {
+    fn default() -> Self {
+        Self { timeout_ns: 30_000_000_000, max_read_errors: 64 }
+    }
+}
+
+/// Most scattered memory segments of one merged request (the kernel takes 1024).
+const MAX_SEGMENTS: usize = 512;
+/// A client that sends its next request when it has the answer to the last is still load in between: background work that
+/// is ahead of its share waits this long for it.
+const ANTICIPATION_NS: u64 = 2_000_000;
+/// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a rebuild that waits for
+/// other drives, yet a long idle time is not saved up.
+const CREDIT_NS: f64 = 50_000_000.0;
+/// Read errors count half after this time.
+const ERROR_HALF_LIFE_NS: u64 = 3_600_000_000_000;
+
+struct Pending {
+    request: IoRequest,
+    sender: CompletionSender,
+    /// Asked again after a merged request failed: must not be merged again.
+    alone: bool,
+}
+
+#[derive(Default)]
+struct ClassQueue {
+    /// Keys into `waiting`, oldest first; a key whose entry was merged away is skipped.
+    order: VecDeque<usize>,
+    waiting: Slab<Option<Pending>>,
+    by_start: FxHashMap<(Operation, u64), usize>,
+    by_end: FxHashMap<(Operation, u64), usize>,
+    length: usize,
+    in_flight: usize,
+    /// Service time received divided by weight: the class that is behind goes first.
+    virtual_ns: f64,
+    /// Expected service time of one dispatched request, a moving average.
+    expected_ns: f64,
+}
+
+impl ClassQueue {
+    fn push(&mut self, pending: Pending) {
+        let request = &pending.request;
+        let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
+        let mergeable = is_mergeable(operation) && !pending.alone;
+        let key = self.waiting.insert(Some(pending));
+        if mergeable {
+            self.by_start.entry((operation, start)).or_insert(key);
+            self.by_end.entry((operation, end)).or_insert(key);
+        }
+        self.order.push_back(key);
+        self.length += 1;
+    }
+
+    /// Takes an entry out; its key stays in `order` until it is skipped there.
+    fn take(&mut self, key: usize) -> Pending {
+        let pending = self.waiting[key].take().expect("taken once");
+        let request = &pending.request;
+        for (map, at) in [(&mut self.by_start, request.offset_bytes), (&mut self.by_end, request.end_bytes())]
+        {
+            if map.get(&(request.operation, at)) == Some(&key) {
+                map.remove(&(request.operation, at));
+            }
+        }
+        self.length -= 1;
+        pending
+    }
+
+    fn pop_oldest(&mut self) -> Option<Pending> {
+        while let Some(key) = self.order.pop_front() {
+            let taken = self.waiting[key].is_some().then(|| self.take(key));
+            self.waiting.remove(key);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
+    }
+
+    /// The oldest request with all waiting neighbours on the drive that fit into one request, in drive order.
+    fn pop_merged(&mut self, max_bytes: u64) -> Option<SmallVec<[Pending; 4]>> {
+        let oldest = self.pop_oldest()?;
+        let operation = oldest.request.operation;
+        let mut bytes = oldest.request.length_bytes;
+        let mut segments = oldest.request.segments.len();
+        let mut parts: SmallVec<[Pending; 4]> = SmallVec::new();
+        if !is_mergeable(operation) || oldest.alone {
+            parts.push(oldest);
+            return Some(parts);
+        }
+        let (mut start, mut end) = (oldest.request.offset_bytes, oldest.request.end_bytes());
+        let mut before: SmallVec<[Pending; 4]> = SmallVec::new();
+        parts.push(oldest);
+        loop {
+            let (key, forward) =
+                match (self.by_start.get(&(operation, end)), self.by_end.get(&(operation, start))) {
+                    (Some(&key), _) => (key, true),
+                    (None, Some(&key)) => (key, false),
+                    (None, None) => break,
+                };
+            let next = &self.waiting[key].as_ref().expect("indexed entries are waiting").request;
+            if bytes + next.length_bytes > max_bytes || segments + next.segments.len() > MAX_SEGMENTS {
+                break;
+            }
+            bytes += next.length_bytes;
+            segments += next.segments.len();
+            let next = self.take(key);
+            if forward {
+                end = next.request.end_bytes();
+                parts.push(next);
+            } else {
+                start = next.request.offset_bytes;
+                before.push(next);
+            }
+        }
+        if !before.is_empty() {
+            before.reverse();
+            before.extend(parts);
+            parts = before;
+        }
+        Some(parts)
+    }
+
+    fn drain(&mut self) -> Vec<Pending> {
+        std::iter::from_fn(|| self.pop_oldest()).collect()
+    }
+}
+
+/// Errors after which a drive does not come back by itself.
+fn is_final(kind: DriveErrorKind) -> bool {
+    matches!(kind, DriveErrorKind::Gone | DriveErrorKind::Timeout)
+}
+
+fn is_mergeable(operation: Operation) -> bool {
+    matches!(operation, Operation::Read | Operation::Write { .. } | Operation::WriteZeroes)
+}
+
+/// A request (merged or not) that the drive has.
+struct Flight {
+    parts: SmallVec<[Pending; 4]>,
+    class: Class,
+    bytes: u64,
+    dispatched_ns: u64,
+    charged_ns: f64,
+    serial: u64,
+}
+
+struct Queue {
+    foreground: ClassQueue,
+    background: ClassQueue,
+    flights: Slab<Flight>,
+    in_flight_bytes: u64,
+    last_completion_ns: u64,
+    last_foreground_ns: u64,
+    next_serial: u64,
+    answers: Vec<(u64, IoResult)>,
+}
+
+/// Why a member is out of service, in words for people.
+pub type FailReason = Rc<str>;
+
+/// Counters of one member since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberCounters {
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Writes, flushes, discards that failed.
+    pub write_errors: u64,
+    /// Blocks that a scrub or a checksum found wrong on this drive.
+    pub checksum_errors: u64,
+    /// Requests given to the drive, after merging.
+    pub requests: u64,
+    /// Bytes read from the drive.
+    pub read_bytes: u64,
+    /// Bytes written to the drive.
+    pub written_bytes: u64,
+    /// Time the drive spent serving background requests, ns (see the module's words on service time).
+    pub background_busy_ns: u64,
+    /// Time the drive spent serving foreground requests, ns.
+    pub foreground_busy_ns: u64,
+}
+
+/// One drive of an array or pool, shared by all volumes on it.
+pub struct Member {
+    context: Context,
+    drive: Rc<dyn Drive>,
+    options: MemberOptions,
+    queue: RefCell<Queue>,
+    wakeup: Event,
+    watching: Cell<bool>,
+    background_share: Cell<f64>,
+    failed: RefCell<Option<FailReason>>,
+    /// Notified when the member fails.
+    failure: Event,
+    counters: Cell<MemberCounters>,
+    recent_read_errors: Cell<(f64, u64)>,
+    dispatcher: RefCell<Option<JoinHandle<()>>>,
+    stopped: Cell<bool>,
+    /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
+    answers_at_once: bool,
+}
+
+impl Member {
+    /// Puts a queue in front of `drive`.
+    pub fn new(context: &Context, drive: Rc<dyn Drive>, options: MemberOptions) -> Rc<Self> {
+        let answers_at_once = drive.info().kind == stripewise_drive::DriveKind::Memory;
+        let member = Rc::new(Self {
+            context: context.clone(),
+            drive,
+            options,
+            queue: RefCell::new(Queue {
+                foreground: ClassQueue::default(),
+                background: ClassQueue::default(),
+                flights: Slab::new(),
+                in_flight_bytes: 0,
+                last_completion_ns: 0,
+                last_foreground_ns: 0,
+                next_serial: 0,
+                answers: Vec::new(),
+            }),
+            wakeup: Event::new(),
+            watching: Cell::new(false),
+            background_share: Cell::new(0.3),
+            failed: RefCell::new(None),
+            failure: Event::new(),
+            counters: Cell::default(),
+            recent_read_errors: Cell::new((0.0, 0)),
+            dispatcher: RefCell::new(None),
+            stopped: Cell::new(false),
+            answers_at_once,
+        });
+        let task = dispatch_loop(Rc::downgrade(&member));
+        *member.dispatcher.borrow_mut() = Some(context.spawn(task));
+        member
+    }
+
+    /// Identity and geometry of the drive.
+    pub fn info(&self) -> &DriveInfo {
+        self.drive.info()
+    }
+
+    /// What people call the drive.
+    pub fn label(&self) -> &Rc<str> {
+        &self.drive.info().label
+    }
+
+    /// Counters since opening.
+    pub fn counters(&self) -> MemberCounters {
+        self.counters.get()
+    }
+
+    fn count(&self, change: impl FnOnce(&mut MemberCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Counts blocks found wrong on this drive.
+    pub fn count_checksum_errors(&self, blocks: u64) {
+        self.count(|counters| counters.checksum_errors += blocks);
+    }
+
+    /// Share of the drive's time for background requests while clients want it, 0.01 to 1.
+    pub fn set_background_share(&self, share: f64) {
+        self.background_share.set(share.clamp(0.01, 1.0));
+    }
+
+    /// Why the member is out of service, if it is.
+    pub fn failed(&self) -> Option<FailReason> {
+        self.failed.borrow().clone()
+    }
+
+    /// Whether the member is out of service.
+    pub fn is_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// Takes the member out of service: everything waiting or in flight is answered "gone", later requests too.
+    pub fn fail(&self, reason: &str) {
+        if self.is_failed() {
+            return;
+        }
+        *self.failed.borrow_mut() = Some(Rc::from(reason));
+        let (waiting, flights) = {
+            let mut queue = self.queue.borrow_mut();
+            let mut waiting = queue.foreground.drain();
+            waiting.extend(queue.background.drain());
+            queue.foreground.in_flight = 0;
+            queue.background.in_flight = 0;
+            queue.in_flight_bytes = 0;
+            queue.answers.clear();
+            (waiting, queue.flights.drain().collect::<Vec<_>>())
+        };
+        for pending in waiting.into_iter().chain(flights.into_iter().flat_map(|flight| flight.parts)) {
+            let error = self.gone(&pending.request);
+            pending.sender.complete(Err(error));
+        }
+        self.failure.notify_all();
+    }
+
+    /// Ends when the member next fails.
+    pub async fn until_failed(&self) {
+        while !self.is_failed() {
+            self.failure.wait().await;
+        }
+    }
+
+    /// Ends the queue's tasks; to be called when the last request has been answered.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+        self.wakeup.notify_all();
+    }
+
+    fn gone(&self, request: &IoRequest) -> DriveError {
+        request.error(self.label(), DriveErrorKind::Gone, None)
+    }
+
+    /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it, after too many errors of
+    /// late.
+    pub fn note_read_error(&self, error: &DriveError, spare: bool) {
+        self.count(|counters| counters.read_errors += 1);
+        let now = self.context.now_ns();
+        let (count, since) = self.recent_read_errors.get();
+        let halvings = now.saturating_sub(since) as f64 / ERROR_HALF_LIFE_NS as f64;
+        let count = count * 0.5f64.powf(halvings) + 1.0;
+        self.recent_read_errors.set((count, now));
+        if is_final(error.kind) {
+            self.fail(&error.to_string());
+        } else if spare && count > f64::from(self.options.max_read_errors) {
+            self.fail(&format!("too many read errors ({} of late), the last: {error}", count.round()));
+        }
+    }
+
+    /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what it holds there is no
+    /// longer known.
+    pub fn note_write_error(&self, error: &DriveError, spare: bool) {
+        self.count(|counters| counters.write_errors += 1);
+        if spare || is_final(error.kind) {
+            self.fail(&error.to_string());
+        }
+    }
+
+    /// Requests waiting and in flight, for choosing the less busy copy.
+    pub fn load(&self) -> usize {
+        let queue = self.queue.borrow();
+        queue.foreground.length
+            + queue.background.length
+            + queue.foreground.in_flight
+            + queue.background.in_flight
+    }
+
+    /// Asks the drive, now or as soon as its queue allows.
+    pub fn submit(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
+        if self.is_failed() {
+            return Completion::ready(Err(self.gone(&request)));
+        }
+        if self.answers_at_once {
+            return self.submit_directly(class, request);
+        }
+        let (sender, completion) = completion();
+        {
+            let mut queue = self.queue.borrow_mut();
+            let queue = &mut *queue;
+            let (own, other) = match class {
+                Class::Foreground => (&mut queue.foreground, &queue.background),
+                Class::Background => (&mut queue.background, &queue.foreground),
+            };
+            if own.length == 0 && own.in_flight == 0 {
+                own.virtual_ns = own.virtual_ns.max(other.virtual_ns - CREDIT_NS);
+            }
+            own.push(Pending { request, sender, alone: false });
+        }
+        self.wakeup.notify_all();
+        completion
+    }
+
+    fn submit_directly(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
+        self.count_request(&request);
+        let kept = request.clone();
+        let answer = match self.drive.submit(request).try_take() {
+            Ok(result) => return Completion::ready(result),
+            Err(pending) => pending,
+        };
+        // A fault machine around memory may answer late; then it is watched as any other drive is.
+        let (sender, completion) = completion();
+        let parts = SmallVec::from_iter([Pending { request: kept, sender, alone: true }]);
+        let token = self.take_off(class, parts);
+        if let Some(result) = answer.notify(self.clone(), token) {
+            self.completed(token, result);
+        }
+        completion
+    }
+
+    fn count_request(&self, request: &IoRequest) {
+        self.count(|counters| {
+            counters.requests += 1;
+            match request.operation {
+                Operation::Read => counters.read_bytes += request.length_bytes,
+                Operation::Write { .. } => counters.written_bytes += request.length_bytes,
+                _ => {}
+            }
+        });
+    }
+
+    fn take_off(self: &Rc<Self>, class: Class, parts: SmallVec<[Pending; 4]>) -> u64 {
+        let now = self.context.now_ns();
+        let bytes = parts.iter().map(|part| part.request.length_bytes).sum();
+        let token = {
+            let mut queue = self.queue.borrow_mut();
+            let queue = &mut *queue;
+            let share = self.background_share.get();
+            let (own, weight) = match class {
+                Class::Foreground => (&mut queue.foreground, 1.0 - share + 1e-9),
+                Class::Background => (&mut queue.background, share),
+            };
+            let charged_ns = own.expected_ns / weight;
+            own.virtual_ns += charged_ns;
+            own.in_flight += 1;
+            queue.in_flight_bytes += bytes;
+            let serial = queue.next_serial;
+            queue.next_serial += 1;
+            let key =
+                queue.flights.insert(Flight { parts, class, bytes, dispatched_ns: now, charged_ns, serial });
+            token_of(key, serial)
+        };
+        if !self.watching.replace(true) {
+            self.context.spawn(watch_loop(Rc::downgrade(self), self.context.clone()));
+        }
+        token
+    }
+
+    /// Which class may send its next request now.
+    fn next_class(&self, queue: &Queue) -> Option<Class> {
+        let info = self.drive.info();
+        let flights = queue.foreground.in_flight + queue.background.in_flight;
+        if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
+        {
+            return None;
+        }
+        let foreground = queue.foreground.length > 0;
+        if queue.background.length == 0 {
+            return foreground.then_some(Class::Foreground);
+        }
+        let behind = queue.background.virtual_ns <= queue.foreground.virtual_ns;
+        if behind || self.load_ends_in_ns(queue) == Some(0) {
+            return Some(Class::Background);
+        }
+        foreground.then_some(Class::Foreground)
+    }
+
+    /// Time until the drive counts as free of foreground load; `None` while foreground requests are there.
+    fn load_ends_in_ns(&self, queue: &Queue) -> Option<u64> {
+        if queue.foreground.length > 0 || queue.foreground.in_flight > 0 {
+            return None;
+        }
+        Some((queue.last_foreground_ns + ANTICIPATION_NS).saturating_sub(self.context.now_ns()))
+    }
+
+    /// How long background work that could go now has to be held back, if it has.
+    fn background_held_ns(&self) -> Option<u64> {
+        let queue = self.queue.borrow();
+        (queue.background.length > 0).then(|| self.load_ends_in_ns(&queue)).flatten().filter(|&wait| wait > 0)
+    }
+
+    fn dispatch(self: &Rc<Self>) {
+        let max_bytes = self.drive.info().max_request_bytes;
+        loop {
+            let (class, parts) = {
+                let mut queue = self.queue.borrow_mut();
+                let Some(class) = self.next_class(&queue) else { return };
+                let own = match class {
+                    Class::Foreground => &mut queue.foreground,
+                    Class::Background => &mut queue.background,
+                };
+                let Some(parts) = own.pop_merged(max_bytes) else { return };
+                (class, parts)
+            };
+            let request = merged_request(&parts);
+            self.count_request(&request);
+            let token = self.take_off(class, parts);
+            if let Some(result) = self.drive.submit(request).notify(self.clone(), token) {
+                self.queue.borrow_mut().answers.push((token, result));
+                self.wakeup.notify_all();
+            }
+        }
+    }
+
+    fn land(&self) {
+        let mut answers = std::mem::take(&mut self.queue.borrow_mut().answers);
+        for (token, result) in answers.drain(..) {
+            self.land_one(token, result);
+        }
+        let mut queue = self.queue.borrow_mut();
+        if queue.answers.is_empty() {
+            queue.answers = answers;
+        }
+    }
+
+    fn land_one(&self, token: u64, result: IoResult) {
+        let now = self.context.now_ns();
+        let flight = {
+            let mut queue = self.queue.borrow_mut();
+            let queue = &mut *queue;
+            let key = key_of(token);
+            // A late answer after the drive was failed, perhaps to a key in use again.
+            if queue.flights.get(key).is_none_or(|flight| token_of(key, flight.serial) != token) {
+                return;
+            }
+            let flight = queue.flights.remove(key);
+            queue.in_flight_bytes -= flight.bytes;
+            let service_ns = now.saturating_sub(queue.last_completion_ns.max(flight.dispatched_ns)) as f64;
+            queue.last_completion_ns = now;
+            let share = self.background_share.get();
+            let (own, weight) = match flight.class {
+                Class::Foreground => (&mut queue.foreground, 1.0 - share + 1e-9),
+                Class::Background => (&mut queue.background, share),
+            };
+            if flight.class == Class::Foreground {
+                queue.last_foreground_ns = now;
+            }
+            own.in_flight -= 1;
+            own.virtual_ns += service_ns / weight - flight.charged_ns;
+            own.expected_ns += (service_ns - own.expected_ns) / 16.0;
+            self.count(|counters| match flight.class {
+                Class::Foreground => counters.foreground_busy_ns += service_ns as u64,
+                Class::Background => counters.background_busy_ns += service_ns as u64,
+            });
+            flight
+        };
+        if result.is_err() && flight.parts.len() > 1 {
+            // Which of the merged parts is at fault is not known: ask for each alone.
+            let mut queue = self.queue.borrow_mut();
+            let own = match flight.class {
+                Class::Foreground => &mut queue.foreground,
+                Class::Background => &mut queue.background,
+            };
+            for part in flight.parts {
+                own.push(Pending { alone: true, ..part });
+            }
+            return;
+        }
+        for part in flight.parts {
+            part.sender.complete(result.clone());
+        }
+    }
+}
+
+impl CompletionListener for Member {
+    fn completed(&self, token: u64, result: IoResult) {
+        self.queue.borrow_mut().answers.push((token, result));
+        self.wakeup.notify_all();
+    }
+}
+
+fn token_of(key: usize, serial: u64) -> u64 {
+    (serial << 20) | key as u64
+}
+
+fn key_of(token: u64) -> usize {
+    (token & 0xF_FFFF) as usize
+}
+
+fn merged_request(parts: &[Pending]) -> IoRequest {
+    let first = &parts[0].request;
+    if parts.len() == 1 {
+        return first.clone();
+    }
+    let mut merged = IoRequest { length_bytes: 0, segments: SmallVec::new(), ..*first };
+    for part in parts {
+        merged.length_bytes += part.request.length_bytes;
+        for segment in &part.request.segments {
+            match merged.segments.last_mut() {
+                Some(last) if last.is_followed_by(segment) => *last = last.joined_with(segment),
+                _ => merged.segments.push(segment.clone()),
+            }
+        }
+    }
+    merged
+}
+
+/// Runs for the member's life: lands answers, dispatches what may go. Runs after the tasks that submitted, so all that
+/// they asked for in this turn is there to be merged.
+async fn dispatch_loop(member: Weak<Member>) {
+    loop {
+        let Some(strong) = member.upgrade() else { return };
+        strong.land();
+        strong.dispatch();
+        if strong.stopped.get() {
+            return;
+        }
+        let nothing_to_land = strong.queue.borrow().answers.is_empty();
+        if nothing_to_land {
+            match strong.background_held_ns() {
+                None => strong.wakeup.wait().await,
+                Some(wait_ns) => {
+                    let wakeup = std::pin::pin!(strong.wakeup.wait());
+                    let _ = strong.context.time_limit_ns(wait_ns, wakeup).await;
+                }
+            }
+        }
+    }
+}
+
+/// Runs while requests are in flight: fails the drive when the oldest got no answer in time.
+async fn watch_loop(member: Weak<Member>, context: Context) {
+    loop {
+        let wait_ns = {
+            let Some(strong) = member.upgrade() else { return };
+            let oldest = strong.queue.borrow().flights.iter().map(|(_, flight)| flight.dispatched_ns).min();
+            let Some(oldest) = oldest else {
+                strong.watching.set(false);
+                return;
+            };
+            let deadline = oldest.saturating_add(strong.options.timeout_ns);
+            let now = context.now_ns();
+            if now >= deadline {
+                strong.watching.set(false);
+                let limit_s = strong.options.timeout_ns as f64 / 1e9;
+                strong.fail(&format!("{}: no answer for {limit_s} s", strong.label()));
+                return;
+            }
+            // Looking four times per time-out bounds both the delay of the verdict and the cost of watching.
+            (deadline - now).min(strong.options.timeout_ns / 4).max(1)
+        };
+        context.sleep_ns(wait_ns).await;
+    }
+}

@@ -1,0 +1,350 @@
+//! Reads: healthy ones go straight to the drives, strip by strip; the rest decode what is missing.
+//!
+//! A read of a healthy array takes no locks: beside a write to the same blocks it sees either. A read that decodes shares
+//! its stripes with other readers and keeps writers out, so that data and parity belong together. Whatever a drive refuses
+//! goes to `recover.rs`.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Completion, DriveError, IoRequest};
+use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
+use stripewise_parity::Recovery;
+
+use crate::array::{Array, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::stripe_table::StripeGuard;
+
+/// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all copies busy with long runs.
+const MIRROR_ZONE_BYTES: u64 = 1 << 20;
+
+/// A direct read under way: where in the stripe, and where its bytes go.
+struct Direct {
+    stripe: u64,
+    range: UnitRange,
+    target: Buffer,
+    slot: usize,
+    answer: Completion,
+}
+
+impl Array {
+    /// Reads `length` bytes at `offset_bytes`, both multiples of 512. The buffer is the caller's.
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        let inner = &self.0;
+        inner.check_range(offset_bytes, length as u64)?;
+        if length == 0 {
+            return Ok(inner.buffers.allocate(0));
+        }
+        let block = inner.block_bytes;
+        let start = offset_bytes / block * block;
+        let end = (offset_bytes + length as u64).next_multiple_of(block);
+        let _permit = inner.admission.acquire(end - start).await;
+        let buffer = inner.read_blocks(start, end).await?;
+        let at = (offset_bytes - start) as usize;
+        Ok(if buffer.len() == length { buffer } else { buffer.slice(at..at + length) })
+    }
+}
+
+impl Inner {
+    async fn read_blocks(&self, start: u64, end: u64) -> Result<Buffer, ArrayError> {
+        let buffer = self.buffers.allocate((end - start) as usize);
+        if !self.is_whole() {
+            self.read_degraded(start, end, &buffer).await?;
+            return Ok(buffer);
+        }
+        let (place, left) = self.read_place(start);
+        if end - start <= left && self.regions.all_written() {
+            // The common small read: one strip, nothing to gather.
+            let answer = self.submit(
+                place.member,
+                Class::Foreground,
+                IoRequest::read(place.offset_bytes, buffer.clone()),
+            );
+            if let Err(error) = answer.await {
+                let location = self.geometry.locate(start);
+                let range = self.unit_range(location.from, end - start);
+                self.recover_read(location.stripe, range, place.member, &error, &buffer).await?;
+            }
+            return Ok(buffer);
+        }
+        let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
+        let mut at = start;
+        while at < end {
+            let (place, left) = self.read_place(at);
+            let length = left.min(end - at);
+            let target = buffer.slice((at - start) as usize..(at - start + length) as usize);
+            let location = self.geometry.locate(at);
+            at += length;
+            if self.regions.is_virgin(location.stripe) {
+                target.fill(0);
+                continue;
+            }
+            let answer = self.submit(
+                place.member,
+                Class::Foreground,
+                IoRequest::read(place.offset_bytes, target.clone()),
+            );
+            let range = self.unit_range(location.from, length);
+            direct.push(Direct { stripe: location.stripe, range, target, slot: place.member, answer });
+        }
+        self.await_direct(direct).await?;
+        Ok(buffer)
+    }
+
+    async fn await_direct(&self, direct: SmallVec<[Direct; 4]>) -> Result<(), ArrayError> {
+        let mut refused: SmallVec<[(Direct2, DriveError); 1]> = SmallVec::new();
+        for Direct { stripe, range, target, slot, answer } in direct {
+            if let Err(error) = answer.await {
+                refused.push(((stripe, range, target, slot), error));
+            }
+        }
+        let mut result = Ok(());
+        for ((stripe, range, target, slot), error) in refused {
+            result = result.and(self.recover_read(stripe, range, slot, &error, &target).await);
+        }
+        result
+    }
+
+    /// The range within its unit of `length` bytes at byte `from` of a stripe's data.
+    fn unit_range(&self, from: u64, length: u64) -> UnitRange {
+        let interleave = self.geometry.interleave_bytes();
+        let start = from % interleave;
+        UnitRange { unit: (from / interleave) as usize, start, end: start + length }
+    }
+
+    /// Where to read the byte at `offset` of the volume, and how many follow it there; of several copies the one whose turn
+    /// it is, unless it is much busier.
+    fn read_place(&self, offset: u64) -> (Place, u64) {
+        let copies = self.geometry.copies();
+        if copies == 1 {
+            return self.geometry.data_unit_place(offset);
+        }
+        let (first, left) = self.geometry.copy_place(offset, 0);
+        if self.unsynced.get()
+            && self.regions.is_unsynced(self.regions.region_of(self.geometry.locate(offset).stripe))
+        {
+            // The copies may disagree: always the same one, so that two reads do not.
+            return (first, left);
+        }
+        let turn = ((first.offset_bytes / MIRROR_ZONE_BYTES) % copies as u64) as usize;
+        let mut best = self.geometry.copy_place(offset, turn).0;
+        let load_of = |place: &Place| {
+            self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
+        };
+        let mut best_load = load_of(&best) / 2;
+        for copy in (0..copies).filter(|copy| *copy != turn) {
+            let place = self.geometry.copy_place(offset, copy).0;
+            let load = load_of(&place).saturating_add(2);
+            if load < best_load {
+                (best, best_load) = (place, load);
+            }
+        }
+        (best, left)
+    }
+
+    /// Reads with members missing, being rebuilt, or with blocks known as lost.
+    async fn read_degraded(&self, start: u64, end: u64, buffer: &Buffer) -> Result<(), ArrayError> {
+        let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
+        let mut decoding: Vec<(Segment, Buffer)> = Vec::new();
+        let mut at = 0;
+        for segment in self.geometry.segments(start, end - start) {
+            let length = (segment.to - segment.from) as usize;
+            let target = buffer.slice(at..at + length);
+            at += length;
+            if self.regions.is_virgin(segment.stripe) {
+                target.fill(0);
+            } else if !self.read_directly(&segment, &target, &mut direct) {
+                decoding.push((segment, target));
+            }
+        }
+        // Both kinds are in the drives' queues together.
+        let decoded = self.read_decoding(decoding);
+        let (first, second) = futures_util::future::join(decoded, self.await_direct(direct)).await;
+        first.and(second)
+    }
+
+    /// Sends the reads of a stripe in which everything asked for is there. `false` if something has to be decoded.
+    fn read_directly(&self, segment: &Segment, target: &Buffer, direct: &mut SmallVec<[Direct; 4]>) -> bool {
+        let missing = self.missing_in(segment.stripe);
+        let mut places: SmallVec<[(UnitRange, Place, Buffer); 4]> = SmallVec::new();
+        let mut at = 0;
+        for range in self.geometry.data_ranges(segment.from, segment.to) {
+            let length = range.length() as usize;
+            let part = target.slice(at..at + length);
+            at += length;
+            let copies = 0..self.geometry.copies();
+            let usable = copies
+                .map(|copy| {
+                    self.geometry.place_of_unit(
+                        segment.stripe,
+                        if self.geometry.copies() > 1 { copy } else { range.unit },
+                    )
+                })
+                .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
+                .min_by_key(|place| {
+                    self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
+                });
+            let Some(place) = usable else { return false };
+            places.push((range, place, part));
+        }
+        for (range, place, part) in places {
+            let request = IoRequest::read(place.offset_bytes + range.start, part.clone());
+            let answer = self.submit(place.member, Class::Foreground, request);
+            direct.push(Direct { stripe: segment.stripe, range, target: part, slot: place.member, answer });
+        }
+        true
+    }
+
+    async fn read_decoding(&self, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
+        let mut under_way: Vec<DecodingRead> = Vec::with_capacity(segments.len());
+        let mut result = Ok(());
+        for (segment, target) in segments {
+            let guard = self.table.lock_shared(segment.stripe).await;
+            let stripe = self.geometry.stripe(segment.stripe);
+            let missing = self.missing_in(segment.stripe);
+            match plan_read(&self.geometry, &stripe, segment.from, segment.to, &missing, |_| 0) {
+                Err(lost) => {
+                    result =
+                        result.and(Err(ArrayError::Lost { stripe: segment.stripe, what: lost.to_string() }));
+                }
+                Ok(plan) => {
+                    let reads = plan
+                        .reads
+                        .iter()
+                        .map(|&range| {
+                            let buffer = self.buffers.allocate(range.length() as usize);
+                            let answer = if self.is_lost(&stripe, range) {
+                                self.lost_answer(&stripe, range)
+                            } else {
+                                self.submit_unit_read(&stripe, range, Class::Foreground, buffer.clone())
+                            };
+                            (range, buffer, answer)
+                        })
+                        .collect();
+                    under_way.push(DecodingRead {
+                        segment,
+                        stripe,
+                        target,
+                        reads,
+                        decode: plan.decode,
+                        guard,
+                    });
+                }
+            }
+        }
+        for read in under_way {
+            result = result.and(self.finish_decoding(read).await);
+        }
+        result
+    }
+
+    async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {
+        let DecodingRead { segment, stripe, target, reads, decode, guard } = read;
+        let mut parts: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
+        let mut refused = None;
+        for (range, buffer, answer) in reads {
+            match answer.await {
+                Ok(()) => parts.push((range, buffer)),
+                Err(error) => {
+                    refused.get_or_insert((stripe.units[range.unit].member, range, error));
+                }
+            }
+        }
+        if let Some((slot, range, error)) = refused {
+            drop(guard);
+            if !self.is_lost(&stripe, range) {
+                self.note_read_error(slot, &error).await?;
+            }
+            let _alone = self.table.lock(segment.stripe).await;
+            return self.fetch_data(&stripe, segment.from, &target, Class::Foreground).await;
+        }
+        let decoded = decode.as_ref().map(|decode| (self.decode(decode, &parts), decode.start, decode.end));
+        let mut at = 0;
+        for range in self.geometry.data_ranges(segment.from, segment.to) {
+            let length = range.length() as usize;
+            let part = target.slice(at..at + length);
+            at += length;
+            let unit = if self.geometry.copies() > 1 { None } else { Some(range.unit) };
+            let read = parts.iter().find(|(have, _)| {
+                unit.is_none_or(|unit| have.unit == unit)
+                    && have.start <= range.start
+                    && range.end <= have.end
+            });
+            if let Some((have, bytes)) = read {
+                part.copy_from(&slice_of(bytes, have.start, range.start, range.end));
+                continue;
+            }
+            let ((wanted, buffers), start, _) = decoded.as_ref().expect("what is not read is decoded");
+            let index =
+                wanted.iter().position(|&unit| unit == range.unit).expect("what is not read is decoded");
+            part.copy_from(&slice_of(&buffers[index], *start, range.start, range.end));
+        }
+        Ok(())
+    }
+
+    /// Reads a range of a unit from its member.
+    pub fn submit_unit_read(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        class: Class,
+        buffer: Buffer,
+    ) -> Completion {
+        let place = stripe.units[range.unit];
+        self.submit(place.member, class, IoRequest::read(place.offset_bytes + range.start, buffer))
+    }
+
+    /// Reconstructs the wanted units over the decode's window from what was read.
+    pub fn decode(
+        &self,
+        decode: &Decode,
+        read: &[(UnitRange, Buffer)],
+    ) -> (SmallVec<[usize; 3]>, SmallVec<[Buffer; 3]>) {
+        let sources: SmallVec<[Buffer; 12]> = decode
+            .sources
+            .iter()
+            .map(|unit| {
+                let (range, buffer) =
+                    read.iter().find(|(range, _)| range.unit == *unit).expect("sources are read");
+                slice_of(buffer, range.start, decode.start, decode.end)
+            })
+            .collect();
+        let length = (decode.end - decode.start) as usize;
+        let wanted: SmallVec<[Buffer; 3]> =
+            decode.wanted.iter().map(|_| self.buffers.allocate(length)).collect();
+        self.recover_units(&decode.sources, &sources, &decode.wanted, &wanted);
+        (decode.wanted.clone(), wanted)
+    }
+
+    /// `wanted` units from as many `sources` as the stripe has data units.
+    pub fn recover_units(
+        &self,
+        source_units: &[usize],
+        sources: &[Buffer],
+        wanted_units: &[usize],
+        wanted: &[Buffer],
+    ) {
+        let recovery = Recovery::new(self.geometry.data_units(), source_units, wanted_units)
+            .expect("any data_units of a stripe's units recover the others");
+        let sources: SmallVec<[&Buffer; 12]> = sources.iter().collect();
+        let wanted: SmallVec<[&Buffer; 3]> = wanted.iter().collect();
+        access(&sources, &wanted, |sources, wanted| recovery.apply(sources, wanted));
+    }
+}
+
+use stripewise_drive::access;
+
+type Direct2 = (u64, UnitRange, Buffer, usize);
+
+struct DecodingRead {
+    segment: Segment,
+    stripe: Stripe,
+    target: Buffer,
+    reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
+    decode: Option<Decode>,
+    guard: StripeGuard,
+}
+
+/// Bytes `start..end` of a strip, of a buffer that begins at byte `at` of it.
+pub(crate) fn slice_of(buffer: &Buffer, at: u64, start: u64, end: u64) -> Buffer {
+    buffer.slice((start - at) as usize..(end - at) as usize)
+}

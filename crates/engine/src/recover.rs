@@ -1,0 +1,261 @@
+//! When a drive says no: get the bytes from the rest of the stripe, and give them back to the drive.
+//!
+//! A range that cannot be read is reconstructed from other units. If one of those cannot be read either, others take its
+//! place as far as the layout goes; when that ends, the range is tried block by block, because errors at different places
+//! on several drives lose nothing. What was reconstructed is written back: a drive replaces a bad sector when it is
+//! written. Everything here works under the stripe's lock.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest};
+use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
+
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::read::slice_of;
+
+impl Inner {
+    /// After a read without a lock was refused: counts the error, then reads under the stripe's lock by every means.
+    pub async fn recover_read(
+        &self,
+        stripe: u64,
+        range: UnitRange,
+        slot: usize,
+        error: &DriveError,
+        target: &Buffer,
+    ) -> Result<(), ArrayError> {
+        self.note_read_error(slot, error).await?;
+        let _alone = self.table.lock(stripe).await;
+        let stripe = self.geometry.stripe(stripe);
+        // For mirrors the refused copy is the unit to repair.
+        let unit = if self.geometry.copies() > 1 {
+            stripe.units.iter().position(|place| place.member == slot).unwrap_or(0)
+        } else {
+            range.unit
+        };
+        self.fetch_unit(&stripe, UnitRange { unit, ..range }, target, Class::Foreground).await
+    }
+
+    /// Reads data of a stripe by every means, from byte `from` of its data. The caller holds the stripe alone.
+    pub async fn fetch_data(
+        &self,
+        stripe: &Stripe,
+        from: u64,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let mut at = 0;
+        for range in self.geometry.data_ranges(from, from + target.len() as u64) {
+            let length = range.length() as usize;
+            self.fetch_unit(stripe, range, &target.slice(at..at + length), class).await?;
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Reads a range of a unit by every means: from its member, else from the rest of the stripe, and then repairs the
+    /// member. For mirrors any copy will do. The caller holds the stripe alone.
+    pub async fn fetch_unit(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let slot = stripe.units[range.unit].member;
+        let mut repair = false;
+        if !self.missing_in(stripe.index).contains(slot) {
+            if self.is_lost(stripe, range) {
+                repair = true;
+            } else {
+                match self.submit_unit_read(stripe, range, class, target.clone()).await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        self.note_read_error(slot, &error).await?;
+                        repair = error.kind == DriveErrorKind::Medium;
+                    }
+                }
+            }
+        }
+        // A drive that gave an error may still write into what it was handed: the result goes to fresh memory first.
+        let fresh = self.buffers.allocate(range.length() as usize);
+        self.reconstruct(stripe, range, &fresh, class).await?;
+        target.copy_from(&fresh);
+        if repair && !self.missing_in(stripe.index).contains(slot) {
+            self.write_back(stripe, range, fresh, class).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a reconstructed range to the member that could not read it.
+    async fn write_back(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::write(place.offset_bytes + range.start, data, false);
+        match self.submit(place.member, class, request).await {
+            Ok(()) => {
+                self.forget_lost(stripe, range);
+                self.count(|counters| counters.repaired_reads += 1);
+                Ok(())
+            }
+            // The client has its data; if the drive cannot be spared, so be it.
+            Err(error) => match self.note_write_error(place.member, &error).await {
+                Err(error @ ArrayError::CannotExclude(_)) => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// A range of a unit from the other units of its stripe: as a whole, else block by block.
+    pub async fn reconstruct(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let error = match self.reconstruct_once(stripe, range, target, class).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if range.length() <= BLOCK_BYTES || matches!(error, ArrayError::CannotExclude(_)) {
+            return Err(error);
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(range.end);
+            let block = UnitRange { start, end, ..range };
+            let part = slice_of(target, range.start, start, end);
+            self.reconstruct_once(stripe, block, &part, class).await?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Tries sources until as many as needed were read; each that refuses is left out of the next try.
+    async fn reconstruct_once(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let mut have: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
+        let mut refused: SmallVec<[(usize, String); 2]> = SmallVec::new();
+        let needed = self.geometry.data_units();
+        loop {
+            let missing = self.missing_in(stripe.index);
+            let candidates: SmallVec<[usize; 12]> = (0..stripe.units.len())
+                .filter(|&unit| unit != range.unit && !missing.contains(stripe.units[unit].member))
+                .filter(|unit| {
+                    have.iter().all(|(have, _)| have != unit) && refused.iter().all(|(no, _)| no != unit)
+                })
+                .filter(|&unit| !self.is_lost(stripe, UnitRange { unit, ..range }))
+                .take(needed - have.len())
+                .collect();
+            if have.len() + candidates.len() < needed {
+                return Err(self.lost(stripe, range, &missing, &refused));
+            }
+            let reads: SmallVec<[(usize, Buffer, Completion); 12]> = candidates
+                .into_iter()
+                .map(|unit| {
+                    let buffer = self.buffers.allocate(range.length() as usize);
+                    let answer =
+                        self.submit_unit_read(stripe, UnitRange { unit, ..range }, class, buffer.clone());
+                    (unit, buffer, answer)
+                })
+                .collect();
+            for (unit, buffer, answer) in reads {
+                match answer.await {
+                    Ok(()) => have.push((unit, buffer)),
+                    Err(error) => {
+                        refused.push((unit, error.to_string()));
+                        self.note_read_error(stripe.units[unit].member, &error).await?;
+                    }
+                }
+            }
+            if have.len() == needed {
+                break;
+            }
+        }
+        if self.geometry.copies() > 1 {
+            target.copy_from(&have[0].1);
+            return Ok(());
+        }
+        have.sort_by_key(|(unit, _)| *unit);
+        let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
+        let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
+        self.recover_units(&units, &sources, &[range.unit], std::slice::from_ref(target));
+        Ok(())
+    }
+
+    fn lost(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        missing: &MemberSet,
+        refused: &[(usize, String)],
+    ) -> ArrayError {
+        let member = stripe.units[range.unit].member;
+        let gone: Vec<String> = missing.iter().map(|member| member.to_string()).collect();
+        let mut what =
+            format!("bytes {}..{} of unit {} (member {member}) are lost", range.start, range.end, range.unit);
+        if !gone.is_empty() {
+            what += &format!("; members missing: {}", gone.join(", "));
+        }
+        for (unit, error) in refused {
+            what += &format!("; member {}: {error}", stripe.units[*unit].member);
+        }
+        ArrayError::Lost { stripe: stripe.index, what }
+    }
+
+    fn blocks_of(&self, place: Place, range: UnitRange) -> std::ops::RangeInclusive<(usize, u64)> {
+        let first = (place.offset_bytes + range.start) / BLOCK_BYTES;
+        let last = (place.offset_bytes + range.end - 1) / BLOCK_BYTES;
+        (place.member, first)..=(place.member, last)
+    }
+
+    /// Whether a range of a unit touches a block that holds nothing valid.
+    pub fn is_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
+        self.is_lost_at(stripe.units[range.unit], range)
+    }
+
+    pub fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
+        let lost = self.lost.borrow();
+        !lost.is_empty() && lost.range(self.blocks_of(place, range)).next().is_some()
+    }
+
+    /// The answer that a read of a lost block gets.
+    pub fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
+        let label = match &*self.slots[place.member].member.borrow() {
+            Some(member) => member.label().clone(),
+            None => "missing member".into(),
+        };
+        Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
+    }
+
+    /// The range was written: it holds something valid again.
+    pub fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
+        let mut lost = self.lost.borrow_mut();
+        if lost.is_empty() {
+            return;
+        }
+        let gone: Vec<_> = lost.range(self.blocks_of(stripe.units[range.unit], range)).copied().collect();
+        for block in gone {
+            lost.remove(&block);
+        }
+    }
+
+    /// Notes that a block of a member holds nothing valid.
+    pub fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
+        let (first, last) = self.blocks_of(stripe.units[range.unit], range).into_inner();
+        self.lost.borrow_mut().extend((first.1..=last.1).map(|block| (first.0, block)));
+    }
+}

@@ -1,0 +1,513 @@
+//! The map of a volume: which regions were ever written, and where writes were under way.
+//!
+//! A *region* is 1 MiB of every member (more where rows of stripes need it). A region never written reads as zeros without
+//! touching a drive; so a new volume needs no initial sync, and rebuild and scrub pass over what holds nothing. Inside a
+//! region that is being written for the first time, stripes count one by one: the first write to a stripe writes it
+//! whole, with zeros around the new data, so it needs no pre-reads and leaves the stripe consistent.
+//!
+//! A *chunk* is 64 regions. Its dirty mark is durable before the first write into it and is taken back when it has been
+//! quiet for a while: after a crash only dirty chunks can have copies or parity that disagree, and only they are
+//! resynchronised.
+//!
+//! On the members the map is a row of 4 KiB pages, each in two slots used in turn, each with a sequence number and a
+//! checksum: a torn write leaves the other slot. A "written" mark becomes durable only after the data it speaks of, so a
+//! crash in between leaves a region that still reads as zeros, as it did before.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use stripewise_drive::{Buffer, BufferPool, Event};
+use stripewise_layout::Geometry;
+
+/// Size of a region on each member, where the layout allows it.
+const REGION_BYTES: u64 = 1 << 20;
+/// Regions under one dirty mark.
+pub(crate) const REGIONS_PER_CHUNK: u64 = 64;
+/// One page of the map.
+pub(crate) const PAGE_BYTES: usize = 4096;
+const HEADER_BYTES: usize = 48;
+const REGIONS_PER_PAGE: u64 = 31_744;
+const WRITTEN_BYTES: usize = (REGIONS_PER_PAGE / 8) as usize;
+const MAGIC: [u8; 8] = *b"SWREGMAP";
+/// Regions that may be partly initialised at once; writers into further new regions wait until some were completed.
+pub(crate) const MAX_PARTIAL_REGIONS: usize = 2048;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegionState {
+    /// Never written: reads as zeros.
+    Unwritten,
+    /// Some stripes initialised, or about to be; the durable map says "never written".
+    Partial,
+    /// Every stripe initialised; the durable map does not say so yet.
+    Fresh,
+    /// As `Fresh`, and its data is durable: the next write of the map says so.
+    Ready,
+    /// The durable map says it is written.
+    Written,
+}
+
+/// How stripes, members and regions of one geometry relate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionShape {
+    pub stripes_per_region: u64,
+    pub member_region_bytes: u64,
+    pub regions: u64,
+}
+
+impl RegionShape {
+    pub fn of(geometry: &Geometry) -> Self {
+        let interleave = geometry.interleave_bytes();
+        let units_per_stripe = (geometry.data_units() * geometry.copies() + geometry.parity_units()) as u64;
+        let width = geometry.width() as u64;
+        let mut rows = (REGION_BYTES / interleave).max(1);
+        while !(rows * width).is_multiple_of(units_per_stripe) {
+            rows *= 2;
+        }
+        let stripes_per_region = rows * width / units_per_stripe;
+        Self {
+            stripes_per_region,
+            member_region_bytes: rows * interleave,
+            regions: geometry.stripes().div_ceil(stripes_per_region),
+        }
+    }
+
+    /// Bytes that the map takes on each member.
+    pub fn map_bytes(&self) -> u64 {
+        let pages = self.regions.div_ceil(REGIONS_PER_PAGE).max(1);
+        (pages * 2 * PAGE_BYTES as u64).next_multiple_of(REGION_BYTES)
+    }
+}
+
+#[derive(Default, Clone, Copy)]
+struct Chunk {
+    /// Must count as dirty in the map.
+    dirty: bool,
+    /// The durable map says so.
+    durable: bool,
+    /// After a crash: copies or parity may disagree here until resynchronised.
+    unsynced: bool,
+    /// Written to since the last look of the settling task.
+    touched: bool,
+    in_flight: u32,
+}
+
+struct Page {
+    sequence: u64,
+    /// Counts changes of the page's bits in memory.
+    version: u64,
+    durable_version: u64,
+    writing: bool,
+}
+
+pub(crate) struct Regions {
+    pub shape: RegionShape,
+    volume_id: u128,
+    states: RefCell<Vec<RegionState>>,
+    partial: RefCell<FxHashMap<u64, Vec<u64>>>,
+    fresh: RefCell<Vec<u64>>,
+    chunks: RefCell<Vec<Chunk>>,
+    pages: RefCell<Vec<Page>>,
+    pub page_changed: Event,
+    pub partial_changed: Event,
+    /// Every region is written: the common case of a filled volume, looked at first.
+    all_written: Cell<bool>,
+    unwritten: Cell<u64>,
+}
+
+impl Regions {
+    pub fn new(shape: RegionShape, volume_id: u128) -> Self {
+        let pages = shape.regions.div_ceil(REGIONS_PER_PAGE).max(1);
+        let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
+        Self {
+            shape,
+            volume_id,
+            states: RefCell::new(vec![RegionState::Unwritten; shape.regions as usize]),
+            partial: RefCell::default(),
+            fresh: RefCell::default(),
+            chunks: RefCell::new(vec![Chunk::default(); shape.regions.div_ceil(REGIONS_PER_CHUNK) as usize]),
+            pages: RefCell::new((0..pages).map(|_| page()).collect()),
+            page_changed: Event::new(),
+            partial_changed: Event::new(),
+            all_written: Cell::new(shape.regions == 0),
+            unwritten: Cell::new(shape.regions),
+        }
+    }
+
+    pub fn region_of(&self, stripe: u64) -> u64 {
+        stripe / self.shape.stripes_per_region
+    }
+
+    pub fn stripes_of(&self, region: u64, total_stripes: u64) -> std::ops::Range<u64> {
+        let first = region * self.shape.stripes_per_region;
+        first..(first + self.shape.stripes_per_region).min(total_stripes)
+    }
+
+    pub fn state(&self, region: u64) -> RegionState {
+        self.states.borrow()[region as usize]
+    }
+
+    fn set_state(&self, region: u64, state: RegionState) {
+        let old = std::mem::replace(&mut self.states.borrow_mut()[region as usize], state);
+        let counts = |state: RegionState| state != RegionState::Written;
+        match (counts(old), counts(state)) {
+            (true, false) => self.unwritten.set(self.unwritten.get() - 1),
+            (false, true) => self.unwritten.set(self.unwritten.get() + 1),
+            _ => {}
+        }
+        self.all_written.set(self.unwritten.get() == 0);
+    }
+
+    /// Whether the stripe was never written, so that it reads as zeros.
+    pub fn is_virgin(&self, stripe: u64) -> bool {
+        if self.all_written.get() {
+            return false;
+        }
+        let region = self.region_of(stripe);
+        match self.state(region) {
+            RegionState::Unwritten => true,
+            RegionState::Partial => {
+                let bit = stripe % self.shape.stripes_per_region;
+                self.partial
+                    .borrow()
+                    .get(&region)
+                    .is_none_or(|mask| mask[(bit / 64) as usize] >> (bit % 64) & 1 == 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether every region is durably marked as written.
+    pub fn all_written(&self) -> bool {
+        self.all_written.get()
+    }
+
+    /// Regions that hold data, for progress and status.
+    pub fn written_regions(&self) -> u64 {
+        self.states.borrow().iter().filter(|state| **state != RegionState::Unwritten).count() as u64
+    }
+
+    pub fn partial_count(&self) -> usize {
+        self.partial.borrow().len()
+    }
+
+    pub fn partial_regions(&self) -> Vec<u64> {
+        let mut regions: Vec<u64> = self.partial.borrow().keys().copied().collect();
+        regions.sort_unstable();
+        regions
+    }
+
+    /// Before a write: counts it in, and makes an unwritten region partial. `true` if the chunk's dirty mark has to become
+    /// durable first.
+    pub fn begin_write(&self, region: u64) -> bool {
+        if self.state(region) == RegionState::Unwritten {
+            let words = self.shape.stripes_per_region.div_ceil(64) as usize;
+            self.partial.borrow_mut().insert(region, vec![0; words]);
+            self.set_state(region, RegionState::Partial);
+        }
+        let mut chunks = self.chunks.borrow_mut();
+        let chunk = &mut chunks[(region / REGIONS_PER_CHUNK) as usize];
+        chunk.in_flight += 1;
+        chunk.touched = true;
+        // A region that the durable map does not know as written needs no mark: after a crash it reads as zeros.
+        let needs_mark = matches!(self.state(region), RegionState::Ready | RegionState::Written);
+        if needs_mark && !chunk.dirty {
+            chunk.dirty = true;
+            self.change_page_of(region);
+        }
+        needs_mark && !chunk.durable
+    }
+
+    /// After a write, successful or not.
+    pub fn end_write(&self, region: u64) {
+        self.chunks.borrow_mut()[(region / REGIONS_PER_CHUNK) as usize].in_flight -= 1;
+    }
+
+    /// The stripe holds what was written, with zeros around it.
+    pub fn mark_initialised(&self, stripe: u64, total_stripes: u64) {
+        let region = self.region_of(stripe);
+        if self.state(region) != RegionState::Partial {
+            return;
+        }
+        let stripes = self.stripes_of(region, total_stripes);
+        let bit = stripe - stripes.start;
+        let complete = {
+            let mut partial = self.partial.borrow_mut();
+            let mask = partial.get_mut(&region).expect("a partial region has a mask");
+            mask[(bit / 64) as usize] |= 1 << (bit % 64);
+            mask.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() == stripes.end - stripes.start
+        };
+        if complete {
+            self.partial.borrow_mut().remove(&region);
+            self.set_state(region, RegionState::Fresh);
+            self.fresh.borrow_mut().push(region);
+            self.partial_changed.notify_all();
+        }
+    }
+
+    /// Regions to be marked once the data now in them is durable. The caller flushes, then calls [`Self::mark_ready`].
+    pub fn take_fresh(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.fresh.borrow_mut())
+    }
+
+    /// After a failed flush: they are still to be marked.
+    pub fn put_back_fresh(&self, regions: Vec<u64>) {
+        self.fresh.borrow_mut().extend(regions);
+    }
+
+    /// Their data is durable: the next write of their pages says "written", and "dirty" with it, since writes that began
+    /// before may still be under way.
+    pub fn mark_ready(&self, regions: &[u64]) {
+        for &region in regions {
+            if self.state(region) != RegionState::Fresh {
+                continue;
+            }
+            self.set_state(region, RegionState::Ready);
+            let chunk = &mut self.chunks.borrow_mut()[(region / REGIONS_PER_CHUNK) as usize];
+            chunk.dirty = true;
+            chunk.touched = true;
+            self.change_page_of(region);
+        }
+    }
+
+    /// Forgets what the regions held; they read as zeros once their pages are durable.
+    pub fn mark_unwritten(&self, region: u64) {
+        self.partial.borrow_mut().remove(&region);
+        self.fresh.borrow_mut().retain(|&fresh| fresh != region);
+        self.set_state(region, RegionState::Unwritten);
+        self.change_page_of(region);
+        self.partial_changed.notify_all();
+    }
+
+    fn change_page_of(&self, region: u64) {
+        self.pages.borrow_mut()[(region / REGIONS_PER_PAGE) as usize].version += 1;
+    }
+
+    /// Makes the page's durable copy count as behind; gives the version to be made durable.
+    pub fn change_page(&self, page: usize) -> u64 {
+        let mut pages = self.pages.borrow_mut();
+        pages[page].version += 1;
+        pages[page].version
+    }
+
+    pub fn page_of(region: u64) -> usize {
+        (region / REGIONS_PER_PAGE) as usize
+    }
+
+    pub fn page_count(&self) -> usize {
+        self.pages.borrow().len()
+    }
+
+    /// Pages whose durable copy is behind.
+    pub fn stale_pages(&self) -> Vec<usize> {
+        let pages = self.pages.borrow();
+        (0..pages.len()).filter(|&index| pages[index].durable_version < pages[index].version).collect()
+    }
+
+    pub fn page_version(&self, page: usize) -> u64 {
+        self.pages.borrow()[page].version
+    }
+
+    pub fn page_is_durable(&self, page: usize, version: u64) -> bool {
+        self.pages.borrow()[page].durable_version >= version
+    }
+
+    /// Starts writing a page: `None` if somebody else is at it. Gives the offset in the map and the bytes.
+    pub fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
+        let (sequence, version) = {
+            let mut pages = self.pages.borrow_mut();
+            let state = &mut pages[page];
+            if state.writing {
+                return None;
+            }
+            state.writing = true;
+            state.sequence += 1;
+            (state.sequence, state.version)
+        };
+        let buffer = buffers.allocate_zeroed(PAGE_BYTES);
+        buffer.with_mut(|bytes| self.encode(page, sequence, bytes));
+        Some(PageWrite { page, version, offset_bytes: Self::slot_offset(page, sequence), buffer })
+    }
+
+    /// Ends writing a page; `durable` tells whether it got onto the members.
+    pub fn end_page(&self, write: &PageWrite, durable: bool) {
+        {
+            let mut pages = self.pages.borrow_mut();
+            let state = &mut pages[write.page];
+            state.writing = false;
+            if durable {
+                state.durable_version = write.version;
+            }
+        }
+        if durable {
+            self.note_durable(write);
+        }
+        self.page_changed.notify_all();
+    }
+
+    fn note_durable(&self, write: &PageWrite) {
+        let first = write.page as u64 * REGIONS_PER_PAGE;
+        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        if write.version == self.page_version(write.page) {
+            for region in first..last {
+                if self.state(region) == RegionState::Ready {
+                    self.set_state(region, RegionState::Written);
+                }
+            }
+            let mut chunks = self.chunks.borrow_mut();
+            for chunk in
+                &mut chunks[(first / REGIONS_PER_CHUNK) as usize..last.div_ceil(REGIONS_PER_CHUNK) as usize]
+            {
+                chunk.durable = chunk.dirty;
+            }
+        }
+    }
+
+    fn slot_offset(page: usize, sequence: u64) -> u64 {
+        (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
+    }
+
+    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field zero 4, reserved 4; then a
+    /// bit per region (written), then a bit per chunk (dirty), little endian, lowest bit first.
+    fn encode(&self, page: usize, sequence: u64, bytes: &mut [u8]) {
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..24].copy_from_slice(&self.volume_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(page as u64).to_le_bytes());
+        bytes[32..40].copy_from_slice(&sequence.to_le_bytes());
+        let first = page as u64 * REGIONS_PER_PAGE;
+        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        for region in first..last {
+            if matches!(self.state(region), RegionState::Ready | RegionState::Written) {
+                let bit = (region - first) as usize;
+                bytes[HEADER_BYTES + bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        let chunks = self.chunks.borrow();
+        let first_chunk = (first / REGIONS_PER_CHUNK) as usize;
+        for (bit, chunk) in chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter().enumerate()
+        {
+            if chunk.dirty {
+                bytes[HEADER_BYTES + WRITTEN_BYTES + bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
+        bytes[40..44].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// The sequence number of a valid page of this volume, else `None`.
+    pub fn check_page(&self, page: usize, bytes: &[u8]) -> Option<u64> {
+        let mut copy = bytes.to_vec();
+        copy[40..44].fill(0);
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32;
+        let fits = bytes[0..8] == MAGIC
+            && bytes[8..24] == self.volume_id.to_le_bytes()
+            && bytes[24..32] == (page as u64).to_le_bytes()
+            && bytes[40..44] == checksum.to_le_bytes();
+        fits.then(|| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")))
+    }
+
+    /// Takes over a page read from a member.
+    pub fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
+        let first = page as u64 * REGIONS_PER_PAGE;
+        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        let set = |from: usize, bit: usize| bytes[from + bit / 8] >> (bit % 8) & 1 == 1;
+        for region in first..last {
+            if set(HEADER_BYTES, (region - first) as usize) {
+                self.set_state(region, RegionState::Written);
+            }
+        }
+        let first_chunk = (first / REGIONS_PER_CHUNK) as usize;
+        let mut chunks = self.chunks.borrow_mut();
+        for (bit, chunk) in
+            chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter_mut().enumerate()
+        {
+            let dirty = set(HEADER_BYTES + WRITTEN_BYTES, bit);
+            *chunk = Chunk { dirty, durable: dirty, unsynced: dirty, ..Chunk::default() };
+        }
+        let mut pages = self.pages.borrow_mut();
+        pages[page] = Page { sequence, version: 1, durable_version: 1, writing: false };
+    }
+
+    /// Whether a crash may have left copies or parity of this region disagreeing.
+    pub fn is_unsynced(&self, region: u64) -> bool {
+        self.chunks.borrow()[(region / REGIONS_PER_CHUNK) as usize].unsynced
+    }
+
+    pub fn unsynced_chunks(&self) -> Vec<u64> {
+        let chunks = self.chunks.borrow();
+        (0..chunks.len() as u64).filter(|&index| chunks[index as usize].unsynced).collect()
+    }
+
+    pub fn mark_synced(&self, chunk: u64) {
+        self.chunks.borrow_mut()[chunk as usize].unsynced = false;
+    }
+
+    pub fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
+        chunk * REGIONS_PER_CHUNK..((chunk + 1) * REGIONS_PER_CHUNK).min(self.shape.regions)
+    }
+
+    /// Whether any chunk is dirty for another reason than an old crash.
+    pub fn any_to_settle(&self) -> bool {
+        self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
+    }
+
+    /// Chunks that were quiet since the last call (or, with `all`, that have no write under way): candidates to be marked
+    /// clean once a flush has made their data durable.
+    pub fn quiet_chunks(&self, all: bool) -> Vec<u64> {
+        let mut chunks = self.chunks.borrow_mut();
+        let mut quiet = Vec::new();
+        for (index, chunk) in chunks.iter_mut().enumerate() {
+            let touched = std::mem::replace(&mut chunk.touched, false);
+            if chunk.dirty && !chunk.unsynced && chunk.in_flight == 0 && (all || !touched) {
+                quiet.push(index as u64);
+            }
+        }
+        quiet
+    }
+
+    /// Marks those of `chunks` clean that are still quiet; the caller has flushed since [`Self::quiet_chunks`].
+    pub fn mark_clean(&self, quiet: &[u64]) {
+        let mut changed = Vec::new();
+        {
+            let mut chunks = self.chunks.borrow_mut();
+            for &index in quiet {
+                let chunk = &mut chunks[index as usize];
+                if chunk.dirty && chunk.in_flight == 0 && !chunk.touched {
+                    chunk.dirty = false;
+                    // Not durable as clean yet, but a new write must make its mark durable again.
+                    chunk.durable = false;
+                    changed.push(index * REGIONS_PER_CHUNK);
+                }
+            }
+        }
+        for region in changed {
+            self.change_page_of(region);
+        }
+    }
+}
+
+pub(crate) struct PageWrite {
+    pub page: usize,
+    version: u64,
+    pub offset_bytes: u64,
+    pub buffer: Buffer,
+}
+
+/// Counts a write in for as long as it lives.
+pub(crate) struct WriteIntent {
+    regions: Rc<Regions>,
+    region: u64,
+}
+
+impl WriteIntent {
+    pub fn new(regions: &Rc<Regions>, region: u64) -> (Self, bool) {
+        let needs_mark = regions.begin_write(region);
+        (Self { regions: regions.clone(), region }, needs_mark)
+    }
+}
+
+impl Drop for WriteIntent {
+    fn drop(&mut self) {
+        self.regions.end_write(self.region);
+    }
+}

@@ -1,0 +1,325 @@
+//! Scrub and resync: read everything that was written, compare, repair.
+//!
+//! A scrub reads every unit of every written stripe. What a drive cannot read is reconstructed and written back. Where
+//! copies or parity disagree: with two parities, or three copies, the unit that lied is named, repaired from the others
+//! and counted against its drive; with one, nobody can tell who is right, so data are taken as they are (of two copies the
+//! first) and the rest is made to agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
+//! disagreement is nobody's lie: parity is recomputed, or the first copy copied.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Completion, IoRequest, access};
+use stripewise_layout::{Stripe, UnitRange};
+use stripewise_parity::Verdict;
+
+use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::read::slice_of;
+use crate::regions::RegionState;
+use crate::stripe_table::StripeGuard;
+
+/// What a scrub found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Bytes read from the members and compared.
+    pub checked_bytes: u64,
+    /// Blocks of 4 KiB found wrong on a known member, by slot, and repaired.
+    pub blamed: Vec<(usize, u64)>,
+    /// Rows of blocks that disagreed where nobody can tell which is wrong; made to agree.
+    pub unattributed_blocks: u64,
+    /// Strips of which some could not be read, nor reconstructed.
+    pub unreadable_strips: u64,
+    /// Regions that could not be compared because members are missing.
+    pub regions_without_redundancy: u64,
+}
+
+impl ScrubReport {
+    fn blame(&mut self, slot: usize) {
+        match self.blamed.iter_mut().find(|(blamed, _)| *blamed == slot) {
+            Some((_, blocks)) => *blocks += 1,
+            None => self.blamed.push((slot, 1)),
+        }
+    }
+}
+
+/// Told after each region: regions done, regions in all.
+pub type ScrubProgress<'a> = &'a dyn Fn(u64, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Scrub,
+    Resync,
+}
+
+impl Array {
+    /// Checks and repairs all that was written. Ends early with [`ArrayError::Closed`] when the array is closed.
+    pub async fn scrub(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
+        let mut report = ScrubReport::default();
+        let regions = self.0.regions.shape.regions;
+        for region in 0..regions {
+            self.0.check_region(region, Purpose::Scrub, &mut report).await?;
+            progress(region + 1, regions);
+        }
+        Ok(report)
+    }
+
+    /// Makes copies and parity agree in the chunks that a crash left open.
+    pub async fn resync(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
+        let inner = &self.0;
+        let mut report = ScrubReport::default();
+        let chunks = inner.regions.unsynced_chunks();
+        let total: u64 =
+            chunks.iter().map(|&chunk| inner.regions.regions_of_chunk(chunk).count() as u64).sum();
+        let mut done = 0;
+        for chunk in chunks {
+            for region in inner.regions.regions_of_chunk(chunk) {
+                inner.check_region(region, Purpose::Resync, &mut report).await?;
+                done += 1;
+                progress(done, total);
+            }
+            inner.regions.mark_synced(chunk);
+        }
+        inner.unsynced.set(false);
+        inner.start_settling();
+        Ok(report)
+    }
+}
+
+struct StripeRead {
+    stripe: Stripe,
+    units: SmallVec<[(usize, Buffer); 12]>,
+    answers: SmallVec<[Completion; 12]>,
+    _guard: StripeGuard,
+}
+
+impl Inner {
+    async fn check_region(
+        &self,
+        region: u64,
+        purpose: Purpose,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        if self.is_closed() {
+            return Err(ArrayError::Closed);
+        }
+        if self.regions.state(region) == RegionState::Unwritten || self.geometry.fault_tolerance() == 0 {
+            if self.geometry.fault_tolerance() == 0 && purpose == Purpose::Scrub {
+                self.read_region(region, report).await?;
+            }
+            return Ok(());
+        }
+        let reads = self.read_stripes(region).await;
+        let mut compared = true;
+        for read in reads {
+            compared &= self.check_stripe(read, purpose, report).await?;
+        }
+        if !compared {
+            report.regions_without_redundancy += 1;
+        }
+        Ok(())
+    }
+
+    /// Without redundancy a scrub can only see whether everything can be read.
+    async fn read_region(&self, region: u64, report: &mut ScrubReport) -> Result<(), ArrayError> {
+        if self.regions.state(region) == RegionState::Unwritten {
+            return Ok(());
+        }
+        for read in self.read_stripes(region).await {
+            for ((unit, buffer), answer) in read.units.iter().zip(read.answers) {
+                report.checked_bytes += buffer.len() as u64;
+                if let Err(error) = answer.await {
+                    report.unreadable_strips += 1;
+                    self.note_read_error(read.stripe.units[*unit].member, &error).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the reads of all units of a region's stripes. The region's memory is bounded by its size times the width.
+    async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
+        let length = self.geometry.interleave_bytes();
+        let mut reads = Vec::new();
+        for index in self.regions.stripes_of(region, self.geometry.stripes()) {
+            let guard = self.table.lock(index).await;
+            if self.regions.is_virgin(index) {
+                continue;
+            }
+            let stripe = self.geometry.stripe(index);
+            let missing = self.missing_in(index);
+            let mut units = SmallVec::new();
+            let mut answers = SmallVec::new();
+            for unit in (0..stripe.units.len()).filter(|&unit| !missing.contains(stripe.units[unit].member)) {
+                let buffer = self.buffers.allocate(length as usize);
+                let range = UnitRange { unit, start: 0, end: length };
+                answers.push(if self.is_lost(&stripe, range) {
+                    self.lost_answer(&stripe, range)
+                } else {
+                    self.submit_unit_read(&stripe, range, Class::Background, buffer.clone())
+                });
+                units.push((unit, buffer));
+            }
+            reads.push(StripeRead { stripe, units, answers, _guard: guard });
+        }
+        reads
+    }
+
+    /// Checks one stripe; `false` if too much of it is missing to compare anything.
+    async fn check_stripe(
+        &self,
+        read: StripeRead,
+        purpose: Purpose,
+        report: &mut ScrubReport,
+    ) -> Result<bool, ArrayError> {
+        let StripeRead { stripe, units, answers, _guard } = read;
+        let mut refused: SmallVec<[usize; 2]> = SmallVec::new();
+        for ((unit, buffer), answer) in units.iter().zip(answers) {
+            report.checked_bytes += buffer.len() as u64;
+            if let Err(error) = answer.await {
+                refused.push(*unit);
+                let range = UnitRange { unit: *unit, start: 0, end: buffer.len() as u64 };
+                if !self.is_lost(&stripe, range) {
+                    self.note_read_error(stripe.units[*unit].member, &error).await?;
+                }
+            }
+        }
+        for unit in &refused {
+            let (_, buffer) =
+                units.iter().find(|(have, _)| have == unit).expect("refused units were asked for");
+            if !self.repair_unreadable(&stripe, *unit, buffer).await? {
+                report.unreadable_strips += 1;
+                return Ok(true);
+            }
+        }
+        if units.len() < stripe.units.len() {
+            return Ok(false);
+        }
+        if self.agrees(&units) {
+            return Ok(true);
+        }
+        for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
+            self.mend_block(&stripe, &units, start, purpose, report).await?;
+        }
+        Ok(true)
+    }
+
+    /// Reads block by block what could not be read at once; writes back what was reconstructed.
+    async fn repair_unreadable(
+        &self,
+        stripe: &Stripe,
+        unit: usize,
+        buffer: &Buffer,
+    ) -> Result<bool, ArrayError> {
+        let mut all = true;
+        for start in (0..buffer.len() as u64).step_by(BLOCK_BYTES as usize) {
+            let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
+            let part = slice_of(buffer, 0, block.start, block.end);
+            match self.fetch_unit(stripe, block, &part, Class::Background).await {
+                Ok(()) => {}
+                Err(ArrayError::Lost { .. } | ArrayError::Drive(_)) => all = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    fn agrees(&self, units: &[(usize, Buffer)]) -> bool {
+        let buffers: SmallVec<[&Buffer; 12]> = units.iter().map(|(_, buffer)| buffer).collect();
+        let copies = self.geometry.copies() > 1;
+        let mut agrees = true;
+        access(&buffers, &[], |units, _| {
+            agrees = if copies {
+                units.iter().all(|unit| unit == &units[0])
+            } else {
+                stripewise_parity::locate(self.geometry.data_units(), units) == Verdict::Consistent
+            };
+        });
+        agrees
+    }
+
+    async fn mend_block(
+        &self,
+        stripe: &Stripe,
+        units: &[(usize, Buffer)],
+        start: u64,
+        purpose: Purpose,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        let end = start + BLOCK_BYTES;
+        let blocks: SmallVec<[(usize, Buffer); 12]> =
+            units.iter().map(|(unit, buffer)| (*unit, slice_of(buffer, 0, start, end))).collect();
+        if self.agrees(&blocks) {
+            return Ok(());
+        }
+        let liar = if purpose == Purpose::Scrub { self.liar(&blocks) } else { None };
+        if let Some(unit) = liar {
+            let slot = stripe.units[unit].member;
+            report.blame(slot);
+            if let Some(member) = &*self.slots[slot].member.borrow() {
+                member.count_checksum_errors(1);
+            }
+            let right = self.buffers.allocate(BLOCK_BYTES as usize);
+            let range = UnitRange { unit, start, end };
+            self.reconstruct(stripe, range, &right, Class::Background).await?;
+            return self.write_unit(stripe, range, right).await;
+        }
+        if purpose == Purpose::Scrub {
+            report.unattributed_blocks += 1;
+        }
+        if self.geometry.copies() > 1 {
+            let first = blocks[0].1.clone();
+            for (unit, _) in &blocks[1..] {
+                self.write_unit(stripe, UnitRange { unit: *unit, start, end }, first.clone()).await?;
+            }
+            return Ok(());
+        }
+        let data_units = self.geometry.data_units();
+        let data: SmallVec<[&Buffer; 12]> = blocks[..data_units].iter().map(|(_, buffer)| buffer).collect();
+        let parity: SmallVec<[Buffer; 3]> =
+            (0..self.geometry.parity_units()).map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
+        let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+        access(&data, &targets, |data, parity| stripewise_parity::encode(data, parity));
+        for (number, buffer) in parity.iter().cloned().enumerate() {
+            self.write_unit(stripe, UnitRange { unit: data_units + number, start, end }, buffer).await?;
+        }
+        Ok(())
+    }
+
+    /// The one unit that is wrong, where that can be told.
+    fn liar(&self, blocks: &[(usize, Buffer)]) -> Option<usize> {
+        let buffers: SmallVec<[&Buffer; 12]> = blocks.iter().map(|(_, buffer)| buffer).collect();
+        let mut liar = None;
+        access(&buffers, &[], |units, _| {
+            liar = if self.geometry.copies() > 1 {
+                outvoted(units)
+            } else {
+                match stripewise_parity::locate(self.geometry.data_units(), units) {
+                    Verdict::Unit(unit) => Some(unit),
+                    Verdict::Consistent | Verdict::Unknown => None,
+                }
+            };
+        });
+        liar
+    }
+
+    async fn write_unit(&self, stripe: &Stripe, range: UnitRange, data: Buffer) -> Result<(), ArrayError> {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::write(place.offset_bytes + range.start, data, false);
+        match self.submit(place.member, Class::Background, request).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.note_write_error(place.member, &error).await,
+        }
+    }
+}
+
+/// The one copy that differs while all others, at least two, agree.
+fn outvoted(copies: &[&[u8]]) -> Option<usize> {
+    if copies.len() < 3 {
+        return None;
+    }
+    (0..copies.len()).find(|&odd| {
+        let mut others = (0..copies.len()).filter(|&other| other != odd).map(|other| copies[other]);
+        let first = others.next().expect("at least two others");
+        first != copies[odd] && others.all(|other| other == first)
+    })
+}

@@ -1,0 +1,601 @@
+//! Writes: gather what belongs to one stripe, plan it, read what parity needs, compute, write.
+//!
+//! A request enters every stripe it touches at once. Stripes that nobody holds it leads; where it has to wait it may find
+//! its piece carried out by another leader. A leader takes all waiting pieces that fit, so that writes that come together
+//! become one, and the last, partial stripe of a sequential writer is held back for the rest of it: a full stripe needs no
+//! reads. All stripes led go through each step together, so their I/Os are in the drives' queues together and merge there.
+
+use std::rc::Rc;
+
+use futures_util::future::{Either, join, select};
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Completion, IoRequest, Operation, Segments, access};
+use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
+
+use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::regions::{MAX_PARTIAL_REGIONS, RegionState, Regions, WriteIntent};
+use crate::stripe_table::{Piece, Ticket, Turn, Waiting};
+
+/// The longest a sequential writer's last stripe is held back for its rest; only while other writes are being carried out,
+/// so a lone writer never waits.
+const HOLD_NS: u64 = 50_000_000;
+
+/// New data of one data unit: parts in order, without gaps.
+type UnitParts = SmallVec<[(u64, Buffer); 1]>;
+
+/// One stripe on its way through the steps of a write.
+struct Work {
+    index: u64,
+    stripe: Stripe,
+    taken: Vec<(Rc<Ticket>, Piece)>,
+    parts: SmallVec<[UnitParts; 8]>,
+    fua: bool,
+    plan: Option<WritePlan>,
+    reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
+    writes: SmallVec<[(UnitRange, Segments, Completion); 8]>,
+    intent: Option<WriteIntent>,
+    result: Result<(), ArrayError>,
+}
+
+impl Array {
+    /// Writes `data` at `offset_bytes`, both multiples of 512. With `fua` it is durable when this ends, else after the next
+    /// [`Array::flush`]. The caller must not change the buffer until then.
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let inner = &self.0;
+        inner.check_range(offset_bytes, data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let _permit = inner.admission.acquire(data.len() as u64).await;
+        inner.write_admitted(offset_bytes, data, fua).await
+    }
+}
+
+impl Inner {
+    pub async fn write_admitted(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let end_bytes = offset_bytes + data.len() as u64;
+        if !self.regions.all_written() {
+            self.admit_new_regions().await?;
+        }
+        let sequential = self.note_sequence(offset_bytes, end_bytes);
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+
+        let mut led: SmallVec<[u64; 8]> = SmallVec::new();
+        let mut waiting: SmallVec<[(u64, Waiting); 2]> = SmallVec::new();
+        let mut at = 0;
+        for segment in self.geometry.segments(offset_bytes, data.len() as u64) {
+            let length = (segment.to - segment.from) as usize;
+            let piece = Piece { from: segment.from, data: data.slice(at..at + length), fua };
+            at += length;
+            match self.table.enter(segment.stripe, piece) {
+                Ok(_) => led.push(segment.stripe),
+                Err(wait) => waiting.push((segment.stripe, wait)),
+            }
+        }
+
+        let mut result = self.lead_holding_tail(led, sequential).await;
+        for (stripe, wait) in waiting {
+            let outcome = match wait.await {
+                Turn::Done(outcome) => outcome,
+                Turn::Lead => self.lead(&[stripe]).await,
+            };
+            result = result.and(outcome);
+        }
+        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        result?;
+        // The data are durable, but a region that the map does not know as written would read as zeros after a crash.
+        if fua && !self.all_regions_written(offset_bytes, end_bytes) {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    fn all_regions_written(&self, offset_bytes: u64, end_bytes: u64) -> bool {
+        let first = self.regions.region_of(self.geometry.locate(offset_bytes).stripe);
+        let last = self.regions.region_of(self.geometry.locate(end_bytes - 1).stripe);
+        (first..=last).all(|region| self.regions.state(region) == RegionState::Written)
+    }
+
+    /// Keeps the number of partly initialised regions bounded, before any stripe is held.
+    async fn admit_new_regions(&self) -> Result<(), ArrayError> {
+        while self.regions.partial_count() >= MAX_PARTIAL_REGIONS {
+            let oldest = self.regions.partial_regions()[0];
+            self.complete_region(oldest).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the write goes on where an earlier one ended.
+    fn note_sequence(&self, offset_bytes: u64, end_bytes: u64) -> bool {
+        let mut ends = self.recent_ends.borrow_mut();
+        if let Some(stream) = ends.iter_mut().find(|end| **end == offset_bytes) {
+            *stream = end_bytes;
+            return true;
+        }
+        let next = self.recent_next.get();
+        ends[next] = end_bytes;
+        self.recent_next.set((next + 1) % ends.len());
+        false
+    }
+
+    /// Leads the stripes; the last one, if a sequential writer filled it only in part, apart from the others and later.
+    async fn lead_holding_tail(&self, led: SmallVec<[u64; 8]>, sequential: bool) -> Result<(), ArrayError> {
+        let Some((&tail, rest)) = led.split_last() else { return Ok(()) };
+        let hold = sequential
+            && self.geometry.parity_units() > 0
+            && self.writes_in_flight.get() > 1
+            && self.table.gathered(tail).0 < self.geometry.stripe_data_bytes();
+        if !hold {
+            return self.lead(&led).await;
+        }
+        let now = async { if rest.is_empty() { Ok(()) } else { self.lead(rest).await } };
+        let later = async {
+            self.hold_for_more(tail).await;
+            self.lead(&[tail]).await
+        };
+        let (first, second) = join(now, later).await;
+        first.and(second)
+    }
+
+    /// Waits until the stripe's queue covers it, or no write is being carried out whose end could bring more.
+    async fn hold_for_more(&self, stripe: u64) {
+        let deadline = self.context.now_ns() + HOLD_NS;
+        // The writer's other stripes begin their work in this same turn.
+        stripewise_drive::yield_now().await;
+        loop {
+            let (bytes, joined) = self.table.gathered(stripe);
+            let more_may_come = self.active_groups.get() > 0 && self.context.now_ns() < deadline;
+            if bytes >= self.geometry.stripe_data_bytes() || !more_may_come {
+                return;
+            }
+            let joined = std::pin::pin!(joined.wait());
+            let activity = std::pin::pin!(self.write_activity.wait());
+            let sleep = self.context.sleep_until_ns(deadline);
+            match select(select(joined, activity), sleep).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The result is of all of them.
+    async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
+        self.active_groups.set(self.active_groups.get() + 1);
+        let mut works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
+        let marked = self.mark_dirty(&mut works).await;
+        let mut result = Ok(());
+        for work in &mut works {
+            work.result = marked.clone();
+            if work.result.is_ok() {
+                work.result = self.prepare(work).await;
+            }
+        }
+        for work in &mut works {
+            if work.result.is_ok() {
+                work.result = self.read_compute_write(work).await;
+            }
+        }
+        for mut work in works {
+            let written = self.finish_writes(&mut work).await;
+            work.result = work.result.and(written);
+            if work.result.is_ok() {
+                self.regions.mark_initialised(work.index, self.geometry.stripes());
+            }
+            drop(work.intent);
+            for (ticket, _) in &work.taken {
+                ticket.finish(work.result.clone());
+            }
+            self.table.leave(work.index);
+            result = result.and(work.result);
+        }
+        self.active_groups.set(self.active_groups.get() - 1);
+        self.write_activity.notify_all();
+        result
+    }
+
+    /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps within a unit.
+    fn begin(&self, index: u64) -> Work {
+        let taken = self.table.take_pieces(index, |taken, next| {
+            let aligned = |piece: &Piece| {
+                piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES)
+            };
+            taken.iter().all(|(_, piece)| aligned(piece)) && aligned(next) && self.fits(taken, next)
+        });
+        if taken.len() > 1 {
+            self.count(|counters| counters.merged_writes += taken.len() as u64 - 1);
+        }
+        Work {
+            index,
+            stripe: self.geometry.stripe(index),
+            fua: taken.iter().any(|(_, piece)| piece.fua),
+            taken,
+            parts: SmallVec::new(),
+            plan: None,
+            reads: SmallVec::new(),
+            writes: SmallVec::new(),
+            intent: None,
+            result: Ok(()),
+        }
+    }
+
+    fn fits(&self, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
+        let ranges_of = |piece: &Piece| self.geometry.data_ranges(piece.from, piece.to());
+        ranges_of(next).all(|range| {
+            let (mut start, mut end) = (u64::MAX, 0);
+            for other in
+                taken.iter().flat_map(|(_, piece)| ranges_of(piece)).filter(|other| other.unit == range.unit)
+            {
+                start = start.min(other.start);
+                end = end.max(other.end);
+            }
+            start == u64::MAX || range.end == start || range.start == end
+        })
+    }
+
+    /// Counts the writes in and makes their chunks' dirty marks durable where they are not.
+    async fn mark_dirty(&self, works: &mut [Work]) -> Result<(), ArrayError> {
+        let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
+        for work in works {
+            let region = self.regions.region_of(work.index);
+            let (intent, needs_mark) = WriteIntent::new(&self.regions, region);
+            work.intent = Some(intent);
+            let page = Regions::page_of(region);
+            if needs_mark && !pages.contains(&page) {
+                pages.push(page);
+            }
+        }
+        for page in pages {
+            self.persist_page(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Splits the pieces by unit, completes blocks and virgin stripes, and plans.
+    async fn prepare(&self, work: &mut Work) -> Result<(), ArrayError> {
+        let virgin = self.regions.is_virgin(work.index);
+        if let [(_, piece)] = &mut work.taken[..]
+            && !(piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES))
+        {
+            let whole = self.complete_blocks(&work.stripe, piece, virgin).await?;
+            *piece = whole;
+        }
+        let mut order: SmallVec<[&Piece; 4]> = work.taken.iter().map(|(_, piece)| piece).collect();
+        order.sort_by_key(|piece| piece.from);
+        work.parts = (0..self.geometry.data_units()).map(|_| UnitParts::new()).collect();
+        for piece in order {
+            let mut at = 0;
+            for range in self.geometry.data_ranges(piece.from, piece.to()) {
+                let length = range.length() as usize;
+                work.parts[range.unit].push((range.start, piece.data.slice(at..at + length)));
+                at += length;
+            }
+        }
+        if virgin {
+            for parts in &mut work.parts {
+                self.pad_with_zeroes(parts);
+            }
+        }
+        self.plan(work)
+    }
+
+    fn plan(&self, work: &mut Work) -> Result<(), ArrayError> {
+        let written = written_ranges(&work.parts);
+        let missing = self.missing_in(work.index);
+        let plan = plan_write(&self.geometry, &work.stripe, &written, &missing)
+            .map_err(|lost| ArrayError::Lost { stripe: work.index, what: lost.to_string() })?;
+        self.count(|counters| match plan.method {
+            WriteMethod::Copy => {}
+            WriteMethod::FullStripe => counters.full_stripe_writes += 1,
+            WriteMethod::ReadModifyWrite => counters.read_modify_writes += 1,
+            WriteMethod::ReconstructWrite | WriteMethod::DecodeWrite => counters.reconstruct_writes += 1,
+        });
+        for &range in &plan.reads {
+            let buffer = self.buffers.allocate(range.length() as usize);
+            let answer = if self.is_lost(&work.stripe, range) {
+                self.lost_answer(&work.stripe, range)
+            } else {
+                self.submit_unit_read(&work.stripe, range, Class::Foreground, buffer.clone())
+            };
+            work.reads.push((range, buffer, answer));
+        }
+        work.plan = Some(plan);
+        Ok(())
+    }
+
+    /// The piece widened to whole blocks with what the stripe holds there.
+    async fn complete_blocks(
+        &self,
+        stripe: &Stripe,
+        piece: &Piece,
+        virgin: bool,
+    ) -> Result<Piece, ArrayError> {
+        let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
+        let to = piece.to().next_multiple_of(BLOCK_BYTES);
+        let whole = self.buffers.allocate((to - from) as usize);
+        let mut edges: SmallVec<[u64; 2]> = SmallVec::new();
+        if piece.from != from {
+            edges.push(from);
+        }
+        if piece.to() != to && edges.first() != Some(&(to - BLOCK_BYTES)) {
+            edges.push(to - BLOCK_BYTES);
+        }
+        for edge in edges {
+            let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+            if virgin {
+                target.fill(0);
+            } else {
+                self.fetch_data(stripe, edge, &target, Class::Foreground).await?;
+            }
+        }
+        let at = (piece.from - from) as usize;
+        whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
+        Ok(Piece { from, data: whole, fua: piece.fua })
+    }
+
+    /// Extends a unit's new data to the whole strip with zeros.
+    fn pad_with_zeroes(&self, parts: &mut UnitParts) {
+        let interleave = self.geometry.interleave_bytes();
+        let zeroes = |length: u64| self.zeroes.slice(0..length as usize);
+        let Some((first, _)) = parts.first() else {
+            parts.push((0, zeroes(interleave)));
+            return;
+        };
+        if *first > 0 {
+            let length = *first;
+            parts.insert(0, (0, zeroes(length)));
+        }
+        let (last, data) = parts.last().expect("just seen");
+        let end = last + data.len() as u64;
+        if end < interleave {
+            parts.push((end, zeroes(interleave - end)));
+        }
+    }
+
+    /// Awaits the reads, computes parity and sends the writes.
+    async fn read_compute_write(&self, work: &mut Work) -> Result<(), ArrayError> {
+        let old = loop {
+            let mut old: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
+            let mut planned_for = self.missing_in(work.index);
+            for (range, buffer, answer) in std::mem::take(&mut work.reads) {
+                if let Err(error) = answer.await {
+                    let slot = work.stripe.units[range.unit].member;
+                    if !self.is_lost(&work.stripe, range) {
+                        self.note_read_error(slot, &error).await?;
+                    }
+                    planned_for = self.missing_in(work.index);
+                    if !planned_for.contains(slot) {
+                        self.fetch_unit(&work.stripe, range, &buffer, Class::Foreground).await?;
+                    }
+                }
+                old.push((range, buffer));
+            }
+            let plan = work.plan.as_ref().expect("planned");
+            let needed =
+                plan.reads.iter().all(|range| !planned_for.contains(work.stripe.units[range.unit].member));
+            let unchanged = planned_for == self.missing_in(work.index);
+            if needed && unchanged {
+                break old;
+            }
+            // A member went while its old data were being read: what is to be read and written is another matter now.
+            self.plan(work)?;
+        };
+        let parity = self.new_parity(work, &old);
+        self.send_writes(work, &parity);
+        Ok(())
+    }
+
+    /// The new parity over the plan's window, P first; empty where none is written.
+    fn new_parity(&self, work: &Work, old: &[(UnitRange, Buffer)]) -> SmallVec<[Buffer; 3]> {
+        let plan = work.plan.as_ref().expect("planned");
+        let Some((start, end)) = plan.window else { return SmallVec::new() };
+        match plan.method {
+            WriteMethod::ReadModifyWrite => self.modified_parity(work, plan, old, start),
+            _ => self.encoded_parity(work, plan, old, start, end),
+        }
+    }
+
+    fn modified_parity(
+        &self,
+        work: &Work,
+        plan: &WritePlan,
+        old: &[(UnitRange, Buffer)],
+        start: u64,
+    ) -> SmallVec<[Buffer; 3]> {
+        let data_units = self.geometry.data_units();
+        let which: SmallVec<[usize; 3]> = plan
+            .reads
+            .iter()
+            .filter(|range| range.unit >= data_units)
+            .map(|range| range.unit - data_units)
+            .collect();
+        let parity: SmallVec<[Buffer; 3]> = old
+            .iter()
+            .filter(|(range, _)| range.unit >= data_units)
+            .map(|(_, buffer)| buffer.clone())
+            .collect();
+        for (range, old_data) in old.iter().filter(|(range, _)| range.unit < data_units) {
+            for (from, new_data) in &work.parts[range.unit] {
+                let at = (from - range.start) as usize;
+                let change = old_data.slice(at..at + new_data.len());
+                access(&[new_data], &[&change], |new, change| stripewise_parity::xor_into(change[0], new[0]));
+                let at = (from - start) as usize;
+                let windows: SmallVec<[Buffer; 3]> =
+                    parity.iter().map(|p| p.slice(at..at + new_data.len())).collect();
+                let windows: SmallVec<[&Buffer; 3]> = windows.iter().collect();
+                access(&[&change], &windows, |change, parity| {
+                    stripewise_parity::update(range.unit, change[0], &which, parity);
+                });
+            }
+        }
+        // By number, so that the writer finds P, Q and R whichever are present.
+        let mut by_number: SmallVec<[Buffer; 3]> =
+            (0..self.geometry.parity_units()).map(|_| Buffer::phantom(0)).collect();
+        for (number, buffer) in which.into_iter().zip(parity) {
+            by_number[number] = buffer;
+        }
+        by_number
+    }
+
+    fn encoded_parity(
+        &self,
+        work: &Work,
+        plan: &WritePlan,
+        old: &[(UnitRange, Buffer)],
+        start: u64,
+        end: u64,
+    ) -> SmallVec<[Buffer; 3]> {
+        let length = (end - start) as usize;
+        let data_units = self.geometry.data_units();
+        let decoded = plan.decode.as_ref().map(|decode| self.decode(decode, old));
+        // Old data first, new data over it; what remains are stretches in which every unit is one piece of memory.
+        let mut units: SmallVec<[SmallVec<[(u64, u64, Buffer); 2]>; 8]> = SmallVec::new();
+        let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_iter([start, end]);
+        for unit in 0..data_units {
+            let mut pieces: SmallVec<[(u64, u64, Buffer); 2]> = SmallVec::new();
+            for (from, data) in &work.parts[unit] {
+                pieces.push((*from, from + data.len() as u64, data.clone()));
+            }
+            if let Some((range, buffer)) = old.iter().find(|(range, _)| range.unit == unit) {
+                pieces.push((range.start, range.end, buffer.clone()));
+            }
+            if let Some((wanted, buffers)) = &decoded
+                && let Some(index) = wanted.iter().position(|&wanted| wanted == unit)
+            {
+                pieces.push((start, end, buffers[index].clone()));
+            }
+            cuts.extend(
+                pieces.iter().flat_map(|(from, to, _)| [*from, *to]).filter(|cut| (start..end).contains(cut)),
+            );
+            units.push(pieces);
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let parity: SmallVec<[Buffer; 3]> =
+            (0..self.geometry.parity_units()).map(|_| self.buffers.allocate(length)).collect();
+        for stretch in cuts.windows(2) {
+            let (from, to) = (stretch[0], stretch[1]);
+            let sources: SmallVec<[Buffer; 12]> = units
+                .iter()
+                .map(|pieces| {
+                    let (piece_start, _, buffer) = pieces
+                        .iter()
+                        .find(|(piece_start, piece_end, _)| *piece_start <= from && to <= *piece_end)
+                        .expect("a plan leaves no byte of the window unknown");
+                    buffer.slice((from - piece_start) as usize..(to - piece_start) as usize)
+                })
+                .collect();
+            let sources: SmallVec<[&Buffer; 12]> = sources.iter().collect();
+            let targets: SmallVec<[Buffer; 3]> =
+                parity.iter().map(|p| p.slice((from - start) as usize..(to - start) as usize)).collect();
+            let targets: SmallVec<[&Buffer; 3]> = targets.iter().collect();
+            access(&sources, &targets, |data, parity| stripewise_parity::encode(data, parity));
+        }
+        parity
+    }
+
+    fn send_writes(&self, work: &mut Work, parity: &[Buffer]) {
+        let plan = work.plan.as_ref().expect("planned");
+        let data_units = self.geometry.data_units();
+        for &range in &plan.writes {
+            let segments: Segments = if self.geometry.parity_units() == 0 {
+                work.parts[0].iter().map(|(_, data)| data.clone()).collect()
+            } else if range.unit < data_units {
+                work.parts[range.unit].iter().map(|(_, data)| data.clone()).collect()
+            } else {
+                SmallVec::from_iter([parity[range.unit - data_units].clone()])
+            };
+            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), work.fua);
+            work.writes.push((range, segments, answer));
+        }
+    }
+
+    fn submit_unit_write(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        segments: Segments,
+        fua: bool,
+    ) -> Completion {
+        let place = stripe.units[range.unit];
+        let request =
+            IoRequest::with_segments(Operation::Write { fua }, place.offset_bytes + range.start, segments);
+        self.submit(place.member, Class::Foreground, request)
+    }
+
+    /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it lacks, as long as the
+    /// layout can do without all that are gone.
+    async fn finish_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
+        let mut failed: SmallVec<[(usize, stripewise_drive::DriveError); 2]> = SmallVec::new();
+        for (range, segments, answer) in std::mem::take(&mut work.writes) {
+            let slot = work.stripe.units[range.unit].member;
+            if let Err(_first) = answer.await
+                && let Err(error) = self.submit_unit_write(&work.stripe, range, segments, work.fua).await
+            {
+                failed.push((slot, error));
+                continue;
+            }
+            self.forget_lost(&work.stripe, range);
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        for (slot, error) in &failed {
+            self.note_write_error(*slot, error).await?;
+        }
+        if self.geometry.stripe_survives(work.index, &self.missing_in(work.index)) {
+            return Ok(());
+        }
+        Err(ArrayError::Drive(failed.swap_remove(0).1))
+    }
+
+    /// Writes zeros to every stripe of a partly initialised region that was not written yet.
+    pub async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
+        let total = self.geometry.stripes();
+        let mut held = Vec::new();
+        for stripe in self.regions.stripes_of(region, total) {
+            if self.regions.is_virgin(stripe) {
+                let guard = self.table.lock(stripe).await;
+                if self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(stripe) {
+                    held.push((stripe, guard));
+                }
+            }
+        }
+        let mut answers = Vec::new();
+        for (index, _) in &held {
+            let missing = self.missing_in(*index);
+            for place in self.geometry.stripe(*index).units {
+                if !missing.contains(place.member) {
+                    let length = self.geometry.interleave_bytes();
+                    let answer =
+                        self.submit_zeroes(place.member, Class::Foreground, place.offset_bytes, length);
+                    answers.push((place.member, answer));
+                }
+            }
+        }
+        let mut result = Ok(());
+        for (slot, answer) in answers {
+            if let Err(error) = answer.await {
+                result = result.and(self.note_write_error(slot, &error).await);
+            }
+        }
+        result?;
+        for (index, guard) in held {
+            self.regions.mark_initialised(index, total);
+            drop(guard);
+        }
+        Ok(())
+    }
+}
+
+fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 8]> {
+    parts
+        .iter()
+        .enumerate()
+        .filter_map(|(unit, parts)| {
+            let (start, _) = parts.first()?;
+            let (last, data) = parts.last()?;
+            Some(UnitRange { unit, start: *start, end: last + data.len() as u64 })
+        })
+        .collect()
+}
