@@ -6,7 +6,7 @@
 use core::arch::x86_64::*;
 use core::array::from_fn;
 
-use crate::field::{POLYNOMIAL, multiply};
+use crate::field::{HALF_PRODUCTS, POLYNOMIAL};
 use crate::kernel::{Functions, Stores};
 use crate::portable;
 
@@ -20,22 +20,6 @@ pub(crate) fn is_supported() -> bool {
 const VECTOR_BYTES: usize = 32;
 /// As in the AVX-512 kernel.
 const PREFETCH_BYTES: usize = 512;
-
-/// Products of a constant with the 16 values of the low and of the high half of a byte.
-static HALF_PRODUCTS: [[[u8; 16]; 2]; 256] = {
-    let mut tables = [[[0; 16]; 2]; 256];
-    let mut constant = 0;
-    while constant < 256 {
-        let mut half = 0;
-        while half < 16 {
-            tables[constant][0][half] = multiply(constant as u8, half as u8);
-            tables[constant][1][half] = multiply(constant as u8, (half as u8) << 4);
-            half += 1;
-        }
-        constant += 1;
-    }
-    tables
-};
 
 /// Some vectors side by side of one row or unit.
 type Block<const WIDTH: usize> = [__m256i; WIDTH];

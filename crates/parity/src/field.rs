@@ -65,6 +65,23 @@ pub(crate) fn coefficient(row: usize, unit: usize) -> u8 {
     power_of_two(row * unit)
 }
 
+/// Products of each constant with the 16 values of the low and of the high half of a byte.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) static HALF_PRODUCTS: [[[u8; 16]; 2]; 256] = {
+    let mut tables = [[[0; 16]; 2]; 256];
+    let mut constant = 0;
+    while constant < 256 {
+        let mut half = 0;
+        while half < 16 {
+            tables[constant][0][half] = multiply(constant as u8, half as u8);
+            tables[constant][1][half] = multiply(constant as u8, (half as u8) << 4);
+            half += 1;
+        }
+        constant += 1;
+    }
+    tables
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,6 +16,11 @@ pub const MAXIMUM_PARITY: usize = 3;
 /// The environment variable that forces a kernel by name.
 pub const KERNEL_VARIABLE: &str = "STRIPEWISE_PARITY_KERNEL";
 
+/// From so many bytes of data and parity in one call on, parity is written past the cache unasked. Measured on Sapphire Rapids with
+/// 2 MiB of second-level cache, 8 data units and one or two parity units, used over and over: up to 1.3 MiB storing through the cache is
+/// 1.4 to 1.8 times as fast, from 2.3 MiB on streaming is as fast or faster, by up to 1.3 times.
+const STREAMING_FROM_BYTES: usize = 2 << 20;
+
 /// How parity is written to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stores {
@@ -57,7 +62,10 @@ impl Kernel {
     /// # Panics
     /// As [`encode`](crate::encode).
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) {
-        self.encode_by(data, parity, Stores::Cached);
+        let length_bytes = data.first().map_or(0, |unit| unit.len());
+        let total_bytes = (data.len() + parity.len()).saturating_mul(length_bytes);
+        let stores = if total_bytes < STREAMING_FROM_BYTES { Stores::Cached } else { Stores::Streaming };
+        self.encode_by(data, parity, stores);
     }
 
     /// [`encode_streaming`](crate::encode_streaming) by this kernel.
@@ -161,6 +169,10 @@ pub fn kernels() -> &'static [Kernel] {
         if crate::gfni::is_supported() {
             kernels.push(Kernel { name: "gfni", functions: crate::gfni::FUNCTIONS });
         }
+        #[cfg(target_arch = "aarch64")]
+        if crate::neon::is_supported() {
+            kernels.push(Kernel { name: "neon", functions: crate::neon::FUNCTIONS });
+        }
         kernels
     })
 }
@@ -195,4 +207,44 @@ fn choose<'a>(available: &'a [Kernel], forced: Option<&str>) -> (&'a Kernel, Opt
         names.join(", ")
     );
     (best, Some(complaint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_gets_its_kernels() {
+        let names: Vec<&str> = kernels().iter().map(Kernel::name).collect();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+            assert_eq!(names.contains(&"avx2"), is_x86_feature_detected!("avx2"));
+            assert_eq!(names.contains(&"gfni"), avx512 && is_x86_feature_detected!("gfni"));
+        }
+        #[cfg(target_arch = "aarch64")]
+        assert_eq!(names, ["portable", "neon"]);
+        assert_eq!(names[0], "portable");
+    }
+
+    #[test]
+    fn the_best_kernel_unless_another_is_forced() {
+        let all = [("portable", PORTABLE), ("better", PORTABLE), ("best", PORTABLE)]
+            .map(|(name, functions)| Kernel { name, functions });
+        for (forced, expected) in
+            [(None, "best"), (Some(""), "best"), (Some("portable"), "portable"), (Some("better"), "better")]
+        {
+            let (kernel, complaint) = choose(&all, forced);
+            assert_eq!((kernel.name, complaint), (expected, None), "forced: {forced:?}");
+        }
+        let (kernel, complaint) = choose(&all, Some("sse9"));
+        assert_eq!(kernel.name, "best");
+        assert_eq!(
+            complaint.as_deref(),
+            Some(
+                "warning: STRIPEWISE_PARITY_KERNEL=sse9 is no parity kernel of this processor, using best; \
+                 hint: it has portable, better, best"
+            )
+        );
+    }
 }

@@ -33,6 +33,8 @@ mod field;
 mod gfni;
 mod kernel;
 mod locate;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod recovery;
 

@@ -5,11 +5,8 @@
 
 use crate::field::{POLYNOMIAL, multiply, power_of_two};
 
-/// Words of one block; the sums of a block stay in registers.
-const BLOCK_WORDS: usize = 8;
-const BLOCK_BYTES: usize = BLOCK_WORDS * 8;
-
-type Block = [u64; BLOCK_WORDS];
+/// So many words side by side of one row or unit; the sums of a block stay in registers.
+type Block<const WORDS: usize> = [u64; WORDS];
 
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 
@@ -21,54 +18,57 @@ fn double(word: u64) -> u64 {
     ((word & (0x7f * EVERY_BYTE)) << 1) ^ (mask & (POLYNOMIAL as u64 * EVERY_BYTE))
 }
 
-fn load(bytes: &[u8], at: usize) -> Block {
-    let bytes: &[u8; BLOCK_BYTES] = bytes[at..at + BLOCK_BYTES].try_into().expect("a block long");
-    let mut block = [0; BLOCK_WORDS];
-    for (word, chunk) in block.iter_mut().zip(bytes.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*chunk);
-    }
-    block
+fn load<const WORDS: usize>(bytes: &[u8], at: usize) -> Block<WORDS> {
+    let chunks = bytes[at..at + WORDS * 8].as_chunks::<8>().0;
+    std::array::from_fn(|word| u64::from_le_bytes(chunks[word]))
 }
 
-fn store(bytes: &mut [u8], at: usize, block: &Block) {
-    for (word, chunk) in block.iter().zip(bytes[at..at + BLOCK_BYTES].as_chunks_mut::<8>().0) {
+fn store<const WORDS: usize>(bytes: &mut [u8], at: usize, block: &Block<WORDS>) {
+    for (chunk, word) in bytes[at..at + WORDS * 8].as_chunks_mut::<8>().0.iter_mut().zip(block) {
         *chunk = word.to_le_bytes();
+    }
+}
+
+fn xor<const WORDS: usize>(sum: &mut Block<WORDS>, block: Block<WORDS>) {
+    for (word, other) in sum.iter_mut().zip(block) {
+        *word ^= other;
     }
 }
 
 /// P, or P and Q, or P, Q and R of `data`, from byte `start` to the end.
 pub(crate) fn encode_from(start: usize, data: &[&[u8]], parity: &mut [&mut [u8]]) {
     match parity {
-        [p] => encode_rows::<1>(start, data, [p]),
-        [p, q] => encode_rows::<2>(start, data, [p, q]),
-        [p, q, r] => encode_rows::<3>(start, data, [p, q, r]),
-        _ => unreachable!("checked by Kernel::encode"),
+        [p] => encode_rows::<1, 8>(start, data, [p]),
+        [p, q] => encode_rows::<2, 8>(start, data, [p, q]),
+        [p, q, r] => encode_rows::<3, 4>(start, data, [p, q, r]),
+        _ => unreachable!("one to three parity units, as Kernel::encode has checked"),
     }
 }
 
 /// Horner's scheme: from the last unit to the first, row times 2^row, plus unit.
-fn encode_rows<const ROWS: usize>(start: usize, data: &[&[u8]], mut parity: [&mut [u8]; ROWS]) {
+fn encode_rows<const ROWS: usize, const WORDS: usize>(
+    start: usize,
+    data: &[&[u8]],
+    mut parity: [&mut [u8]; ROWS],
+) {
     let length = parity[0].len();
-    let mut at = start;
-    while at + BLOCK_BYTES <= length {
-        let mut sums = [[0; BLOCK_WORDS]; ROWS];
+    let whole = length - (length - start) % (WORDS * 8);
+    for at in (start..whole).step_by(WORDS * 8) {
+        let mut sums = [[0; WORDS]; ROWS];
         for unit in data.iter().rev() {
-            let block = load(unit, at);
+            let block = load::<WORDS>(unit, at);
             for (row, sum) in sums.iter_mut().enumerate() {
-                for (word, unit_word) in sum.iter_mut().zip(&block) {
-                    for _ in 0..row {
-                        *word = double(*word);
-                    }
-                    *word ^= unit_word;
+                for _ in 0..row {
+                    *sum = sum.map(double);
                 }
+                xor(sum, block);
             }
         }
         for (unit, sum) in parity.iter_mut().zip(&sums) {
             store(unit, at, sum);
         }
-        at += BLOCK_BYTES;
     }
-    for at in at..length {
+    for at in whole..length {
         let mut sums = [0; ROWS];
         for unit in data.iter().rev() {
             for (row, sum) in sums.iter_mut().enumerate() {
@@ -81,7 +81,8 @@ fn encode_rows<const ROWS: usize>(start: usize, data: &[&[u8]], mut parity: [&mu
     }
 }
 
-/// `outputs[o] (^)= Σ coefficients[s * outputs.len() + o] · sources[s]`, from byte `start` to the end.
+/// `outputs[o] = Σ coefficients[s * outputs.len() + o] · sources[s]`, from byte `start` to the end; what was in the
+/// outputs is added if `accumulate`.
 ///
 /// By bits of the coefficients, highest first: double the sum, add all sources whose coefficient has the bit. Eight
 /// doublings per output in all, however many sources.
@@ -92,29 +93,27 @@ pub(crate) fn sum_products_from(
     outputs: &mut [&mut [u8]],
     accumulate: bool,
 ) {
+    const WORDS: usize = 8;
     let count = outputs.len();
     for (index, output) in outputs.iter_mut().enumerate() {
         let length = output.len();
-        let mut at = start;
-        while at + BLOCK_BYTES <= length {
-            let mut sum = [0; BLOCK_WORDS];
+        let whole = length - (length - start) % (WORDS * 8);
+        for at in (start..whole).step_by(WORDS * 8) {
+            let mut sum = [0; WORDS];
             for bit in (0..8).rev() {
                 sum = sum.map(double);
                 for (source, factors) in sources.iter().zip(coefficients.chunks_exact(count)) {
                     if factors[index] >> bit & 1 == 1 {
-                        let block = load(source, at);
-                        sum.iter_mut().zip(&block).for_each(|(word, source_word)| *word ^= source_word);
+                        xor(&mut sum, load(source, at));
                     }
                 }
             }
             if accumulate {
-                let block = load(output, at);
-                sum.iter_mut().zip(&block).for_each(|(word, old_word)| *word ^= old_word);
+                xor(&mut sum, load(output, at));
             }
             store(output, at, &sum);
-            at += BLOCK_BYTES;
         }
-        for at in at..length {
+        for at in whole..length {
             let products = sources.iter().zip(coefficients.chunks_exact(count));
             let sum = products.fold(0, |sum, (source, factors)| sum ^ multiply(factors[index], source[at]));
             output[at] = if accumulate { output[at] ^ sum } else { sum };

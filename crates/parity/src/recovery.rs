@@ -28,34 +28,18 @@ pub const MAXIMUM_DATA_UNITS: usize = 255;
 pub struct Recovery {
     source_count: usize,
     wanted_count: usize,
-    groups: Vec<Group>,
-}
-
-/// Up to [`MAXIMUM_PARITY`] wanted units that are computed in one pass over the sources.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Group {
-    /// One wanted unit, the XOR of all sources.
-    Xor,
-    /// `coefficients[source * outputs + output]`.
-    Sums { outputs: usize, coefficients: Vec<u8> },
-}
-
-impl Group {
-    fn outputs(&self) -> usize {
-        match self {
-            Group::Xor => 1,
-            Group::Sums { outputs, .. } => *outputs,
-        }
-    }
+    /// For every group of up to [`MAXIMUM_PARITY`] wanted units, which are computed in one pass over the sources: of each
+    /// source its coefficient for each of them.
+    coefficients: Vec<u8>,
 }
 
 impl Recovery {
     /// Solves for `wanted` given `sources`, in a stripe of `data_units` data units, of which P, Q and R are units
     /// `data_units`, `data_units + 1` and `data_units + 2`.
     ///
-    /// `sources` names as many distinct surviving units as there are data units, in any order; `wanted` any units at all.
-    /// `None` if that is impossible: no or more than [`MAXIMUM_DATA_UNITS`] data units, a unit that does not exist, a source named
-    /// twice, too few sources or too many.
+    /// `sources` names as many distinct surviving units as there are data units, in any order; `wanted` any units at
+    /// all. `None` if that is impossible: no or more than [`MAXIMUM_DATA_UNITS`] data units, a unit that does not
+    /// exist, a source named twice, too few sources or too many.
     pub fn new(data_units: usize, sources: &[usize], wanted: &[usize]) -> Option<Recovery> {
         let units = data_units + MAXIMUM_PARITY;
         if data_units == 0 || data_units > MAXIMUM_DATA_UNITS || sources.len() != data_units {
@@ -64,41 +48,47 @@ impl Recovery {
         if sources.iter().chain(wanted).any(|&unit| unit >= units) {
             return None;
         }
-        let mut position_of = vec![None; units];
-        for (position, &unit) in sources.iter().enumerate() {
-            if position_of[unit].replace(position).is_some() {
+        let mut survives = [false; MAXIMUM_DATA_UNITS + MAXIMUM_PARITY];
+        for &unit in sources {
+            if std::mem::replace(&mut survives[unit], true) {
                 return None;
             }
         }
 
-        let lost: Vec<usize> = (0..data_units).filter(|&unit| position_of[unit].is_none()).collect();
-        let lost_data = express_lost_data(data_units, sources, &lost)?;
-        let row_of = |unit: usize| -> Vec<u8> {
-            if let Some(position) = position_of[unit] {
-                return (0..data_units).map(|at| u8::from(at == position)).collect();
-            }
-            if let Some(index) = lost.iter().position(|&other| other == unit) {
-                return lost_data[index].clone();
-            }
-            // A missing parity unit: its sum over the data, with what is lost expressed by the sources.
-            let parity = unit - data_units;
-            let mut row = vec![0; data_units];
-            for (entry, &source) in row.iter_mut().zip(sources) {
-                if source < data_units {
-                    *entry = coefficient(parity, source);
-                }
-            }
-            for (&lost_unit, expression) in lost.iter().zip(&lost_data) {
-                let factor = coefficient(parity, lost_unit);
-                for (entry, &term) in row.iter_mut().zip(expression) {
-                    *entry ^= multiply(factor, term);
-                }
-            }
-            row
+        // Of k distinct units as many are parity units as data units are lost: e equations in e unknowns.
+        let lost: SmallSet = (0..data_units).filter(|&unit| !survives[unit]).collect();
+        let rows: SmallSet =
+            (0..MAXIMUM_PARITY).filter(|&row| survives[data_units + row]).take(lost.count).collect();
+        let inverse = invert_rows(&rows, &lost)?;
+
+        // What a source counts for in a unit of data that is lost ...
+        let in_lost_data = |source: usize, unknown: usize| match source.checked_sub(data_units) {
+            Some(parity) => inverse[unknown][rows.index_of(parity)],
+            None => rows
+                .iter()
+                .zip(inverse[unknown])
+                .fold(0, |sum, (row, factor)| sum ^ multiply(factor, coefficient(row, source))),
         };
-        let rows: Vec<Vec<u8>> = wanted.iter().map(|&unit| row_of(unit)).collect();
-        let groups = rows.chunks(MAXIMUM_PARITY).map(Group::new).collect();
-        Some(Recovery { source_count: data_units, wanted_count: wanted.len(), groups })
+        // ... and in any unit: itself, a lost one, or parity of the data, of which some is lost.
+        let in_unit = |source: usize, unit: usize| {
+            if survives[unit] {
+                return u8::from(unit == source);
+            }
+            let Some(parity) = unit.checked_sub(data_units) else {
+                return in_lost_data(source, lost.index_of(unit));
+            };
+            let direct = if source < data_units { coefficient(parity, source) } else { 0 };
+            lost.iter().enumerate().fold(direct, |sum, (unknown, lost_unit)| {
+                sum ^ multiply(coefficient(parity, lost_unit), in_lost_data(source, unknown))
+            })
+        };
+        let mut coefficients = Vec::with_capacity(sources.len() * wanted.len());
+        for group in wanted.chunks(MAXIMUM_PARITY) {
+            for &source in sources {
+                coefficients.extend(group.iter().map(|&unit| in_unit(source, unit)));
+            }
+        }
+        Some(Recovery { source_count: sources.len(), wanted_count: wanted.len(), coefficients })
     }
 
     /// Computes the wanted units, in the order they were named, from the sources, in the order they were named.
@@ -116,75 +106,118 @@ impl Recovery {
     pub fn apply_with(&self, kernel: &Kernel, sources: &[&[u8]], wanted: &mut [&mut [u8]]) {
         assert_eq!(sources.len(), self.source_count, "recovery was made for another number of sources");
         assert_eq!(wanted.len(), self.wanted_count, "recovery was made for another number of wanted units");
-        let mut rest = wanted;
-        for group in &self.groups {
-            let (outputs, others) = rest.split_at_mut(group.outputs());
-            match group {
-                Group::Xor => kernel.encode(sources, outputs),
-                Group::Sums { coefficients, .. } => kernel.sum_products(coefficients, sources, outputs),
+        let coefficients = self.coefficients.chunks(self.source_count * MAXIMUM_PARITY);
+        for (outputs, coefficients) in wanted.chunks_mut(MAXIMUM_PARITY).zip(coefficients) {
+            if outputs.len() == 1 && coefficients.iter().all(|&coefficient| coefficient == 1) {
+                kernel.encode(sources, outputs);
+            } else {
+                kernel.sum_products(coefficients, sources, outputs);
             }
-            rest = others;
         }
     }
 }
 
-impl Group {
-    fn new(rows: &[Vec<u8>]) -> Group {
-        if rows.len() == 1 && rows[0].iter().all(|&entry| entry == 1) {
-            return Group::Xor;
-        }
-        let sources = rows[0].len();
-        let coefficients = (0..sources).flat_map(|source| rows.iter().map(move |row| row[source])).collect();
-        Group::Sums { outputs: rows.len(), coefficients }
+/// Up to three numbers, in order.
+#[derive(Debug, Default)]
+struct SmallSet {
+    members: [usize; MAXIMUM_PARITY],
+    count: usize,
+}
+
+impl SmallSet {
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.members[..self.count].iter().copied()
+    }
+
+    fn index_of(&self, member: usize) -> usize {
+        self.iter().position(|other| other == member).expect("asked for members only")
     }
 }
 
-/// For each lost data unit its coefficients over the sources.
+impl FromIterator<usize> for SmallSet {
+    fn from_iter<T: IntoIterator<Item = usize>>(numbers: T) -> SmallSet {
+        let mut set = SmallSet::default();
+        for number in numbers {
+            set.members[set.count] = number;
+            set.count += 1;
+        }
+        set
+    }
+}
+
+type Matrix = [[u8; MAXIMUM_PARITY]; MAXIMUM_PARITY];
+
+/// The inverse of the coefficients of the `lost` data units in as many parity `rows`: lost unit by row.
 ///
-/// With e data units lost, e of the sources are parity units: e equations in e unknowns. Gauss-Jordan elimination on them gives the
-/// inverse; `None` if it were singular, which the choice of coefficients excludes (see the crate's page).
-fn express_lost_data(data_units: usize, sources: &[usize], lost: &[usize]) -> Option<Vec<Vec<u8>>> {
-    let parity_positions: Vec<usize> = (0..sources.len()).filter(|&at| sources[at] >= data_units).collect();
-    assert_eq!(
-        parity_positions.len(),
-        lost.len(),
-        "k distinct sources lack as many data units as they have parities"
-    );
-
-    // Each equation: coefficients of the lost units = coefficients of the sources.
-    let mut equations: Vec<(Vec<u8>, Vec<u8>)> = parity_positions
-        .iter()
-        .map(|&position| {
-            let row = sources[position] - data_units;
-            let left = lost.iter().map(|&unit| coefficient(row, unit)).collect();
-            let right = sources
-                .iter()
-                .enumerate()
-                .map(
-                    |(at, &unit)| {
-                        if unit < data_units { coefficient(row, unit) } else { u8::from(at == position) }
-                    },
-                )
-                .collect();
-            (left, right)
-        })
-        .collect();
-
-    for column in 0..lost.len() {
-        let pivot = (column..lost.len()).find(|&at| equations[at].0[column] != 0)?;
-        equations.swap(column, pivot);
-        let factor = invert(equations[column].0[column]);
-        let (left, right) = &mut equations[column];
-        left.iter_mut().chain(right).for_each(|entry| *entry = multiply(factor, *entry));
-        let (left, right) = equations[column].clone();
-        for (at, equation) in equations.iter_mut().enumerate() {
-            let factor = equation.0[column];
-            if at == column || factor == 0 {
-                continue;
-            }
-            equation.0.iter_mut().zip(&left).for_each(|(entry, &term)| *entry ^= multiply(factor, term));
-            equation.1.iter_mut().zip(&right).for_each(|(entry, &term)| *entry ^= multiply(factor, term));
+/// By Gauss-Jordan elimination; `None` if the matrix were singular, which the code excludes (see the crate's page).
+fn invert_rows(rows: &SmallSet, lost: &SmallSet) -> Option<Matrix> {
+    assert_eq!(rows.count, lost.count, "as many equations as unknowns");
+    let size = lost.count;
+    let mut left = [[0; MAXIMUM_PARITY]; MAXIMUM_PARITY];
+    let mut right = left;
+    for (equation, row) in rows.iter().enumerate() {
+        right[equation][equation] = 1;
+        for (unknown, unit) in lost.iter().enumerate() {
+            left[equation][unknown] = coefficient(row, unit);
         }
     }
-    Some(equations.into_iter().map(|(_, right)| right).collect())
+    for column in 0..size {
+        let pivot = (column..size).find(|&equation| left[equation][column] != 0)?;
+        left.swap(column, pivot);
+        right.swap(column, pivot);
+        let factor = invert(left[column][column]);
+        for half in [&mut left, &mut right] {
+            half[column] = half[column].map(|entry| multiply(factor, entry));
+        }
+        for equation in (0..size).filter(|&equation| equation != column) {
+            let factor = left[equation][column];
+            for half in [&mut left, &mut right] {
+                let pivot_row = half[column];
+                half[equation]
+                    .iter_mut()
+                    .zip(pivot_row)
+                    .for_each(|(entry, term)| *entry ^= multiply(factor, term));
+            }
+        }
+    }
+    Some(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Solves for the lost data units by the given rows and checks that it is a solution.
+    fn assert_solvable(rows: &[usize], lost: &[usize]) {
+        let inverse = invert_rows(&rows.iter().copied().collect(), &lost.iter().copied().collect())
+            .unwrap_or_else(|| panic!("data units {lost:?} cannot be had from parity rows {rows:?}"));
+        for (unknown, inverse_row) in inverse[..lost.len()].iter().enumerate() {
+            for (other, &unit) in lost.iter().enumerate() {
+                let product = rows
+                    .iter()
+                    .zip(inverse_row)
+                    .fold(0, |sum, (&row, &factor)| sum ^ multiply(factor, coefficient(row, unit)));
+                assert_eq!(product, u8::from(unknown == other), "rows {rows:?}, lost {lost:?}");
+            }
+        }
+    }
+
+    /// Every set of up to three lost members of a stripe with as many data units as the field allows, and so of every
+    /// smaller one: whatever parity is lost, the lost data units must follow from any rows that are left.
+    #[test]
+    fn every_loss_of_up_to_three_is_solvable() {
+        for first in 0..MAXIMUM_DATA_UNITS {
+            for row in 0..3 {
+                assert_solvable(&[row], &[first]);
+            }
+            for second in first + 1..MAXIMUM_DATA_UNITS {
+                for rows in [[0, 1], [0, 2], [1, 2]] {
+                    assert_solvable(&rows, &[first, second]);
+                }
+                for third in second + 1..MAXIMUM_DATA_UNITS {
+                    assert_solvable(&[0, 1, 2], &[first, second, third]);
+                }
+            }
+        }
+    }
 }

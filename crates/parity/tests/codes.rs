@@ -61,6 +61,50 @@ fn small_stripes_survive_every_loss() {
     }
 }
 
+/// Every number of members from 2 to 255 and every number of parity units, each with a number of losses spread over it.
+#[test]
+fn stripes_of_every_width_survive() {
+    for members in 2..=255usize {
+        for parity_units in 1..=MAXIMUM_PARITY.min(members - 1) {
+            let units = stripe(members - parity_units, parity_units, 5);
+            for first in 0..16 {
+                let step = 1 + members / 5 + first % 3;
+                let mut lost: Vec<usize> =
+                    (0..parity_units).map(|at| (first * members / 16 + at * step) % members).collect();
+                lost.sort_unstable();
+                lost.dedup();
+                rebuild(&units, members - parity_units, &lost);
+            }
+        }
+    }
+}
+
+/// All pairs of 255 members.
+#[test]
+fn the_widest_stripe_survives_every_pair() {
+    let units = stripe(253, 2, 3);
+    for first in 0..255 {
+        for second in first + 1..255 {
+            rebuild(&units, 253, &[first, second]);
+        }
+    }
+}
+
+/// Sources in any order, several times three wanted units, and among them units that are sources themselves.
+#[test]
+fn any_order_and_any_number_of_wanted_units() {
+    let units = stripe(6, 3, 200);
+    let sources = [8, 4, 0, 7, 5, 6];
+    let wanted = [3, 0, 8, 1, 2, 6, 3];
+    let recovery = Recovery::new(6, &sources, &wanted).expect("six distinct sources");
+    let mut rebuilt = vec![vec![0xee; 200]; wanted.len()];
+    let source_slices: Vec<&[u8]> = sources.iter().map(|&unit| units[unit].as_slice()).collect();
+    recovery.apply(&source_slices, &mut mutable_slices(&mut rebuilt));
+    for (unit, bytes) in wanted.iter().zip(&rebuilt) {
+        assert_eq!(bytes, &units[*unit], "unit {unit}");
+    }
+}
+
 #[test]
 fn update_is_encode() {
     let mut units = stripe(9, 3, 300);

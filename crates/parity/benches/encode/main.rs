@@ -23,9 +23,10 @@ const STRIPE_DATA_BYTES: usize = DATA_UNITS * STRIP_BYTES;
 /// More than three times the largest third-level cache we know.
 const OUT_OF_CACHE_BYTES: usize = 1536 << 20;
 const ROUNDS: usize = 7;
-const TURNS_PER_ROUND: usize = 12;
-/// Data per sample: a few milliseconds out of cache, under one in it.
-const SAMPLE_BYTES: usize = 32 << 20;
+const TURNS_PER_ROUND: usize = 40;
+/// Stripes per sample, in cache and out of it: a fraction of a millisecond, so that few samples are interrupted by
+/// whatever else runs.
+const SAMPLE_STRIPES: [usize; 2] = [32, 8];
 
 type Work<'a> = Box<dyn Fn(&mut Arena, usize) + 'a>;
 
@@ -182,12 +183,17 @@ impl Round {
 
 /// Lets all contenders take turns, over `cycle` stripes of the arena.
 fn measure(contenders: &[Contender], arena: &mut Arena, cycle: usize) -> Vec<Round> {
-    let stripes_per_sample = SAMPLE_BYTES / STRIPE_DATA_BYTES;
+    let in_cache = cycle == 1;
+    let stripes_per_sample = if in_cache { SAMPLE_STRIPES[0] } else { SAMPLE_STRIPES[1] };
     let mut stripe = 0;
     let mut turn = |number: usize| -> Vec<f64> {
         let mut speeds = vec![0.0; contenders.len()];
         for at in order(number, contenders.len()) {
             let contender = &contenders[at];
+            if in_cache {
+                // Whoever came before may have written past the cache.
+                (contender.work)(arena, stripe);
+            }
             let start = Instant::now();
             for _ in 0..stripes_per_sample {
                 (contender.work)(arena, stripe);
