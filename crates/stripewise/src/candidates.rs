@@ -1,66 +1,68 @@
-//! Paths given as drives, looked at before anything is opened for writing: is it a drive at all, how large, what does it
-//! hold, and is the same one named twice (also through links)?
+//! Paths given as drives, looked at before anything is opened for writing: is it a drive at all, is the same one named
+//! twice (also through links), and what would be lost if it were overwritten?
 //!
-//! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names.
+//! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
+//! hold something already.
 
-use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Result, system_text};
+use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
-/// What makes two paths the same drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
-    /// A file: the file system's device and the file's number there.
-    File {
-        /// Device of the file system.
-        device: u64,
-        /// Inode.
-        number: u64,
-    },
-    /// A block device, however many names it has.
-    Device(u64),
-}
+use crate::failure::{Failure, Result, chain, system_text};
+use crate::signatures;
+
+/// Contents of an unknown kind are looked for in this much of a file.
+const LOOKED_AT_BYTES: u64 = 64 << 10;
 
 /// A path that is a drive.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
     pub path: PathBuf,
-    /// What makes it this drive.
-    pub identity: Identity,
-    /// Whether it is a regular file.
-    pub is_file: bool,
+    /// Which drive that is, whatever the path.
+    pub identity: DriveIdentity,
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let failure = Failure::new(format!("cannot use {}", chain(&error)));
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
 }
 
 impl Candidate {
     /// Looks at a path.
     pub fn at(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let absolute = std::path::absolute(path)
-            .map_err(|error| Failure::new(format!("`{shown}` is no path: {}", system_text(&error))))?;
-        let metadata = std::fs::metadata(&absolute).map_err(|error| {
-            let failure = Failure::new(format!("cannot use {shown} as a drive: {}", system_text(&error)));
-            match error.kind() {
-                std::io::ErrorKind::NotFound => failure
-                    .hint("a drive is a block device or a file; `stripewise drive make` makes files to use as drives"),
-                _ => failure,
-            }
+        let path = std::path::absolute(path).map_err(|error| {
+            Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
         })?;
-        let identity = identity_of(&metadata).ok_or_else(|| {
-            Failure::new(format!("cannot use {shown} as a drive: it is {}", kind_text(&metadata))).hint(
-                "a drive is a block device or a file; `stripewise drive make` makes files to use as drives",
-            )
-        })?;
-        Ok(Self { path: absolute, identity, is_file: metadata.is_file() })
+        let identity = drive_identity(&path)?;
+        Ok(Self { path, identity })
     }
 
-    /// Opens it for reading, to look at what it holds.
-    pub fn open(&self) -> Result<File> {
-        File::open(&self.path).map_err(|error| {
+    /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
+    /// are not known here.
+    pub fn contents(&self) -> Result<Vec<String>> {
+        let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
-        })
+        };
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
+        let mut contents: Vec<String> = found.iter().map(ToString::to_string).collect();
+        // Left-over bytes are common on disks; a file with something in it is somebody's file.
+        let is_file = matches!(self.identity, DriveIdentity::File { .. });
+        if contents.is_empty() && is_file {
+            let holds =
+                signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES).map_err(unreadable)?;
+            contents.extend(holds.then(|| "data of an unknown kind".to_owned()));
+        }
+        Ok(contents)
     }
 }
 
@@ -82,28 +84,6 @@ pub fn all(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
     Ok(candidates)
 }
 
-fn identity_of(metadata: &Metadata) -> Option<Identity> {
-    let kind = metadata.file_type();
-    if kind.is_file() {
-        Some(Identity::File { device: metadata.dev(), number: metadata.ino() })
-    } else if kind.is_block_device() {
-        Some(Identity::Device(metadata.rdev()))
-    } else {
-        None
-    }
-}
-
-fn kind_text(metadata: &Metadata) -> &'static str {
-    let kind = metadata.file_type();
-    match () {
-        () if kind.is_dir() => "a folder",
-        () if kind.is_char_device() => "a character device",
-        () if kind.is_fifo() => "a pipe",
-        () if kind.is_socket() => "a socket",
-        () => "neither a file nor a block device",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,9 +92,9 @@ mod tests {
     fn what_is_no_drive_is_refused_by_kind() {
         let folder = tempfile::tempdir().expect("a folder");
         let message = |path: &Path| Candidate::at(path).expect_err("no drive").message;
-        assert!(message(folder.path()).ends_with("it is a folder"));
-        assert!(message(Path::new("/dev/null")).ends_with("it is a character device"));
-        assert!(message(&folder.path().join("absent")).ends_with("No such file or directory"));
+        assert!(message(folder.path()).ends_with("this is a directory, not a drive"));
+        assert!(message(Path::new("/dev/null")).ends_with("this is a character device, not a drive"));
+        assert!(message(&folder.path().join("absent")).ends_with("no such file or device"));
     }
 
     #[test]
@@ -130,6 +110,18 @@ mod tests {
         assert!(message("a").ends_with("is given twice"));
         assert!(message("hard").ends_with("are the same drive"));
         assert!(message("soft").ends_with("are the same drive"));
-        assert!(message("../".to_owned().as_str()).contains("a folder"));
+    }
+
+    #[test]
+    fn a_file_with_something_in_it_is_somebodys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = |bytes: &[u8]| {
+            let path = folder.path().join("file");
+            std::fs::write(&path, bytes).expect("written");
+            Candidate::at(&path).expect("a file").contents().expect("readable")
+        };
+        assert_eq!(contents(&[0; 100_000]), Vec::<String>::new());
+        assert_eq!(contents(b"dear diary"), ["data of an unknown kind"]);
+        assert_eq!(contents(b"XFSB"), ["an XFS file system"]);
     }
 }

@@ -1,0 +1,171 @@
+//! A folder of its own for every test, with its own `STRIPEWISE_HOME`, and the program itself run in it.
+
+#![allow(dead_code, reason = "every test file uses its own part of this")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// The drives of most tests: large enough for a pool, small enough to be quick.
+pub const DRIVE_SIZE: &str = "32MiB";
+
+/// Where a test happens.
+pub struct Sandbox {
+    folder: tempfile::TempDir,
+}
+
+/// What a command answered.
+pub struct Answer {
+    /// The exit code.
+    pub code: i32,
+    /// Standard output.
+    pub out: Vec<u8>,
+    /// Standard error.
+    pub err: String,
+    shown: String,
+}
+
+impl Sandbox {
+    /// An empty folder on the disk that the build writes to (temporary folders may be in memory, without O_DIRECT).
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test");
+        Self { folder }
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A path in it, as text.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("temporary names are plain").to_owned()
+    }
+
+    /// Runs the program with these words; `@name` is a path in the folder.
+    pub fn run(&self, words: &str) -> Answer {
+        self.run_with_input(words, b"")
+    }
+
+    /// Runs the program with bytes on its standard input.
+    pub fn run_with_input(&self, words: &str, input: &[u8]) -> Answer {
+        let mut child = self.command(words).stdin(Stdio::piped()).spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        let input = input.to_vec();
+        // A program that fails early does not read all of it.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().expect("the program ends");
+        writer.join().expect("no panic");
+        let code = output.status.code().unwrap_or_else(|| panic!("`{words}` ended by {:?}", output.status));
+        let err = String::from_utf8(output.stderr).expect("messages are text");
+        assert!(!err.contains("panicked"), "`{words}` panicked:\n{err}");
+        Answer { code, out: output.stdout, err, shown: words.to_owned() }
+    }
+
+    /// The program with these words, to be started by the test itself.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stripewise"));
+        let words = words.split_whitespace().map(|word| match word.strip_prefix('@') {
+            Some(name) => self.text(name),
+            None => word.to_owned(),
+        });
+        command.args(words).current_dir(self.folder.path()).env("STRIPEWISE_HOME", self.path("home"));
+        command.env("NO_COLOR", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program, which must succeed.
+    pub fn ok(&self, words: &str) -> Answer {
+        self.run(words).expect_code(0)
+    }
+
+    /// Runs the program, which must succeed, with `--json`; gives the document.
+    pub fn json(&self, words: &str) -> Value {
+        self.ok(&format!("{words} --json")).json()
+    }
+
+    /// Runs the program, which must fail; gives all it says on standard error.
+    pub fn fails(&self, words: &str) -> String {
+        self.run(words).expect_code(1).err
+    }
+
+    /// Makes `count` drives @d/drive0.img … and a pool `tank` of them.
+    pub fn pool(&self, count: usize) {
+        self.ok(&format!("drive make @d --count {count} --size {DRIVE_SIZE}"));
+        let drives: Vec<String> = (0..count).map(|index| format!("@d/drive{index}.img")).collect();
+        self.ok(&format!("pool create tank {}", drives.join(" ")));
+    }
+
+    /// Writes bytes into a volume.
+    pub fn write(&self, volume: &str, offset: u64, bytes: &[u8]) {
+        self.run_with_input(&format!("volume write {volume} --offset {offset}"), bytes).expect_code(0);
+    }
+
+    /// Reads bytes of a volume.
+    pub fn read(&self, volume: &str, offset: u64, length: usize) -> Vec<u8> {
+        let answer = self.ok(&format!("volume read {volume} --offset {offset} --length {length}"));
+        assert_eq!(answer.out.len(), length, "all bytes asked for");
+        answer.out
+    }
+
+    /// The path of the drive that `pool status` calls by this place in its list.
+    pub fn drive_path(&self, index: usize) -> PathBuf {
+        self.path(&format!("d/drive{index}.img"))
+    }
+}
+
+impl Answer {
+    /// Stops the test unless the program ended with this code.
+    pub fn expect_code(self, code: i32) -> Self {
+        let out = String::from_utf8_lossy(&self.out[..self.out.len().min(2000)]);
+        assert_eq!(self.code, code, "`{}` ended with this code; it said:\n{}\n{out}", self.shown, self.err);
+        self
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).expect("text")
+    }
+
+    /// The one JSON document on standard output.
+    pub fn json(&self) -> Value {
+        let document: Value = serde_json::from_slice(&self.out)
+            .unwrap_or_else(|error| panic!("`{}`: {error}:\n{}", self.shown, self.text()));
+        assert_eq!(document["output_version"], 1);
+        document
+    }
+}
+
+/// Bytes that do not repeat and do not compress, the same for the same seed.
+pub fn unique_bytes(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// The keys of a JSON object, sorted.
+pub fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().expect("an object").keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// Flips every bit of a range of a file, behind the program's back.
+pub fn corrupt(path: &Path, offset: u64, length: usize) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the drive's file");
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset).expect("within the drive");
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    file.write_all_at(&bytes, offset).expect("written");
+}
