@@ -38,8 +38,11 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 0)]
     first: u32,
     /// Reserve the room now, so that it cannot run out later
-    #[arg(long)]
+    #[arg(long, conflicts_with = "overcommit")]
     allocate: bool,
+    /// Make drives larger than the room there is; writing fails once it has run out
+    #[arg(long)]
+    overcommit: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -87,8 +90,12 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_too_large(options, size_bytes)?;
 
     let pace = options.pace.and_then(|choice| choice.0).map(|pace| pace.to_string());
-    let create =
-        CreateOptions { size_bytes, allocate: options.allocate, replace_existing: false, overcommit: false };
+    let create = CreateOptions {
+        size_bytes,
+        allocate: options.allocate,
+        replace_existing: false,
+        overcommit: options.overcommit,
+    };
     for (index, path) in paths.iter().enumerate() {
         if let Err(failure) = make_one(path, &create, pace.as_deref()) {
             for made in &paths[..index] {
@@ -145,6 +152,9 @@ fn refuse_too_large(options: &Options, size_bytes: u64) -> Result<()> {
             system_text(&error)
         ))
     })?;
+    if options.overcommit {
+        return Ok(());
+    }
     let needed_bytes = u128::from(size_bytes) * u128::from(options.count);
     if needed_bytes <= u128::from(free_bytes) {
         return Ok(());
@@ -156,7 +166,11 @@ fn refuse_too_large(options: &Options, size_bytes: u64) -> Result<()> {
         options.folder.display(),
         ByteSize(free_bytes)
     ))
-    .hint(format!("there is room for --size {}MiB", free_bytes / u64::from(options.count) >> 20)))
+    .hint(format!(
+        "there is room for --size {}MiB; --overcommit makes them all the same, as files take up room only as they \
+         are written",
+        free_bytes / u64::from(options.count) >> 20
+    )))
 }
 
 fn make_one(path: &Path, create: &CreateOptions, pace: Option<&str>) -> Result<()> {
