@@ -131,10 +131,14 @@ impl MemoryDrive {
         self.chunks.borrow_mut().write(offset_bytes, from);
     }
 
+    pub(crate) fn copy_of_contents(&self) -> Chunks {
+        self.chunks.borrow().copy()
+    }
+
     /// Another drive of the same contents.
     pub fn duplicate(&self, label: &str) -> Rc<Self> {
         let info = DriveInfo { label: label.into(), ..self.info.clone() };
-        Rc::new(Self::of(info, self.chunks.borrow().copy()))
+        Rc::new(Self::of(info, self.copy_of_contents()))
     }
 }
 

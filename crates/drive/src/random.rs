@@ -45,6 +45,40 @@ impl SplitMix64 {
     }
 }
 
+/// How long something takes beyond what it would, drawn anew for each request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Delay {
+    /// Nothing.
+    None,
+    /// Always this many nanoseconds.
+    Fixed(u64),
+    /// Anything from `least_ns` to `most_ns`, both included, all equally likely.
+    Between {
+        /// The shortest, in nanoseconds.
+        least_ns: u64,
+        /// The longest, in nanoseconds.
+        most_ns: u64,
+    },
+    /// Exponentially distributed: mostly short, now and then very long.
+    Exponential {
+        /// The mean, in nanoseconds.
+        mean_ns: u64,
+    },
+}
+
+impl Delay {
+    pub(crate) fn draw_ns(&self, random: &mut SplitMix64) -> u64 {
+        match *self {
+            Self::None => 0,
+            Self::Fixed(delay_ns) => delay_ns,
+            Self::Between { least_ns, most_ns } => {
+                least_ns + random.below((most_ns - least_ns).saturating_add(1))
+            }
+            Self::Exponential { mean_ns } => random.exponential(mean_ns as f64) as u64,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +102,11 @@ mod tests {
         let mean = (0..100_000).map(|_| random.exponential(50.0)).sum::<f64>() / 100_000.0;
         assert!((49.0..51.0).contains(&mean), "{mean}");
         assert!((0..1000).all(|_| random.chance(1.0) && !random.chance(0.0)));
+        let between = Delay::Between { least_ns: 10, most_ns: 12 };
+        let drawn: std::collections::BTreeSet<u64> =
+            (0..1000).map(|_| between.draw_ns(&mut random)).collect();
+        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), [10, 11, 12]);
+        assert_eq!(Delay::Fixed(7).draw_ns(&mut random), 7);
+        assert_eq!(Delay::None.draw_ns(&mut random), 0);
     }
 }

@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::completion::{Completion, completion};
+use crate::completion::Completion;
 use crate::context::Context;
 use crate::error::IoResult;
 use crate::wait::Event;
@@ -157,23 +157,6 @@ pub(crate) fn when_answered(context: &Context, answer: Completion, then: impl Fn
     match answer.try_take() {
         Ok(result) => then(result),
         Err(answer) => drop(context.spawn(async move { then(answer.await) })),
-    }
-}
-
-/// An answer put through `change` on its way; an answer that is there already stays so.
-#[allow(dead_code)]
-pub(crate) fn mapped(
-    context: &Context,
-    answer: Completion,
-    change: impl FnOnce(IoResult) -> IoResult + 'static,
-) -> Completion {
-    match answer.try_take() {
-        Ok(result) => Completion::ready(change(result)),
-        Err(answer) => {
-            let (sender, completion) = completion();
-            context.spawn(async move { sender.complete(change(answer.await)) });
-            completion
-        }
     }
 }
 
