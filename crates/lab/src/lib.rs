@@ -3,17 +3,27 @@
 //! How each measurement is taken, and why, is in `docs/methods.md`.
 
 mod contents;
+mod environment;
+#[cfg(test)]
+mod example;
 mod load;
 mod metered;
+pub mod remarks;
+mod report;
+pub mod results;
+pub mod statistics;
 mod sweep;
+pub mod tables;
 mod target;
 #[cfg(test)]
 mod testing;
 mod workload;
 
 pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Verification};
+pub use environment::{Environment, process_cpu_seconds};
 pub use load::{Load, LoadEnd, Tally, Timeline, Window, WindowLimits};
 pub use metered::{MeteredDrive, Traffic};
+pub use report::report_html;
 pub use sweep::{FillError, SweepOptions, fill, verify};
 pub use target::{DriveTarget, Target};
 pub use workload::{

@@ -1,0 +1,182 @@
+//! The machine that a measurement was taken on, from the system's own files. What cannot be read is left out, never made up.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What a figure depends on besides what was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of this program.
+    pub program_version: String,
+    /// Whether it was built with optimisation.
+    pub optimised_build: bool,
+    /// Processor model.
+    pub cpu_model: Option<String>,
+    /// Processors that this process may use.
+    pub cores: Option<usize>,
+    /// The parity kernel chosen, where parity takes part.
+    pub parity_kernel: Option<String>,
+    /// Memory of the machine.
+    pub memory_bytes: Option<u64>,
+    /// Operating system's kernel.
+    pub kernel: Option<String>,
+    /// Distribution.
+    pub system: Option<String>,
+    /// Whether a hypervisor was seen: its caches are beyond the guest's reach.
+    pub virtual_machine: Option<bool>,
+    /// The file system under the drive files.
+    pub file_system: Option<String>,
+    /// Its mount options.
+    pub mount_options: Option<String>,
+    /// The device under it.
+    pub device: Option<String>,
+    /// The device's own name of itself.
+    pub device_model: Option<String>,
+    /// Whether the device says it rotates.
+    pub rotational: Option<bool>,
+    /// Whether the page cache was passed by (O_DIRECT).
+    pub direct_io: Option<bool>,
+}
+
+impl Environment {
+    /// Looks at the machine, and at the file system that holds `drives`.
+    pub fn capture(drives: Option<&Path>) -> Self {
+        let cpu_info = read("/proc/cpuinfo").unwrap_or_default();
+        let mount = drives
+            .and_then(|path| path.canonicalize().ok())
+            .and_then(|path| Some(mount_of(&read("/proc/self/mountinfo")?, &path)));
+        let mount = mount.flatten();
+        let device = mount.as_ref().map(|mount| mount.device.clone());
+        let block = device.as_deref().and_then(|device| device.strip_prefix("/dev/"));
+        let of_block = |file: &str| {
+            // A partition's queue and model lie with the disk, one level up.
+            let here = block.map(|block| format!("/sys/class/block/{block}/{file}"));
+            let above = block.map(|block| format!("/sys/class/block/{block}/../{file}"));
+            here.and_then(|path| read(&path)).or_else(|| above.and_then(|path| read(&path)))
+        };
+        Self {
+            program_version: env!("CARGO_PKG_VERSION").into(),
+            optimised_build: !cfg!(debug_assertions),
+            cpu_model: field(&cpu_info, "model name").or_else(|| field(&cpu_info, "CPU part")),
+            cores: std::thread::available_parallelism().ok().map(std::num::NonZero::get),
+            parity_kernel: None,
+            memory_bytes: read("/proc/meminfo").and_then(|text| memory_bytes(&text)),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            system: read("/etc/os-release").and_then(|text| quoted_value(&text, "PRETTY_NAME")),
+            virtual_machine: field(&cpu_info, "flags")
+                .map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+            file_system: mount.as_ref().map(|mount| mount.kind.clone()),
+            mount_options: mount.map(|mount| mount.options),
+            device_model: of_block("device/model"),
+            rotational: of_block("queue/rotational").map(|text| text == "1"),
+            device,
+            direct_io: None,
+        }
+    }
+}
+
+/// Processor seconds that all threads of this process have used, from the system's account (to 10 ms).
+pub fn process_cpu_seconds() -> Option<f64> {
+    // Ticks of /proc are of 1/100 s on every Linux system of ours (USER_HZ), whatever the kernel's own tick is.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    Some(cpu_ticks(&read("/proc/self/stat")?)? as f64 / TICKS_PER_SECOND)
+}
+
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    // The second field is the program's name in brackets and may hold blanks; user and system time are 14 and 15.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+fn quoted_value(text: &str, name: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value.trim_matches('"').to_owned())
+}
+
+fn memory_bytes(text: &str) -> Option<u64> {
+    let kib: u64 = field(text, "MemTotal")?.strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[derive(Debug, PartialEq)]
+struct Mount {
+    kind: String,
+    device: String,
+    options: String,
+}
+
+/// The mount that holds `path`: the one with the longest mount point above it, the last of equals.
+fn mount_of(mount_info: &str, path: &Path) -> Option<Mount> {
+    let entry = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let fields: Vec<&str> = before.split(' ').collect();
+        let mut after = after.split(' ');
+        // Blanks in mount points are written as \040.
+        let point = fields.get(4)?.replace("\\040", " ");
+        let mount = Mount {
+            kind: after.next()?.to_owned(),
+            device: after.next()?.to_owned(),
+            options: (*fields.get(5)?).to_owned(),
+        };
+        path.starts_with(&point).then_some((point.len(), mount))
+    };
+    mount_info.lines().filter_map(entry).max_by_key(|(length, _)| *length).map(|(_, mount)| mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_mount_point_above_a_path_is_its_mount() {
+        let text = "22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+                    30 22 0:26 / /srv/a\\040b rw,noatime - xfs /dev/sdb rw\n\
+                    31 22 0:27 / /srv rw - tmpfs tmpfs rw";
+        let mount = |path: &str| mount_of(text, Path::new(path)).unwrap();
+        assert_eq!(mount("/home/x").device, "/dev/vda1");
+        assert_eq!(mount("/srv/x").kind, "tmpfs");
+        let blank = mount("/srv/a b/c");
+        assert_eq!((blank.kind.as_str(), blank.options.as_str()), ("xfs", "rw,noatime"));
+    }
+
+    #[test]
+    fn processor_time_is_read_past_any_program_name() {
+        assert_eq!(cpu_ticks("7 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 120 30 0 0 20"), Some(150));
+        assert_eq!(cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn a_busy_process_uses_processor_time() {
+        let before = process_cpu_seconds().expect("a Linux system");
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 120 {
+            std::hint::black_box(start.elapsed());
+        }
+        let used = process_cpu_seconds().unwrap() - before;
+        assert!((0.02..10.0).contains(&used), "{used} s");
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let environment = Environment::capture(Some(Path::new("/")));
+        assert!(environment.cores.unwrap() >= 1);
+        assert!(environment.memory_bytes.unwrap() > 1 << 20);
+        assert!(environment.kernel.is_some() && environment.file_system.is_some());
+    }
+}

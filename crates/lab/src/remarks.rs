@@ -1,0 +1,481 @@
+//! What a reader should know before believing a figure: a pure function from results to remarks.
+//!
+//! Each remark names the cell it is about, the figures it rests on, and what follows. The thresholds are few and stand in
+//! one place. A remark is never a reason to drop a figure: both are shown.
+
+use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
+
+/// From this share of what the host gave without an array on, a figure is the host's.
+const HOST_LIMIT: f64 = 0.9;
+/// From this share of one core on, a figure is the processor's: the engine runs on one thread.
+const CPU_LIMIT: f64 = 0.9;
+/// Below this share of the layout's cost model a sequential figure needs an explanation.
+const COST_MODEL_SHARE: f64 = 0.8;
+/// Above this multiple of what the drives can give, a cache took part.
+const IMPOSSIBLE: f64 = 1.1;
+/// A half interval wider than this share of the median is wide.
+const WIDE_INTERVAL: f64 = 0.1;
+/// Little's law may be off by this much in a steady state.
+const LITTLE_SLACK: f64 = 0.15;
+/// An idle rebuild slower than this share of a drive's own write speed needs an explanation.
+const REBUILD_SHARE: f64 = 0.9;
+/// Bytes written to the drives beyond the layout's own need.
+const WRITE_EXCESS: f64 = 1.15;
+
+/// Works out what follows from the measurements: each cell's share of a single drive, and the remarks.
+pub fn conclude(evaluation: &mut Evaluation) {
+    let workloads = evaluation.settings.workloads.iter().map(|workload| workload.name.clone());
+    let single: Vec<(String, Option<f64>)> = workloads
+        .map(|name| {
+            let speed = single(evaluation, &name).map(|cell| cell.mb_per_s).filter(|speed| *speed > 0.0);
+            (name, speed)
+        })
+        .collect();
+    for array in &mut evaluation.arrays {
+        for cells in array.states.values_mut() {
+            for (name, speed) in &single {
+                if let Some(cell) = cells.get_mut(name) {
+                    cell.percent_of_single = speed.map(|speed| 100.0 * cell.mb_per_s / speed);
+                }
+            }
+        }
+    }
+    evaluation.remarks = remarks(evaluation);
+}
+
+/// All remarks on an evaluation, the gravest first, otherwise in the order of the tables.
+pub fn remarks(evaluation: &Evaluation) -> Vec<Remark> {
+    let mut found = Vec::new();
+    on_the_whole(evaluation, &mut found);
+    for array in &evaluation.arrays {
+        on_an_array(evaluation, array, &mut found);
+        for (&state, cells) in &array.states {
+            for workload in &evaluation.settings.workloads {
+                if let Some(cell) = cells.get(&workload.name) {
+                    let mut cell_remarks = CellRemarks {
+                        evaluation,
+                        array,
+                        state,
+                        workload: &workload.name,
+                        cell,
+                        found: &mut found,
+                    };
+                    cell_remarks.all();
+                }
+            }
+        }
+    }
+    found.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
+    found
+}
+
+fn on_the_whole(evaluation: &Evaluation, found: &mut Vec<Remark>) {
+    let mut say = |severity, text: String| {
+        found.push(Remark { severity, layout: None, state: None, workload: None, text });
+    };
+    let settings = &evaluation.settings;
+    if settings.quick {
+        say(
+            Severity::Warning,
+            "A quick look: runs are few and short, so figures tell orders of magnitude, not differences between layouts. \
+             Leave out --quick for figures with intervals."
+                .into(),
+        );
+    }
+    if !evaluation.environment.optimised_build {
+        say(
+            Severity::Warning,
+            "This build is not optimised: figures are lower than the engine's own.".into(),
+        );
+    }
+    if evaluation.environment.direct_io == Some(false) {
+        say(
+            Severity::Warning,
+            "The file system refused O_DIRECT: the page cache took part in every figure.".into(),
+        );
+    }
+    if evaluation.environment.virtual_machine == Some(true) && !settings.virtual_time {
+        let held = if settings.pace.is_some() { " The pace keeps them out of most figures." } else { "" };
+        say(
+            Severity::Note,
+            format!("A virtual machine: caches of its host are beyond our reach and may take part.{held}"),
+        );
+    }
+    if settings.virtual_time {
+        say(
+            Severity::Note,
+            "Modelled drives in virtual time: the engine's own code ran, but no bytes were stored, so none were compared."
+                .into(),
+        );
+    }
+    if settings.pace_asked == "none" && !settings.virtual_time {
+        say(
+            Severity::Note,
+            "Drives are not paced: files on one disk share its speed, so layouts cannot scale with the number of drives."
+                .into(),
+        );
+    }
+}
+
+fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Remark>) {
+    let mut say = |severity, text: String| {
+        found.push(Remark {
+            severity,
+            layout: Some(array.layout.clone()),
+            state: None,
+            workload: None,
+            text,
+        });
+    };
+    if array.corrupt_bytes > 0 {
+        let places: Vec<String> = array
+            .verifications
+            .iter()
+            .flat_map(|verification| &verification.places)
+            .take(3)
+            .map(|place| format!("at {}: {}", place.offset_bytes, place.found))
+            .collect();
+        say(
+            Severity::Error,
+            format!("{} bytes are not as they were written ({}).", array.corrupt_bytes, places.join("; ")),
+        );
+    }
+    let unknown: u64 = array.verifications.iter().map(|verification| verification.unknown_bytes).sum();
+    if unknown > 0 {
+        say(
+            Severity::Warning,
+            format!("{unknown} bytes could not be demanded back, because their last write had failed."),
+        );
+    }
+    for incident in &array.incidents {
+        say(Severity::Warning, incident.clone());
+    }
+    let drive_speed = single(evaluation, "seq_write").map(|cell| cell.mb_per_s);
+    if let (Some(rate), Some(speed)) = (array.rebuild_mb_per_s, drive_speed)
+        && rate < REBUILD_SHARE * speed
+    {
+        say(
+            Severity::Note,
+            format!(
+                "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of a single drive's sequential writes.",
+                100.0 * rate / speed
+            ),
+        );
+    }
+    let begun_under_load = array.rebuilds.iter().filter(|rebuild| rebuild.kind == RebuildKind::Load).count();
+    if begun_under_load > 1 {
+        say(
+            Severity::Note,
+            format!(
+                "{begun_under_load} rebuilds were begun, each with a new drive, so that one was under way in every run \
+                 that counts as rebuilding."
+            ),
+        );
+    }
+}
+
+/// The same load on a single drive in state normal.
+fn single<'a>(evaluation: &'a Evaluation, workload: &str) -> Option<&'a Measurement> {
+    let array = evaluation.arrays.iter().find(|array| array.layout == "single")?;
+    array.cell(State::Normal, workload)
+}
+
+/// How much of what the drives' host gave without an array the drives were asked for: 1 is all of it. `None` where the
+/// host was not measured.
+pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f64> {
+    let host = evaluation.host.as_ref()?;
+    let (traffic, seconds) = (&cell.drive_traffic, cell.total_seconds());
+    let share = |amount: f64, speed: f64| if speed > 0.0 { amount / seconds / speed } else { 0.0 };
+    let by_bytes = share(traffic.read_bytes as f64 / 1e6, host.seq_read_mb_per_s)
+        + share(traffic.written_bytes as f64 / 1e6, host.seq_write_mb_per_s);
+    let by_requests = share(traffic.reads as f64, host.random_read_iops)
+        + share(traffic.writes as f64, host.random_write_iops);
+    Some(by_bytes.max(by_requests))
+}
+
+/// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed: sequential reads from all
+/// drives at once, sequential writes to as many drives' worth as hold data.
+pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workload: &str) -> Option<f64> {
+    let drive = single(evaluation, workload)?.mb_per_s;
+    match workload {
+        "seq_read" => Some(drive * array.drives as f64),
+        "seq_write" => Some(drive * array.capacity_bytes as f64 / array.drive_bytes.max(1) as f64),
+        _ => None,
+    }
+}
+
+struct CellRemarks<'a> {
+    evaluation: &'a Evaluation,
+    array: &'a ArrayResult,
+    state: State,
+    workload: &'a str,
+    cell: &'a Measurement,
+    found: &'a mut Vec<Remark>,
+}
+
+impl CellRemarks<'_> {
+    fn say(&mut self, severity: Severity, text: String) {
+        self.found.push(Remark {
+            severity,
+            layout: Some(self.array.layout.clone()),
+            state: Some(self.state),
+            workload: Some(self.workload.into()),
+            text,
+        });
+    }
+
+    fn all(&mut self) {
+        self.errors();
+        self.limits();
+        self.runs();
+        self.steadiness();
+    }
+
+    fn errors(&mut self) {
+        if self.cell.errors > 0 {
+            let text =
+                format!("{} of {} requests failed.", self.cell.errors, self.cell.requests + self.cell.errors);
+            self.say(Severity::Error, text);
+        }
+    }
+
+    /// What held the figure down, or lifted it above what can be.
+    fn limits(&mut self) {
+        let cell = self.cell;
+        let utilisation = host_utilisation(self.evaluation, cell);
+        let host_bound = utilisation.filter(|utilisation| *utilisation >= HOST_LIMIT);
+        let cpu_bound = cell.cpu_share.filter(|share| *share >= CPU_LIMIT);
+        if let Some(utilisation) = host_bound {
+            let text = format!(
+                "Limited by the host, not the layout: the drives were asked for {:.0} % of what the folder gave without an \
+                 array.",
+                100.0 * utilisation
+            );
+            self.say(Severity::Warning, text);
+        }
+        if let Some(share) = cpu_bound {
+            let text = format!("Limited by the processor, not the layout: {share:.2} of one core were used.");
+            self.say(Severity::Warning, text);
+        }
+        if self.state != State::Normal || self.array.layout == "single" {
+            return;
+        }
+        let Some(expected) = cost_model_mb_per_s(self.evaluation, self.array, self.workload) else { return };
+        let most =
+            single(self.evaluation, self.workload).map(|cell| cell.mb_per_s * self.array.drives as f64);
+        if let Some(most) = most.filter(|most| cell.mb_per_s > IMPOSSIBLE * most) {
+            let text = format!(
+                "{:.0} MB/s is more than {} drives can give together ({most:.0} MB/s): a cache took part.",
+                cell.mb_per_s, self.array.drives
+            );
+            self.say(Severity::Warning, text);
+        } else if cell.mb_per_s < COST_MODEL_SHARE * expected && host_bound.is_none() && cpu_bound.is_none() {
+            let text = format!(
+                "{:.0} MB/s is {:.0} % of what the layout's cost model gives ({expected:.0} MB/s){}.",
+                cell.mb_per_s,
+                100.0 * cell.mb_per_s / expected,
+                self.excess_writes()
+            );
+            self.say(Severity::Warning, text);
+        }
+    }
+
+    /// Whether the drives wrote more than the layout needs for whole stripes.
+    fn excess_writes(&self) -> String {
+        let bytes =
+            self.cell.write.as_ref().map_or(0.0, |write| write.mb_per_s * self.cell.total_seconds() * 1e6);
+        if bytes <= 0.0 || self.array.capacity_bytes == 0 {
+            return String::new();
+        }
+        let wrote = self.cell.drive_traffic.written_bytes as f64 / bytes;
+        let needed =
+            self.array.drives as f64 * self.array.drive_bytes as f64 / self.array.capacity_bytes as f64;
+        if wrote > WRITE_EXCESS * needed {
+            format!("; the drives wrote {wrote:.2} bytes for each, where whole stripes need {needed:.2}")
+        } else {
+            String::new()
+        }
+    }
+
+    fn runs(&mut self) {
+        let cell = self.cell;
+        if cell.discarded_runs > 0 {
+            let text = format!(
+                "{} {} discarded, because the rebuild ended meanwhile.",
+                cell.discarded_runs,
+                if cell.discarded_runs == 1 { "run was" } else { "runs were" }
+            );
+            self.say(Severity::Note, text);
+        }
+        match cell.ci95 {
+            None if !self.evaluation.settings.quick && !self.evaluation.settings.virtual_time => {
+                let text = format!("{} runs are too few for an interval.", cell.runs.len());
+                self.say(Severity::Note, text);
+            }
+            Some([low, high]) if cell.mb_per_s > 0.0 => {
+                let half = (high - low) / 2.0 / cell.mb_per_s;
+                if half > WIDE_INTERVAL {
+                    let text = format!(
+                        "The interval is wide, ±{:.0} %: repeat with more runs (--runs) or longer ones (--seconds) before \
+                         comparing.",
+                        100.0 * half
+                    );
+                    self.say(Severity::Note, text);
+                }
+            }
+            _ => {}
+        }
+        let settings = &self.evaluation.settings;
+        let shortest = cell.run_seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let wanted = settings.mean_latencies_per_run * cell.latency_us.mean / 1e6;
+        // The length of a run is settled by the latencies seen in it; a tenth covers what came after.
+        if !settings.quick && shortest < 0.9 * wanted {
+            let text = format!(
+                "The shortest run lasted {shortest:.1} s, less than {} mean latencies ({wanted:.1} s).",
+                settings.mean_latencies_per_run
+            );
+            self.say(Severity::Warning, text);
+        }
+    }
+
+    fn steadiness(&mut self) {
+        if let Some(ratio) = self.cell.littles_law_ratio.filter(|ratio| (ratio - 1.0).abs() > LITTLE_SLACK) {
+            let text = format!(
+                "Mean latency times rate gives {:.0} requests in flight where {} were kept: not a steady state (start-up, \
+                 pauses, or runs too short).",
+                ratio * self.cell.outstanding as f64,
+                self.cell.outstanding
+            );
+            self.say(Severity::Note, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contents::{DamagedPlace, Verification};
+    use crate::example::{example, quiet};
+
+    fn texts(evaluation: &Evaluation) -> Vec<String> {
+        remarks(evaluation).iter().map(|remark| format!("{}: {}", remark.subject(), remark.text)).collect()
+    }
+
+    /// Changes one cell of the quiet example and gives the remarks that result.
+    fn with_cell(
+        layout: &str,
+        state: State,
+        workload: &str,
+        change: impl Fn(&mut Measurement),
+    ) -> Vec<String> {
+        let mut evaluation = quiet();
+        let array = evaluation.arrays.iter_mut().find(|array| array.layout == layout).expect("that array");
+        change(array.states.get_mut(&state).unwrap().get_mut(workload).expect("that cell"));
+        texts(&evaluation)
+    }
+
+    fn with(change: impl Fn(&mut Evaluation)) -> Vec<String> {
+        let mut evaluation = quiet();
+        change(&mut evaluation);
+        texts(&evaluation)
+    }
+
+    #[track_caller]
+    fn only(found: &[String], part: &str) {
+        assert!(found.len() == 1 && found[0].contains(part), "expected only {part:?}: {found:#?}");
+    }
+
+    #[test]
+    fn figures_as_they_should_be_give_no_remarks() {
+        assert_eq!(texts(&quiet()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_host_and_the_processor_are_named_as_limits() {
+        let found = with_cell("raid5", State::Normal, "seq_write", |cell| {
+            cell.drive_traffic.written_bytes = (0.95 * 2000e6 * cell.total_seconds()) as u64;
+            cell.mb_per_s *= 0.5;
+        });
+        only(
+            &found,
+            "raid5, normal, seq_write: Limited by the host, not the layout: the drives were asked for 95 %",
+        );
+        let found = with_cell("raid10", State::Degraded, "mixed", |cell| {
+            cell.drive_traffic.reads = (0.92 * 100_000.0 * cell.total_seconds()) as u64;
+        });
+        only(&found, "raid10, degraded, mixed: Limited by the host");
+        let found = with_cell("raid0", State::Normal, "seq_read", |cell| cell.cpu_share = Some(0.97));
+        only(&found, "Limited by the processor, not the layout: 0.97 of one core");
+    }
+
+    #[test]
+    fn figures_off_the_cost_model_are_explained_or_doubted() {
+        let found = with_cell("raid5", State::Normal, "seq_write", |cell| {
+            cell.mb_per_s = 300.0;
+            cell.runs = vec![300.0; 3];
+            cell.drive_traffic.written_bytes *= 2;
+        });
+        only(&found, "300 MB/s is 50 % of what the layout's cost model gives (599 MB/s)");
+        assert!(
+            found[0].contains("the drives wrote 2.67 bytes for each, where whole stripes need 1.33"),
+            "{found:?}"
+        );
+        let found = with_cell("raid0", State::Normal, "seq_read", |cell| cell.mb_per_s = 1200.0);
+        only(&found, "1200 MB/s is more than 4 drives can give together (799 MB/s): a cache took part");
+    }
+
+    #[test]
+    fn weak_runs_are_told() {
+        let cell = |change: fn(&mut Measurement)| with_cell("raid1", State::Rebuilding, "mixed", change);
+        only(&cell(|cell| cell.discarded_runs = 1), "1 run was discarded, because the rebuild ended");
+        only(&cell(|cell| cell.ci95 = None), "3 runs are too few");
+        only(&cell(|cell| cell.ci95 = Some([50.0, 150.0])), "The interval is wide, ±");
+        only(&cell(|cell| cell.run_seconds[1] = 0.5), "The shortest run lasted 0.5 s, less than 4 mean");
+        only(&cell(|cell| cell.littles_law_ratio = Some(0.5)), "256 requests in flight where 512 were kept");
+        only(&cell(|cell| cell.errors = 7), "7 of ");
+    }
+
+    #[test]
+    fn damage_is_an_error_and_comes_first() {
+        let found = with(|evaluation| {
+            evaluation.settings.quick = true;
+            let array = &mut evaluation.arrays[2];
+            array.corrupt_bytes = 8192;
+            array.verifications = vec![Verification {
+                corrupt_bytes: 8192,
+                places: vec![DamagedPlace { offset_bytes: 4096, expected_phase: 2, found: "zeros".into() }],
+                ..Verification::default()
+            }];
+        });
+        assert_eq!(found[0], "raid5: 8192 bytes are not as they were written (at 4096: zeros).");
+        assert!(found[1].contains("A quick look"), "{found:?}");
+    }
+
+    #[test]
+    fn what_holds_for_all_figures_is_said_once() {
+        only(&with(|e| e.environment.optimised_build = false), "not optimised");
+        only(&with(|e| e.environment.direct_io = Some(false)), "O_DIRECT");
+        only(&with(|e| e.environment.virtual_machine = Some(true)), "A virtual machine");
+        only(&with(|e| e.settings.pace_asked = "none".into()), "not paced");
+        only(&with(|e| e.settings.virtual_time = true), "virtual time");
+    }
+
+    #[test]
+    fn slow_and_repeated_rebuilds_are_told() {
+        only(&with(|e| e.arrays[2].rebuild_mb_per_s = Some(120.0)), "120 MB/s, 60 % of a single drive's");
+        let twice = |e: &mut Evaluation| {
+            let again = e.arrays[2].rebuilds[0].clone();
+            e.arrays[2].rebuilds.push(again);
+        };
+        only(&with(twice), "2 rebuilds were begun");
+        only(&with(|e| e.arrays[2].incidents = vec!["A drive was slow.".into()]), "raid5: A drive was slow.");
+    }
+
+    #[test]
+    fn the_example_has_remarks_of_every_severity() {
+        let found = remarks(&example());
+        for severity in [Severity::Note, Severity::Warning] {
+            assert!(found.iter().any(|remark| remark.severity == severity), "{severity:?}");
+        }
+    }
+}

@@ -1,0 +1,662 @@
+//! `report.html`: one file that needs nothing beside itself. Tables, charts, remarks, environment, settings, raw data.
+//!
+//! Charts are inline SVG, colours come from a style sheet for light, dark and print. The raw data lie in a script element
+//! of JSON, from which a few lines of script offer them as a file; without script everything else still works. All text
+//! that comes from outside (paths, errors) is escaped.
+
+mod charts;
+mod svg;
+
+use std::fmt::Write;
+
+use crate::results::{Evaluation, Measurement, RebuildKind, Severity, State};
+use crate::tables::{
+    ColumnGroup, Table, bytes, cpu_table, duration, latency_table, milliseconds, number, percent_table,
+    published_table, short_name, throughput_table, traffic_table,
+};
+use svg::escape;
+
+const STYLE: &str = include_str!("report/style.css");
+const SCRIPT: &str = "document.getElementById('save').onclick=function(){\
+var data=document.getElementById('results').textContent,link=document.createElement('a');\
+link.href=URL.createObjectURL(new Blob([data],{type:'application/json'}));link.download='results.json';link.click();};";
+
+/// The whole page.
+pub fn report_html(evaluation: &Evaluation) -> String {
+    let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+    let names: Vec<&str> = evaluation.arrays.iter().map(|array| array.layout.as_str()).collect();
+    let title = format!("Evaluation of {}", names.join(", "));
+    let _ = writeln!(
+        page,
+        "<title>Stripewise: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>",
+        escape(&title)
+    );
+    header(&mut page, evaluation, &title);
+    page += "<main>\n";
+    matrix(&mut page, evaluation);
+    remarks(&mut page, evaluation);
+    throughput_charts(&mut page, evaluation);
+    latency(&mut page, evaluation);
+    rebuilds(&mut page, evaluation);
+    costs(&mut page, evaluation);
+    published(&mut page, evaluation);
+    verifications(&mut page, evaluation);
+    settings_and_environment(&mut page, evaluation);
+    raw_data(&mut page, evaluation);
+    page += "</main>\n";
+    let _ = writeln!(
+        page,
+        "<footer class=\"soft\">Stripewise {}. 1 MB is 10<sup>6</sup> bytes, 1 MiB is 2<sup>20</sup>.</footer>\n\
+         <script>{SCRIPT}</script>\n</body>\n</html>",
+        escape(&evaluation.environment.program_version)
+    );
+    page
+}
+
+/// What stands under every figure: how it was taken.
+fn conditions(evaluation: &Evaluation) -> String {
+    let settings = &evaluation.settings;
+    let runs = match settings.runs {
+        1 => "1 run".to_owned(),
+        runs => format!("median of {runs} runs"),
+    };
+    format!(
+        "{} drives of {}, {}; {runs} of at least {} s and {} mean latencies{}.",
+        settings.drive_count,
+        bytes(settings.drive_bytes),
+        settings.pace_text(),
+        number(settings.seconds_per_run),
+        settings.mean_latencies_per_run,
+        if settings.quick { "; quick look" } else { "" },
+    )
+}
+
+fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
+    let environment = &evaluation.environment;
+    let verified: u64 = evaluation.arrays.iter().map(|array| array.verified_bytes).sum();
+    let corrupt: u64 = evaluation.arrays.iter().map(|array| array.corrupt_bytes).sum();
+    let machine = [
+        environment.cpu_model.clone(),
+        environment.cores.map(|cores| format!("{cores} cores")),
+        environment.memory_bytes.map(|memory| format!("{} memory", bytes(memory))),
+        environment.file_system.clone(),
+        environment.device_model.clone().or(environment.device.clone()),
+    ];
+    let machine: Vec<String> = machine.into_iter().flatten().collect();
+    let _ = writeln!(
+        page,
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{} · {} · {}</p>\n<div class=\"key\">",
+        escape(title),
+        escape(&evaluation.date),
+        escape(&machine.join(", ")),
+        escape(&evaluation.settings.drives)
+    );
+    let mut tile = |value: &str, class: &str, what: &str| {
+        let _ = writeln!(
+            page,
+            "<div><b class=\"{class}\">{}</b><span>{}</span></div>",
+            escape(value),
+            escape(what)
+        );
+    };
+    if evaluation.settings.virtual_time {
+        tile("modelled", "", "drives in virtual time: no bytes to compare");
+    } else if corrupt == 0 {
+        tile(&bytes(verified), "good", "compared byte by byte after all failures and rebuilds: none differ");
+    } else {
+        tile(&bytes(corrupt), "bad", &format!("differ, of {} compared", bytes(verified)));
+    }
+    let pace =
+        evaluation.settings.pace.as_ref().map_or("none".to_owned(), |pace| pace.text.replace(',', ", "));
+    tile(&pace, "", &format!("pace of each drive ({})", evaluation.settings.pace_asked));
+    let cells: usize =
+        evaluation.arrays.iter().flat_map(|array| array.states.values()).map(|cells| cells.len()).sum();
+    let runs: usize = evaluation
+        .arrays
+        .iter()
+        .flat_map(|a| a.states.values())
+        .flat_map(|c| c.values())
+        .map(|m| m.runs.len())
+        .sum();
+    tile(&format!("{cells} cells, {runs} runs"), "", "measured");
+    let warnings = evaluation.remarks.iter().filter(|remark| remark.severity >= Severity::Warning).count();
+    tile(&warnings.to_string(), "", "figures or settings that need a second look");
+    tile(&duration(evaluation.seconds), "", "taken in all");
+    page.push_str("</div>\n</header>\n");
+}
+
+fn matrix(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>The matrix</h2>\n");
+    let caption = format!(
+        "{} {} A figure marked <a class=\"mark\" href=\"#remarks\">!</a> has a remark. SW and SR: sequential writes and \
+         reads of 1 MiB at depth 64; M: random, half reads, 4 KiB to 2 MiB, 8 jobs at depth 64 (study 004).",
+        "Form of Table 3 of study 004.",
+        escape(&conditions(evaluation))
+    );
+    table(page, &throughput_table(evaluation), &caption, "");
+    let caption = format!("Form of study 000. {}", escape(&conditions(evaluation)));
+    table(page, &percent_table(evaluation), &caption, "");
+}
+
+/// A table with its headings tied to their columns and rows. `caption` is HTML.
+fn table(page: &mut String, table: &Table, caption: &str, class: &str) {
+    let _ = writeln!(page, "<div class=\"scroll\"><table class=\"{class}\">");
+    let _ = writeln!(page, "<caption><b>{}.</b> {caption}</caption>\n<thead>", escape(&table.title));
+    let grouped = table.groups.iter().any(|group| !group.title.is_empty());
+    let edge = |position: usize, group: &ColumnGroup| {
+        if position == 0 && !group.title.is_empty() { " class=\"edge\"" } else { "" }
+    };
+    if grouped {
+        page.push_str("<tr>");
+        for group in &table.groups {
+            let span = group.columns.len();
+            if group.title.is_empty() {
+                let _ = write!(page, "<td colspan=\"{span}\"></td>");
+            } else {
+                let title = escape(&group.title);
+                let _ = write!(page, "<th scope=\"colgroup\" colspan=\"{span}\" class=\"edge\">{title}</th>");
+            }
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("<tr>");
+    for group in &table.groups {
+        for (position, column) in group.columns.iter().enumerate() {
+            let _ = write!(page, "<th scope=\"col\"{}>{}</th>", edge(position, group), escape(column));
+        }
+    }
+    page.push_str("</tr>\n</thead>\n<tbody>\n");
+    for row in &table.rows {
+        page.push_str("<tr>");
+        let mut cells = row.iter();
+        for (group_number, group) in table.groups.iter().enumerate() {
+            for (position, (_, cell)) in group.columns.iter().zip(&mut cells).enumerate() {
+                if group_number == 0 && position == 0 {
+                    let _ = write!(page, "<th scope=\"row\">{}</th>", escape(cell));
+                    continue;
+                }
+                let text = match cell.strip_suffix('!') {
+                    Some(figure) => {
+                        format!(
+                            "{}<a class=\"mark\" href=\"#remarks\" title=\"see the remarks\">!</a>",
+                            escape(figure)
+                        )
+                    }
+                    None => escape(cell),
+                };
+                let _ = write!(page, "<td{}>{text}</td>", edge(position, group));
+            }
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn remarks(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2 id=\"remarks\">Remarks</h2>\n");
+    if evaluation.remarks.is_empty() {
+        page.push_str(
+            "<p>None: no figure was limited by the host, all runs count, all bytes are as written.</p>\n",
+        );
+        return;
+    }
+    page.push_str("<ul class=\"remarks\">\n");
+    for remark in &evaluation.remarks {
+        let (class, word) = match remark.severity {
+            Severity::Error => ("error", "Error"),
+            Severity::Warning => ("warning", "Look twice"),
+            Severity::Note => ("note", "Note"),
+        };
+        let subject = escape(&remark.subject());
+        let _ =
+            writeln!(page, "<li class=\"{class}\"><b>{word}: {subject}.</b> {}</li>", escape(&remark.text));
+    }
+    page.push_str("</ul>\n");
+}
+
+/// The key to the colours of the states.
+const STATE_LEGEND: &str = "<span><i style=\"background:var(--normal)\"></i>normal</span>\
+<span><i style=\"background:var(--degraded)\"></i>degraded (one drive removed)</span>\
+<span><i style=\"background:var(--rebuilding)\"></i>rebuilding</span>";
+
+fn per_workload(
+    page: &mut String,
+    evaluation: &Evaluation,
+    what: &str,
+    chart: impl Fn(&Evaluation, &str) -> Option<String>,
+) {
+    page.push_str("<div class=\"charts\">\n");
+    for workload in &evaluation.settings.workloads {
+        let Some(svg) = chart(evaluation, &workload.name) else { continue };
+        let _ = writeln!(
+            page,
+            "<figure><h3>{} ({})</h3>{svg}<figcaption>{what} {}</figcaption></figure>",
+            escape(&describe(workload)),
+            escape(short_name(&workload.name)),
+            escape(&conditions(evaluation))
+        );
+    }
+    page.push_str("</div>\n");
+}
+
+fn describe(workload: &crate::Workload) -> String {
+    let pattern = match workload.pattern {
+        crate::Pattern::Sequential => "sequential",
+        crate::Pattern::Random => "random",
+    };
+    let what = match workload.read_share {
+        share if share >= 1.0 => "reads".to_owned(),
+        share if share <= 0.0 => "writes".to_owned(),
+        share => format!("{:.0} % reads", 100.0 * share),
+    };
+    let sizes = workload.blocks.iter().filter(|block| block.share > 0).map(|block| block.bytes);
+    let sizes = match (sizes.clone().min(), sizes.max()) {
+        (Some(low), Some(high)) if low < high => format!("{} to {}", bytes(low), bytes(high)),
+        (Some(only), _) => bytes(only),
+        _ => "?".into(),
+    };
+    let jobs = if workload.jobs > 1 { format!("{} jobs, ", workload.jobs) } else { String::new() };
+    let text = format!("{pattern} {what}, {sizes}, {jobs}depth {}", workload.depth);
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn throughput_charts(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>Throughput</h2>\n");
+    let _ = writeln!(
+        page,
+        "<div class=\"legend\">{STATE_LEGEND}<span><i class=\"dash\"></i>a single drive</span><span>whisker: 95 % \
+         interval</span></div>"
+    );
+    per_workload(page, evaluation, "Throughput with 95 % interval.", charts::throughput);
+}
+
+fn latency(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>Latency</h2>\n");
+    let _ = writeln!(
+        page,
+        "<div class=\"legend\">{STATE_LEGEND}<span>dot: median; bar: to the 99th percentile; long tick: 99.9th; short \
+         tick: longest</span></div>"
+    );
+    per_workload(page, evaluation, "All requests of all runs, logarithmic scale.", charts::latency);
+    let caption = format!("All requests of all runs. {}", escape(&conditions(evaluation)));
+    table(page, &latency_table(evaluation), &caption, "");
+}
+
+fn rebuilds(page: &mut String, evaluation: &Evaluation) {
+    if evaluation.arrays.iter().all(|array| array.rebuilds.is_empty()) {
+        return;
+    }
+    page.push_str("<h2>Rebuild</h2>\n");
+    page.push_str(
+        "<div class=\"legend\"><span><i class=\"stroke\" style=\"color:var(--normal)\"></i>load, MB/s</span>\
+         <span><i class=\"stroke\" style=\"color:var(--rebuilding)\"></i>written to the replacement, MB/s</span>\
+         <span><i class=\"dash\"></i>rebuilt, %</span></div>\n<div class=\"charts wide\">\n",
+    );
+    for array in &evaluation.arrays {
+        let of_kind = |kind| array.rebuilds.iter().filter(move |rebuild| rebuild.kind == kind);
+        // One chart of each kind: the first with load, and the idle one.
+        let shown = of_kind(RebuildKind::Load).take(1).chain(of_kind(RebuildKind::Idle).take(1));
+        for rebuild in shown {
+            let kind = match rebuild.kind {
+                RebuildKind::Load => format!(
+                    "under load at its beginning, the last {} without",
+                    duration(rebuild.idle_seconds)
+                ),
+                RebuildKind::Idle => "without load".into(),
+            };
+            let _ = writeln!(
+                page,
+                "<figure><h3>{}, {}</h3>{}<figcaption>{} lost; {} rebuilt in {}; rebuild priority {} %. {}</figcaption>\
+                 </figure>",
+                escape(&array.layout),
+                escape(&kind),
+                charts::rebuild(array, rebuild),
+                escape(&rebuild.lost_drive),
+                bytes(rebuild.rebuilt_bytes),
+                duration(rebuild.seconds),
+                evaluation.settings.rebuild_priority_percent,
+                escape(&conditions(evaluation))
+            );
+        }
+    }
+    page.push_str("</div>\n");
+}
+
+fn costs(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>What it costs</h2>\n");
+    let caption = format!(
+        "All threads of the process, making and checking of data included. {}",
+        escape(&conditions(evaluation))
+    );
+    table(page, &cpu_table(evaluation), &caption, "");
+    let caption = format!(
+        "Counted at the drives, between the engine and their pace: parity, copies, pre-reads and, while rebuilding, the \
+         rebuild. {}",
+        escape(&conditions(evaluation))
+    );
+    table(page, &traffic_table(evaluation), &caption, "");
+}
+
+fn published(page: &mut String, evaluation: &Evaluation) {
+    let Some(found) = published_table(evaluation) else { return };
+    page.push_str("<h2>Beside published figures</h2>\n");
+    let caption = "Toshiba, What is the best RAID configuration for 4 Drives? (2023), Table 9 over Table 4: real hard drives, \
+                   where seeks count; shares compare, absolute figures do not.";
+    table(page, &found, caption, "names");
+}
+
+fn verifications(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>Every byte compared</h2>\n");
+    let columns = ["layout", "drives missing", "compared", "differ", "unreadable", "not demanded", "took"];
+    let mut rows = Vec::new();
+    for array in &evaluation.arrays {
+        for found in &array.verifications {
+            let missing = match found.missing_drives.as_slice() {
+                [] => "none".to_owned(),
+                some => some.join(", "),
+            };
+            rows.push(vec![
+                array.layout.clone(),
+                missing,
+                found.verified_bytes.to_string(),
+                found.corrupt_bytes.to_string(),
+                found.unreadable_bytes.to_string(),
+                found.unknown_bytes.to_string(),
+                duration(found.seconds),
+            ]);
+        }
+    }
+    if rows.is_empty() {
+        page.push_str("<p>Nothing was compared.</p>\n");
+        return;
+    }
+    let columns = columns.map(str::to_owned).to_vec();
+    let shown = Table {
+        title: "Bytes, after all measurements, failures and rebuilds".into(),
+        groups: vec![ColumnGroup { title: String::new(), columns }],
+        rows,
+    };
+    table(
+        page,
+        &shown,
+        "Every block holds bytes that belong to it, this run and the write that came last, and to nothing else.",
+        "names",
+    );
+}
+
+fn settings_and_environment(page: &mut String, evaluation: &Evaluation) {
+    let (settings, environment) = (&evaluation.settings, &evaluation.environment);
+    let unknown = || "not known".to_owned();
+    let yes_no =
+        |value: Option<bool>| value.map_or_else(unknown, |yes| if yes { "yes" } else { "no" }.to_owned());
+    let workloads: Vec<String> = settings
+        .workloads
+        .iter()
+        .map(|workload| format!("{}: {}", short_name(&workload.name), split_text(workload)))
+        .collect();
+    let mut entries = vec![
+        ("drives", settings.drives.clone()),
+        ("drive size", format!("{} ({} bytes)", bytes(settings.drive_bytes), settings.drive_bytes)),
+        ("pace", format!("{} (asked for: {})", settings.pace_text(), settings.pace_asked)),
+        ("runs per cell", settings.runs.to_string()),
+        (
+            "a run lasts at least",
+            format!(
+                "{} s and {} mean latencies",
+                number(settings.seconds_per_run),
+                settings.mean_latencies_per_run
+            ),
+        ),
+        ("rebuild priority", format!("{} % of drive time under load", settings.rebuild_priority_percent)),
+        ("workloads", workloads.join("; ")),
+        ("seed", settings.seed.to_string()),
+    ];
+    if let Some(host) = &evaluation.host {
+        entries.push((
+            "host without an array",
+            format!(
+                "{} files at once: {} MB/s read, {} MB/s written (sequential), {:.0} reads/s, {:.0} writes/s (4 KiB random)",
+                host.drives,
+                number(host.seq_read_mb_per_s),
+                number(host.seq_write_mb_per_s),
+                host.random_read_iops,
+                host.random_write_iops
+            ),
+        ));
+    }
+    let or_unknown = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
+    let machine = [
+        ("processor", or_unknown(&environment.cpu_model)),
+        ("cores", environment.cores.map_or_else(unknown, |cores| cores.to_string())),
+        ("parity kernel", or_unknown(&environment.parity_kernel)),
+        ("memory", environment.memory_bytes.map_or_else(unknown, bytes)),
+        ("system", or_unknown(&environment.system)),
+        ("kernel", or_unknown(&environment.kernel)),
+        ("virtual machine", yes_no(environment.virtual_machine)),
+        ("file system", or_unknown(&environment.file_system)),
+        ("mount options", or_unknown(&environment.mount_options)),
+        ("device", or_unknown(&environment.device)),
+        ("device model", or_unknown(&environment.device_model)),
+        ("rotational", yes_no(environment.rotational)),
+        ("page cache passed by", yes_no(environment.direct_io)),
+        ("optimised build", yes_no(Some(environment.optimised_build))),
+        ("version", environment.program_version.clone()),
+    ];
+    page.push_str("<div class=\"columns\">\n");
+    let mut list = |title: &str, entries: &[(&str, String)]| {
+        let _ = writeln!(page, "<div><h2>{title}</h2>\n<dl>");
+        for (name, value) in entries {
+            let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+        }
+        page.push_str("</dl></div>\n");
+    };
+    list("Settings", &entries);
+    list("Environment", &machine);
+    page.push_str("</div>\n");
+}
+
+/// A workload with every parameter.
+fn split_text(workload: &crate::Workload) -> String {
+    let split: Vec<String> =
+        workload.blocks.iter().map(|block| format!("{} {} %", bytes(block.bytes), block.share)).collect();
+    let align = workload.align_bytes.map_or(String::new(), |align| format!(", aligned to {}", bytes(align)));
+    let region = workload.region.map_or("the whole target".to_owned(), |region| {
+        format!("{} at {}", bytes(region.length_bytes), region.offset_bytes)
+    });
+    format!("{} [{}]{align}, on {region}", describe(workload), split.join(", "))
+}
+
+fn raw_data(page: &mut String, evaluation: &Evaluation) {
+    page.push_str("<h2>Raw data</h2>\n");
+    page.push_str("<details><summary>Every cell with all its figures</summary>\n");
+    let columns = [
+        "layout",
+        "state",
+        "load",
+        "MB/s",
+        "95 % low",
+        "95 % high",
+        "deviation",
+        "IOPS",
+        "mean ms",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "max ms",
+        "read MB/s",
+        "write MB/s",
+        "CPU s/GB",
+        "errors",
+        "in flight",
+        "runs MB/s",
+        "runs s",
+    ];
+    let mut rows = Vec::new();
+    for array in &evaluation.arrays {
+        for state in State::ALL {
+            for workload in &evaluation.settings.workloads {
+                if let Some(cell) = array.cell(state, &workload.name) {
+                    rows.push(raw_row(&array.layout, state, &workload.name, cell));
+                }
+            }
+        }
+    }
+    let group = ColumnGroup { title: String::new(), columns: columns.map(str::to_owned).to_vec() };
+    let shown = Table { title: "All figures".into(), groups: vec![group], rows };
+    table(page, &shown, &escape(&conditions(evaluation)), "names");
+    page.push_str("</details>\n<p class=\"screen\"><button id=\"save\" type=\"button\">Save results.json</button></p>\n");
+    // `</script` or `<!--` would end or change a script element; inside JSON strings `<` may be written as its code.
+    let json = serde_json::to_string(evaluation)
+        .unwrap_or_else(|error| format!("\"{error}\""))
+        .replace('<', "\\u003c");
+    let _ = writeln!(page, "<script type=\"application/json\" id=\"results\">{json}</script>");
+}
+
+fn raw_row(layout: &str, state: State, workload: &str, cell: &Measurement) -> Vec<String> {
+    let optional = |value: Option<f64>| value.map_or("–".to_owned(), number);
+    let list = |values: &[f64]| values.iter().map(|value| number(*value)).collect::<Vec<_>>().join(" ");
+    vec![
+        layout.to_owned(),
+        state.to_string(),
+        short_name(workload).to_owned(),
+        number(cell.mb_per_s),
+        optional(cell.ci95.map(|[low, _]| low)),
+        optional(cell.ci95.map(|[_, high]| high)),
+        optional(cell.standard_deviation_mb_per_s),
+        format!("{:.0}", cell.iops),
+        milliseconds(cell.latency_us.mean),
+        milliseconds(cell.latency_us.p50),
+        milliseconds(cell.latency_us.p99),
+        milliseconds(cell.latency_us.p999),
+        milliseconds(cell.latency_us.max),
+        optional(cell.read.as_ref().map(|way| way.mb_per_s)),
+        optional(cell.write.as_ref().map(|way| way.mb_per_s)),
+        optional(cell.cpu_seconds_per_gb),
+        cell.errors.to_string(),
+        cell.outstanding.to_string(),
+        list(&cell.runs),
+        list(&cell.run_seconds),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{example, quiet};
+
+    #[test]
+    fn the_page_stands_alone_and_is_well_formed() {
+        let page = report_html(&example());
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            assert!(!page.contains(outside), "the page refers to something outside: {outside}");
+        }
+        let mut open: Vec<&str> = Vec::new();
+        let body = page.split_once("<body>").expect("a body").1;
+        for tag in body.split('<').skip(1) {
+            let tag = tag.split('>').next().expect("split gives at least one");
+            let name = tag.trim_start_matches('/').split([' ', '\n']).next().expect("a name");
+            if tag.ends_with('/') || tag.starts_with('!') || !name.chars().all(|c| c.is_ascii_alphanumeric())
+            {
+                continue;
+            }
+            if tag.starts_with('/') {
+                if name != "body" && name != "html" {
+                    assert_eq!(open.pop(), Some(name), "after {:?}", open.last());
+                }
+            } else {
+                open.push(name);
+            }
+        }
+        assert_eq!(open, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn every_figure_says_how_it_was_taken() {
+        let evaluation = example();
+        let page = report_html(&evaluation);
+        let said = escape(&conditions(&evaluation));
+        assert!(said.contains("each drive paced at 200MB/s,20000iops (auto)"), "{said}");
+        for figure in page.split("<figure>").skip(1) {
+            let figure = figure.split("</figure>").next().unwrap();
+            assert!(figure.contains(&said) && figure.contains("<svg") && figure.contains("aria-label="));
+        }
+        let tables = page.matches("<table").count();
+        assert_eq!(page.matches("<caption>").count(), tables);
+        assert!(page.matches(&said).count() >= tables + 8 - 3, "all but environment-free tables say it");
+        assert_eq!(
+            page.matches("<figure>").count(),
+            3 + 3 + 3,
+            "loads twice, and a rebuild per redundant layout"
+        );
+    }
+
+    #[test]
+    fn the_raw_data_come_out_as_they_went_in() {
+        let mut evaluation = example();
+        evaluation.settings.drives = "</script><script>alert(1)</script>".into();
+        let page = report_html(&evaluation);
+        assert!(!page.contains("<script>alert"), "text from outside is escaped");
+        let json = page.split_once("id=\"results\">").unwrap().1.split_once("</script>").unwrap().0;
+        let back: Evaluation = serde_json::from_str(json).expect("valid JSON");
+        assert_eq!(back.settings, evaluation.settings);
+        assert_eq!(back.arrays.len(), evaluation.arrays.len());
+    }
+
+    #[test]
+    fn the_json_has_the_keys_of_the_contract() {
+        let json = serde_json::to_value(quiet()).unwrap();
+        assert_eq!(json["output_version"], 1);
+        let array = &json["arrays"][2];
+        for key in [
+            "layout",
+            "drives",
+            "columns",
+            "interleave_bytes",
+            "capacity_bytes",
+            "rebuild_seconds",
+            "rebuild_mb_per_s",
+            "verified_bytes",
+            "corrupt_bytes",
+            "states",
+        ] {
+            assert!(!array[key].is_null(), "{key}");
+        }
+        for state in ["normal", "degraded", "rebuilding"] {
+            for workload in ["seq_write", "seq_read", "mixed"] {
+                let cell = &array["states"][state][workload];
+                assert!(cell["mb_per_s"].is_f64() && cell["iops"].is_f64(), "{state} {workload}");
+                for key in ["mean", "p50", "p99", "p999", "max"] {
+                    assert!(cell["latency_us"][key].is_f64(), "{key}");
+                }
+                assert_eq!(cell["runs"].as_array().unwrap().len(), 3);
+                assert_eq!(cell["ci95"].as_array().unwrap().len(), 2);
+            }
+        }
+        assert!(
+            json["arrays"][1]["rebuild_seconds"].is_null()
+                && json["arrays"][1]["states"]["degraded"].is_null()
+        );
+    }
+
+    #[test]
+    fn results_that_are_all_empty_still_make_a_page() {
+        let mut evaluation = quiet();
+        evaluation.arrays.clear();
+        evaluation.host = None;
+        evaluation.environment = crate::Environment::default();
+        let page = report_html(&evaluation);
+        assert!(page.contains("Nothing was compared") && page.contains("not known"));
+    }
+
+    /// Writes the example's report where `STRIPEWISE_EXAMPLE_REPORT` says, to look at it.
+    #[test]
+    fn the_example_can_be_looked_at() {
+        let page = report_html(&example());
+        assert!(page.len() < 2_000_000, "{} bytes", page.len());
+        if let Some(path) = std::env::var_os("STRIPEWISE_EXAMPLE_REPORT") {
+            std::fs::write(path, page).expect("a place to write to");
+        }
+    }
+}
