@@ -86,7 +86,8 @@ impl CreateError {
     }
 }
 
-/// Bytes that this user may still write on the file system that holds `path` (which must exist).
+/// Bytes that this user may still write on the file system that holds `path` (which must exist); `u64::MAX` where the file
+/// system states no size at all.
 pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
     let c_path =
         CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
@@ -97,6 +98,9 @@ pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
     };
     if result < 0 {
         return Err(io::Error::last_os_error());
+    }
+    if answer.f_blocks == 0 {
+        return Ok(u64::MAX);
     }
     Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
 }

@@ -1,0 +1,115 @@
+//! What the tests of real drives share: directories on the file systems at hand, contents that differ in every sector, and
+//! this test binary run again as another process.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, Drive, IoRequest, IoResult, Operation};
+use stripewise_runtime::{CreateOptions, FileDrive, OpenOptions, RealExecutor, create_drive_file};
+use tempfile::TempDir;
+
+/// A directory beside the build's other files, on a disk's file system as a rule.
+pub fn disk_directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
+}
+
+/// Directories on every file system the tests can count on: disk, and memory where there is one.
+pub fn directories() -> Vec<TempDir> {
+    let memory = tempfile::tempdir_in("/dev/shm");
+    if memory.is_err() {
+        println!("/dev/shm cannot be used: tested on disk only");
+    }
+    std::iter::once(disk_directory()).chain(memory).collect()
+}
+
+/// Makes a sparse drive file of `size_bytes`.
+pub fn make(directory: &Path, name: &str, size_bytes: u64) -> PathBuf {
+    let path = directory.join(name);
+    create_drive_file(&path, &CreateOptions::new(size_bytes)).expect("room for a test drive");
+    path
+}
+
+/// Makes and opens a drive of `size_bytes`.
+pub fn open_new(executor: &RealExecutor, directory: &Path, size_bytes: u64) -> Rc<FileDrive> {
+    let path = make(directory, "drive.img", size_bytes);
+    executor.open_drive(&path, &OpenOptions::default()).expect("a new drive opens")
+}
+
+/// `length` bytes that differ from sector to sector and from `seed` to `seed`.
+pub fn contents(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// Runs one request to its end.
+pub fn run(executor: &RealExecutor, drive: &dyn Drive, request: IoRequest) -> IoResult {
+    executor.block_on(drive.submit(request))
+}
+
+/// Writes bytes.
+pub fn write(executor: &RealExecutor, drive: &dyn Drive, offset: u64, bytes: &[u8], fua: bool) -> IoResult {
+    run(executor, drive, IoRequest::write(offset, Buffer::from_bytes(bytes), fua))
+}
+
+/// Reads bytes.
+pub fn read(
+    executor: &RealExecutor,
+    drive: &dyn Drive,
+    offset: u64,
+    length: usize,
+) -> Result<Vec<u8>, String> {
+    let buffer = Buffer::from_bytes(&vec![0xEE; length]);
+    run(executor, drive, IoRequest::read(offset, buffer.clone())).map_err(|error| error.to_string())?;
+    Ok(buffer.to_vec())
+}
+
+/// Discards or zeroes a range.
+pub fn range(
+    executor: &RealExecutor,
+    drive: &dyn Drive,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+) -> IoResult {
+    run(executor, drive, IoRequest::range(operation, offset, length))
+}
+
+/// This test binary as another process that runs only the test `name`, with `STRIPEWISE_TEST_PATH` set to `path`. The test
+/// named does its part as that other process only when the variable is there.
+pub fn other_process(name: &str, path: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a test binary"));
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("STRIPEWISE_TEST_PATH", path);
+    command
+}
+
+/// The path, in the other process.
+pub fn path_of_this_other_process() -> Option<PathBuf> {
+    std::env::var_os("STRIPEWISE_TEST_PATH").map(PathBuf::from)
+}
+
+/// Waits (5 s at most) until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("waited in vain: {what}");
+}
+
+/// Awaits an answer that is expected to be good.
+pub async fn wait_for(completion: stripewise_drive::Completion) {
+    completion.await.expect("a good answer");
+}
