@@ -216,8 +216,9 @@ impl Geometry {
     }
 
     /// The inverse of [`Geometry::locate`] for a data unit; `None` for parity. Every copy of a mirror gives the
-    /// same volume offset.
+    /// same volume offset. Panics for a stripe that is not there.
     pub fn volume_offset(&self, stripe: u64, unit: usize, offset_in_unit: u64) -> Option<u64> {
+        assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
         if unit >= self.data_units * self.copies {
             return None;
         }

@@ -17,6 +17,24 @@
 //! Faults expected: impossible wishes ([`LayoutError`], with a hint), metadata that holds nonsense (the same
 //! checks again in [`Geometry::new`]), and more members missing than the layout survives ([`Unreadable`],
 //! [`Unwritable`]). A stripe number out of range or an unsorted request is a caller's bug and asserts.
+//!
+//! ```
+//! use stripewise_layout::{Geometry, LayoutSpec, MemberSet, WriteMethod, plan_write};
+//!
+//! let shape = LayoutSpec::parse("raid5")?.resolve(4)?;
+//! let geometry = Geometry::new(shape, 1 << 40)?;
+//! assert_eq!(geometry.capacity_bytes(), 3 << 40);
+//!
+//! // 4 KiB at the volume's offset 1 MiB, with no member missing: read old data and parity, write them new.
+//! for segment in geometry.segments(1 << 20, 4096) {
+//!     let stripe = geometry.stripe(segment.stripe);
+//!     let written: Vec<_> = geometry.data_ranges(segment.from, segment.to).collect();
+//!     let plan = plan_write(&geometry, &stripe, &written, &MemberSet::EMPTY)?;
+//!     assert_eq!(plan.method, WriteMethod::ReadModifyWrite);
+//!     assert_eq!((plan.reads.len(), plan.writes.len()), (2, 2));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod divisor;
 mod error;
