@@ -18,7 +18,7 @@ pub(crate) fn is_supported() -> bool {
 }
 
 const VECTOR_BYTES: usize = 32;
-/// As in the AVX-512 kernel.
+/// How far ahead data is asked for when streaming, as in the AVX-512 kernel.
 const PREFETCH_BYTES: usize = 512;
 
 /// Some vectors side by side of one row or unit.

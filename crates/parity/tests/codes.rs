@@ -1,6 +1,10 @@
 //! Every combination of lost members is rebuilt, for every number of members; lies are located.
 
-use stripewise_parity::{MAXIMUM_DATA_UNITS, MAXIMUM_PARITY, Recovery, Verdict, encode, locate, update};
+use proptest::prelude::*;
+use stripewise_parity::{
+    KERNEL_VARIABLE, MAXIMUM_DATA_UNITS, MAXIMUM_PARITY, Recovery, Verdict, encode, encode_streaming,
+    kernel_name, kernels, locate, update, xor_into,
+};
 
 /// Reproducible bytes without a pattern (xorshift).
 fn noise(seed: u64, length: usize) -> Vec<u8> {
@@ -151,6 +155,98 @@ fn a_lie_is_located() {
             for at in [0, 4095, 4096, 8999] {
                 units[unit][at] ^= 0x41;
             }
+        }
+    }
+}
+
+/// Three parity units tell two wrong units in one byte from one wrong unit, always.
+#[test]
+fn two_liars_are_never_one() {
+    let mut units = stripe(8, 3, 1);
+    for first in 0..11 {
+        for second in first + 1..11 {
+            for (error, other_error) in
+                (1..=255).flat_map(|error| [(error, 1), (error, error), (error, 0x80)])
+            {
+                units[first][0] ^= error;
+                units[second][0] ^= other_error;
+                assert_eq!(
+                    locate(8, &slices(&units)),
+                    Verdict::Unknown,
+                    "{first}: {error}, {second}: {other_error}"
+                );
+                units[first][0] ^= error;
+                units[second][0] ^= other_error;
+            }
+        }
+    }
+}
+
+#[test]
+fn xor_into_adds() {
+    let (mut sum, other) = (noise(1, 1000), noise(2, 1000));
+    let expected: Vec<u8> = sum.iter().zip(&other).map(|(a, b)| a ^ b).collect();
+    xor_into(&mut sum, &other);
+    assert_eq!(sum, expected);
+}
+
+/// Runs the tests of this file once more for each kernel, forced by the environment.
+#[test]
+fn the_same_by_every_kernel() {
+    const INNER: &str = "STRIPEWISE_TEST_KERNEL_EXPECTED";
+    if let Ok(expected) = std::env::var(INNER) {
+        return assert_eq!(kernel_name(), expected);
+    }
+    for kernel in kernels() {
+        let output = std::process::Command::new(std::env::current_exe().expect("path of this test"))
+            .env(KERNEL_VARIABLE, kernel.name())
+            .env(INNER, kernel.name())
+            .output()
+            .expect("this test can be run");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "forced to {}: {text}", kernel.name());
+    }
+    let output = std::process::Command::new(std::env::current_exe().expect("path of this test"))
+        .args(["--exact", "xor_into_adds", "--nocapture"])
+        .env(KERNEL_VARIABLE, "abacus")
+        .output()
+        .expect("this test can be run");
+    assert!(output.status.success());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("STRIPEWISE_PARITY_KERNEL=abacus is no parity kernel"), "{complaint}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Any losses that the parity units allow, whichever survivors are read, after any updates.
+    #[test]
+    fn any_stripe_survives(
+        data_units in 1usize..40,
+        parity_units in 1usize..=3,
+        length in 0usize..400,
+        updates in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 0..4),
+        order in any::<u64>(),
+    ) {
+        let mut units = stripe(data_units, parity_units, length);
+        for (unit, seed) in updates {
+            let unit = unit.index(data_units);
+            let change = noise(seed, length);
+            xor_into(&mut units[unit], &change);
+            let rows: Vec<usize> = (0..parity_units).collect();
+            update(unit, &change, &rows, &mut mutable_slices(&mut units[data_units..]));
+        }
+        prop_assert_eq!(locate(data_units, &slices(&units)), Verdict::Consistent);
+
+        let mut shuffled: Vec<usize> = (0..units.len()).collect();
+        shuffled.sort_by_key(|&unit| (unit as u64 + 1).wrapping_mul(order | 1).rotate_left(17));
+        let (sources, wanted) = shuffled.split_at(data_units);
+        let recovery = Recovery::new(data_units, sources, wanted).expect("any k units suffice");
+        let source_slices: Vec<&[u8]> = sources.iter().map(|&unit| units[unit].as_slice()).collect();
+        let mut rebuilt = vec![vec![0xee; length]; wanted.len()];
+        recovery.apply(&source_slices, &mut mutable_slices(&mut rebuilt));
+        for (&unit, bytes) in wanted.iter().zip(&rebuilt) {
+            prop_assert_eq!(bytes, &units[unit]);
         }
     }
 }

@@ -168,6 +168,13 @@ fn streaming_into_aligned_parity() {
             });
         }
     }
+    // So much that it is streamed unasked.
+    let mut noise = Noise(1);
+    let units: Vec<Misaligned> = (0..10).map(|_| Misaligned::new(0, 300_001, |_| noise.byte())).collect();
+    compare(&units, "3 MB", |kernel, units| {
+        let (data, parity) = units.split_at_mut(7);
+        kernel.encode(&slices(data), &mut mutable_slices(parity));
+    });
 }
 
 proptest! {
