@@ -1,6 +1,6 @@
 //! A wrapper for tests that panics when the engine breaks the rules of the [`Drive`] trait.
 //!
-//! No two requests in flight overlap if one of them writes; offsets and lengths are whole blocks within the drive; the
+//! No two writes in flight overlap (a read beside a write may see either); offsets and lengths are whole blocks within the drive; the
 //! memory adds up and is aligned as direct I/O wants. Breaking them is a bug, so it is an assertion, not an error. Put it
 //! directly under the engine, above any wrapper that changes requests.
 
@@ -78,7 +78,7 @@ impl Watch {
         let mut in_flight = self.in_flight.borrow_mut();
         let (start, end) = (request.offset_bytes, request.end_bytes());
         let clash = in_flight.iter().find(|other| {
-            other.start < end && start < other.end && (writes(request.operation) || writes(other.operation))
+            other.start < end && start < other.end && writes(request.operation) && writes(other.operation)
         });
         if let Some(other) = clash {
             panic!(

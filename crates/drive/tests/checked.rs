@@ -72,15 +72,15 @@ fn a_request_stays_in_flight_when_nobody_waits_for_it() {
 }
 
 #[test]
-#[should_panic(expected = "write of bytes 4096..8192 while a read of 0..8192 is in flight")]
-fn a_write_over_a_read_in_flight() {
-    submit_all(vec![read(0, 8192), write(4096, 4096)]);
+#[should_panic(expected = "write of bytes 4096..8192 while a write of 0..8192 is in flight")]
+fn a_write_over_a_write_in_flight() {
+    submit_all(vec![write(0, 8192), write(4096, 4096)]);
 }
 
 #[test]
 #[should_panic(expected = "while a discard of 0..8192 is in flight")]
-fn a_read_of_what_is_being_discarded() {
-    submit_all(vec![IoRequest::range(Operation::Discard, 0, 8192), read(4096, 4096)]);
+fn a_write_to_what_is_being_discarded() {
+    submit_all(vec![IoRequest::range(Operation::Discard, 0, 8192), write(4096, 4096)]);
 }
 
 #[test]

@@ -214,10 +214,6 @@ impl StripeTable {
         }
     }
 
-    /// How often a request found its stripe in use.
-    pub fn contended(&self) -> u64 {
-        self.contended.get()
-    }
 }
 
 /// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader may count on it.
