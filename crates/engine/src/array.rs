@@ -157,6 +157,10 @@ pub(crate) struct Inner {
     closed: Cell<bool>,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
+    /// Nothing is written any more, see [`Array::protect`].
+    pub protected: Cell<bool>,
+    /// Something was, or may have been, written since opening.
+    changed: Cell<bool>,
 }
 
 /// A volume's array. Clones are the same array. Its futures must be driven to their end: a write that is dropped half-way
@@ -257,6 +261,8 @@ impl Array {
             settling: Cell::new(false),
             closed: Cell::new(false),
             unsynced: Cell::new(false),
+            protected: Cell::new(false),
+            changed: Cell::new(false),
         })))
     }
 
@@ -323,6 +329,18 @@ impl Array {
         self.0.mark_missing(slot);
     }
 
+    /// From now on nothing is written to any member, neither for clients nor as a repair; reads go on. For a volume opened
+    /// for reading only, and for one that has lost more members than it can spare: as long as nothing is written without
+    /// them, what they hold stays current, and the volume is whole again when they come back.
+    pub fn protect(&self) {
+        self.0.protected.set(true);
+    }
+
+    /// Whether the array takes no writes.
+    pub fn is_protected(&self) -> bool {
+        self.0.protected.get()
+    }
+
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         self.0.flush().await
@@ -331,6 +349,9 @@ impl Array {
     /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open: they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.closed.set(true);
+        if self.0.protected.get() {
+            return Ok(());
+        }
         self.0.flush().await?;
         self.0.settle(true).await
     }
@@ -348,6 +369,15 @@ impl Inner {
         if self.closed.get() {
             return Err(ArrayError::Closed);
         }
+        Ok(())
+    }
+
+    /// To be asked before anything that writes.
+    pub fn check_writable(&self) -> Result<(), ArrayError> {
+        if self.protected.get() {
+            return Err(ArrayError::Protected);
+        }
+        self.changed.set(true);
         Ok(())
     }
 
@@ -479,6 +509,11 @@ impl Inner {
     }
 
     pub async fn flush(&self) -> Result<(), ArrayError> {
+        if self.protected.get() {
+            // What was written before cannot be made durable any more: part of it is on members that are gone, or in regions
+            // not yet marked as written.
+            return if self.changed.get() { Err(ArrayError::Protected) } else { Ok(()) };
+        }
         if self.regions.partial_count() > 0 {
             for region in self.regions.partial_regions() {
                 self.complete_region(region).await?;
@@ -514,6 +549,7 @@ impl Inner {
     }
 
     async fn write_page(&self, page: usize) -> Result<(), ArrayError> {
+        self.check_writable()?;
         let Some(write) = self.regions.begin_page(page, &self.buffers) else {
             self.regions.page_changed.wait().await;
             return Ok(());
@@ -589,6 +625,7 @@ impl Inner {
 
     /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write under way.
     async fn settle(&self, all: bool) -> Result<(), ArrayError> {
+        self.check_writable()?;
         let quiet = self.regions.quiet_chunks(all);
         if quiet.is_empty() {
             return Ok(());

@@ -18,6 +18,7 @@ impl Array {
     /// The range's contents are no longer needed; reading it gives zeros or what was there.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.0.check_range(offset_bytes, length_bytes)?;
+        self.0.check_writable()?;
         self.0.unwrite_regions(offset_bytes, offset_bytes + length_bytes).await?;
         Ok(())
     }
@@ -26,6 +27,7 @@ impl Array {
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length_bytes)?;
+        inner.check_writable()?;
         let end_bytes = offset_bytes + length_bytes;
         let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
         for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {

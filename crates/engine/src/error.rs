@@ -44,6 +44,11 @@ pub enum ArrayError {
     /// The map of written regions is unreadable on every member.
     #[error("the region map of the volume is unreadable on all members")]
     MapLost,
+    /// The array takes no writes: see [`Array::protect`](crate::Array::protect).
+    #[error(
+        "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"
+    )]
+    Protected,
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

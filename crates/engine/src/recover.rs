@@ -81,7 +81,7 @@ impl Inner {
         let fresh = self.buffers.allocate(range.length() as usize);
         self.reconstruct(stripe, range, &fresh, class).await?;
         target.copy_from(&fresh);
-        if repair && !self.missing_in(stripe.index).contains(slot) {
+        if repair && !self.protected.get() && !self.missing_in(stripe.index).contains(slot) {
             self.write_back(stripe, range, fresh, class).await?;
         }
         Ok(())

@@ -54,9 +54,19 @@ enum Purpose {
 impl Array {
     /// Checks and repairs all that was written. Ends early with [`ArrayError::Closed`] when the array is closed.
     pub async fn scrub(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
+        self.scrub_from(0, progress).await
+    }
+
+    /// As [`Self::scrub`], from a region on: to go on with one that was interrupted.
+    pub async fn scrub_from(
+        &self,
+        first_region: u64,
+        progress: ScrubProgress<'_>,
+    ) -> Result<ScrubReport, ArrayError> {
+        self.0.check_writable()?;
         let mut report = ScrubReport::default();
         let regions = self.0.regions.shape.regions;
-        for region in 0..regions {
+        for region in first_region..regions {
             self.0.check_region(region, Purpose::Scrub, &mut report).await?;
             progress(region + 1, regions);
         }
@@ -66,6 +76,7 @@ impl Array {
     /// Makes copies and parity agree in the chunks that a crash left open.
     pub async fn resync(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         let inner = &self.0;
+        inner.check_writable()?;
         let mut report = ScrubReport::default();
         let chunks = inner.regions.unsynced_chunks();
         let total: u64 =

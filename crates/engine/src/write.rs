@@ -45,6 +45,7 @@ impl Array {
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, data.len() as u64)?;
+        inner.check_writable()?;
         if data.is_empty() {
             return Ok(());
         }
@@ -280,6 +281,8 @@ impl Inner {
     }
 
     fn plan(&self, work: &mut Work) -> Result<(), ArrayError> {
+        // Before looking at what is missing: a protected array may have members missing that must not be written without.
+        self.check_writable()?;
         let written = written_ranges(&work.parts);
         let missing = self.missing_in(work.index);
         let plan = plan_write(&self.geometry, &work.stripe, &written, &missing)
@@ -543,7 +546,7 @@ impl Inner {
         for (slot, error) in &failed {
             self.note_write_error(*slot, error).await?;
         }
-        if self.geometry.stripe_survives(work.index, &self.missing_in(work.index)) {
+        if !self.protected.get() && self.geometry.stripe_survives(work.index, &self.missing_in(work.index)) {
             return Ok(());
         }
         Err(ArrayError::Drive(failed.swap_remove(0).1))
@@ -551,6 +554,7 @@ impl Inner {
 
     /// Writes zeros to every stripe of a partly initialised region that was not written yet.
     pub async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
+        self.check_writable()?;
         let total = self.geometry.stripes();
         let mut held = Vec::new();
         for stripe in self.regions.stripes_of(region, total) {
@@ -579,7 +583,7 @@ impl Inner {
                 result = result.and(self.note_write_error(slot, &error).await);
             }
         }
-        result?;
+        result.and(self.check_writable())?;
         for (index, guard) in held {
             self.regions.mark_initialised(index, total);
             drop(guard);
