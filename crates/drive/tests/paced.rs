@@ -200,7 +200,7 @@ fn stalls_of_the_host_are_not_made_up_for_beyond_the_burst() {
 }
 
 #[test]
-fn jitter_of_the_host_does_not_lower_the_rate() {
+fn jitter_of_the_host_hardly_lowers_the_rate() {
     let executor = Executor::new();
     let context = executor.context();
     let pace = pace("400iops");
@@ -210,11 +210,12 @@ fn jitter_of_the_host_does_not_lower_the_rate() {
         now_ns + if random.borrow_mut().chance(0.1) { 8_500_000 } else { 1_000_000 }
     });
     let drive = PacedDrive::new(&context, host, pace);
-    // Two in flight are not enough to hide it without making up for lateness.
-    let answers = load(&executor, drive, 2, 20 * SECOND_NS, |_| 4096);
+    // One at a time, so that nothing hides it: without making up for lateness, 322 a second. Where slow answers come
+    // close together, more than the burst is lost.
+    let answers = load(&executor, drive, 1, 20 * SECOND_NS, |_| 4096);
     assert_strict(&answers, pace, 4096);
     let (_, operation_rate) = rates(&answers);
-    assert!(operation_rate > 0.97 * 400.0, "{operation_rate}");
+    assert!(operation_rate > 360.0, "{operation_rate}");
 }
 
 #[test]
