@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stripewise_parity::{
-    KERNEL_VARIABLE, MAXIMUM_DATA_UNITS, MAXIMUM_PARITY, Recovery, Verdict, encode, encode_streaming,
-    kernel_name, kernels, locate, update, xor_into,
+    KERNEL_VARIABLE, MAXIMUM_DATA_UNITS, MAXIMUM_PARITY, Recovery, Verdict, encode, kernel_name, kernels,
+    locate, update, xor_into,
 };
 
 /// Reproducible bytes without a pattern (xorshift).
