@@ -5,7 +5,6 @@
 
 use std::hint::black_box;
 use std::rc::Rc;
-use std::time::Instant;
 
 use stripewise_drive::{BufferPool, Context, MemoryDrive, SplitMix64};
 use stripewise_engine::{Array, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit};
@@ -44,6 +43,11 @@ async fn array(context: &Context, layout: &str, drives: usize) -> Array {
     array
 }
 
+/// Seconds of processor time of this process: one thread, so it is what one core does, however busy the machine is.
+fn cpu() -> f64 {
+    stripewise_runtime::process_cpu_ns() as f64 / 1e9
+}
+
 #[derive(Clone, Copy)]
 enum Case {
     RandomRead4K,
@@ -54,7 +58,7 @@ enum Case {
 
 /// Seconds for `operations` requests at depth 32 (4 KiB) or 16 (1 MiB).
 async fn timed(context: &Context, array: &Array, case: Case, operations: u64) -> f64 {
-    let start = Instant::now();
+    let start = cpu();
     let tasks = match case {
         Case::RandomRead4K | Case::RandomWrite4K => DEPTH as u64,
         _ => 16,
@@ -75,8 +79,12 @@ async fn timed(context: &Context, array: &Array, case: Case, operations: u64) ->
                 match case {
                     Case::RandomRead4K => drop(black_box(array.read(block, 4096).await.expect("a read"))),
                     Case::RandomWrite4K => array.write(block, small.clone(), false).await.expect("a write"),
-                    Case::SequentialRead1M => drop(black_box(array.read(megabyte, 1 << 20).await.expect("a read"))),
-                    Case::SequentialWrite1M => array.write(megabyte, large.clone(), false).await.expect("a write"),
+                    Case::SequentialRead1M => {
+                        drop(black_box(array.read(megabyte, 1 << 20).await.expect("a read")))
+                    }
+                    Case::SequentialWrite1M => {
+                        array.write(megabyte, large.clone(), false).await.expect("a write")
+                    }
                 }
             }
         }));
@@ -84,12 +92,12 @@ async fn timed(context: &Context, array: &Array, case: Case, operations: u64) ->
     for task in running {
         task.await;
     }
-    start.elapsed().as_secs_f64()
+    cpu() - start
 }
 
 /// Seconds to copy `bytes` between two large areas, neither of which fits the cache with the other.
 fn timed_memcpy(from: &[u8], to: &mut [u8], bytes: u64) -> f64 {
-    let start = Instant::now();
+    let start = cpu();
     let mut done = 0;
     while done < bytes {
         let length = from.len().min((bytes - done) as usize);
@@ -97,7 +105,7 @@ fn timed_memcpy(from: &[u8], to: &mut [u8], bytes: u64) -> f64 {
         black_box(&mut to[..length]);
         done += length as u64;
     }
-    start.elapsed().as_secs_f64()
+    cpu() - start
 }
 
 fn median(values: &mut [f64]) -> (f64, f64, f64) {
@@ -106,6 +114,7 @@ fn median(values: &mut [f64]) -> (f64, f64, f64) {
 }
 
 fn main() {
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let executor = VirtualExecutor::new();
     let context = executor.context();
     let from = vec![1u8; 768 << 20];
@@ -118,6 +127,9 @@ fn main() {
             ("1m-sequential-read", Case::SequentialRead1M, 1024, 1 << 20),
             ("1m-sequential-write", Case::SequentialWrite1M, 1024, 1 << 20),
         ] {
+            if only.as_ref().is_some_and(|only| !format!("{layout} {name}").contains(only)) {
+                continue;
+            }
             let mut rates = Vec::new();
             let mut ratios = Vec::new();
             for _ in 0..ROUNDS {

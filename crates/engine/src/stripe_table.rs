@@ -213,7 +213,6 @@ impl StripeTable {
             }
         }
     }
-
 }
 
 /// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader may count on it.

@@ -62,7 +62,10 @@ impl Client {
                     self.version += 1;
                     let fua = self.random.chance(0.1);
                     let data = Model::data(first, count, self.version);
-                    array.write(offset, data, fua).await.unwrap_or_else(|error| panic!("seed {}: write: {error}", self.seed));
+                    array
+                        .write(offset, data, fua)
+                        .await
+                        .unwrap_or_else(|error| panic!("seed {}: write: {error}", self.seed));
                     self.model.set(first, count, self.version);
                 }
                 45..90 => {
@@ -71,10 +74,15 @@ impl Client {
                     self.model.check(first, &read, self.seed, "read");
                 }
                 90..94 => {
-                    array.write_zeroes(offset, length).await.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+                    array
+                        .write_zeroes(offset, length)
+                        .await
+                        .unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
                     self.model.set(first, count, 0);
                 }
-                94..97 => array.flush().await.unwrap_or_else(|error| panic!("seed {}: flush: {error}", self.seed)),
+                94..97 => {
+                    array.flush().await.unwrap_or_else(|error| panic!("seed {}: flush: {error}", self.seed))
+                }
                 _ => self.rig.context.sleep_ns(self.random.below(2_000_000)).await,
             }
         }
@@ -112,14 +120,20 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
         // Traffic finds out; so does a flush, at the latest after the time-out.
         for _ in 0..3 {
             array.write(0, support::Model::data(u64::MAX >> 16, 0, 1), false).await.expect("an empty write");
-            array.flush().await.unwrap_or_else(|error| panic!("seed {seed}: flush while losing {lost:?}: {error}"));
+            array
+                .flush()
+                .await
+                .unwrap_or_else(|error| panic!("seed {seed}: flush while losing {lost:?}: {error}"));
             rig.context.sleep_ns(10_000_000).await;
         }
         for &slot in &lost {
             if !array.missing().contains(slot) {
                 rig.member(slot).fail("taken out by the test");
                 array.flush().await.unwrap_or_else(|error| panic!("seed {seed}: flush: {error}"));
-                assert!(array.missing().contains(slot), "seed {seed}: a failed member is excluded by the next flush");
+                assert!(
+                    array.missing().contains(slot),
+                    "seed {seed}: a failed member is excluded by the next flush"
+                );
             }
         }
         rig.context.sleep_ns(random.below(20_000_000)).await;
@@ -127,7 +141,8 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
             rig.attach_new(slot).await.unwrap_or_else(|error| panic!("seed {seed}: attach: {error}"));
         }
         for &slot in &lost {
-            let report = array.rebuild(slot).await.unwrap_or_else(|error| panic!("seed {seed}: rebuild: {error}"));
+            let report =
+                array.rebuild(slot).await.unwrap_or_else(|error| panic!("seed {seed}: rebuild: {error}"));
             assert_eq!(report.lost_blocks, 0, "seed {seed}: nothing may be lost");
         }
         if random.chance(0.5) {
@@ -138,7 +153,8 @@ async fn trouble(rig: Rc<Rig>, seed: u64) {
                 let at = rig.spec.base_bytes + (1 << 20) + random.below(rig.spec.space_bytes >> 13) * 4096;
                 faults.make_unreadable(at..at + 4096);
             }
-            let report = array.scrub(&|_, _| {}).await.unwrap_or_else(|error| panic!("seed {seed}: scrub: {error}"));
+            let report =
+                array.scrub(&|_, _| {}).await.unwrap_or_else(|error| panic!("seed {seed}: scrub: {error}"));
             assert_eq!(report.unreadable_strips, 0, "seed {seed}: {report:?}");
             assert_eq!(report.blamed, [], "seed {seed}: nobody lied");
             assert_eq!(report.unattributed_blocks, 0, "seed {seed}: parity and copies agree");

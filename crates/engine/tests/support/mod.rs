@@ -9,7 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Buffer, BufferPool, CheckedDrive, Context, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec, SplitMix64,
+    Buffer, BufferPool, CheckedDrive, Context, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec,
+    SplitMix64,
 };
 use stripewise_engine::{
     Array, ArrayError, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit,
@@ -73,12 +74,19 @@ impl Rig {
         Self::with_garbage(context, shape, data_bytes, seed, true).await
     }
 
-    pub async fn with_garbage(context: &Context, shape: Shape, data_bytes: u64, seed: u64, garbage: bool) -> Rc<Self> {
+    pub async fn with_garbage(
+        context: &Context,
+        shape: Shape,
+        data_bytes: u64,
+        seed: u64,
+        garbage: bool,
+    ) -> Rc<Self> {
         let buffers = BufferPool::new(16 << 20);
         let spec = space(&shape, u128::from(seed) + 1, data_bytes);
         let capacity = spec.base_bytes + spec.space_bytes;
-        let drives: Vec<TestDrive> =
-            (0..shape.width).map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64)).collect();
+        let drives: Vec<TestDrive> = (0..shape.width)
+            .map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64))
+            .collect();
         if garbage {
             // A new array must not show what was on its drives before.
             for drive in &drives {
@@ -87,10 +95,16 @@ impl Rig {
         }
         let members: Vec<Rc<Member>> = drives.iter().map(|drive| drive.member(context)).collect();
         let slots = members.iter().cloned().map(SlotInit::Active).collect();
-        let array =
-            Array::create(context, &buffers, spec.clone(), slots, Rc::new(NoMembership), ArrayOptions::default())
-                .await
-                .expect("a new array");
+        let array = Array::create(
+            context,
+            &buffers,
+            spec.clone(),
+            slots,
+            Rc::new(NoMembership),
+            ArrayOptions::default(),
+        )
+        .await
+        .expect("a new array");
         Rc::new(Self {
             context: context.clone(),
             buffers,
