@@ -190,6 +190,19 @@ fn xor_into_adds() {
     assert_eq!(sum, expected);
 }
 
+/// P and Q wrong in the same byte look like one wrong data unit, but one that does not exist.
+#[test]
+fn a_unit_that_does_not_exist_is_not_accused() {
+    let mut units = stripe(8, 2, 1);
+    units[8][0] ^= 1;
+    // 0x1d = 2^8: what an error of 1 in data unit 8 would do to Q.
+    units[9][0] ^= 0x1d;
+    assert_eq!(locate(8, &slices(&units)), Verdict::Unknown);
+    // With more data units there would be one, and P and Q alone cannot tell.
+    let units = [vec![vec![0]; 9], vec![vec![1], vec![0x1d]]].concat();
+    assert_eq!(locate(9, &slices(&units)), Verdict::Unit(8));
+}
+
 /// Runs the tests of this file once more for each kernel, forced by the environment.
 #[test]
 fn the_same_by_every_kernel() {
