@@ -73,6 +73,9 @@ pub(crate) struct DriveRecord {
     pub capacity_bytes: u64,
     #[serde(default)]
     pub errors: Errors,
+    /// Another has taken its place; the record stays while a volume that cannot be rebuilt still speaks of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
 }
 
 impl DriveRecord {
@@ -270,6 +273,7 @@ impl Manifest {
             standing: Standing::Online,
             capacity_bytes,
             errors: Errors::default(),
+            replaced: false,
         });
         number
     }
@@ -330,19 +334,24 @@ impl Manifest {
         }
     }
 
-    /// Takes the record of an excluded drive away where nothing refers to it any more.
-    pub fn forget_drive(&mut self, number: u32) {
-        let referred = self.volumes.iter().flat_map(|volume| &volume.slots).any(|slot| slot.drive == number);
-        if referred {
-            return;
+    /// Another drive has taken this one's place.
+    pub fn set_replaced(&mut self, number: u32) {
+        if let Some(drive) = self.drive_mut(number) {
+            drive.replaced = true;
         }
-        if let Some(index) = self.drives.iter().position(|drive| drive.number == number) {
-            let gone = self.drives.remove(index);
-            if self.former.len() >= MAX_FORMER {
-                self.former.remove(0);
-            }
-            self.former.push(gone.id);
-        }
+        self.forget_replaced();
+    }
+
+    /// Takes the records of replaced drives away where nothing refers to them any more.
+    pub fn forget_replaced(&mut self) {
+        let slots = || self.volumes.iter().flat_map(|volume| &volume.slots);
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.drives)
+            .into_iter()
+            .partition(|drive| drive.replaced && slots().all(|slot| slot.drive != drive.number));
+        self.drives = kept;
+        self.former.extend(gone.iter().map(|drive| drive.id));
+        let surplus = self.former.len().saturating_sub(MAX_FORMER);
+        self.former.drain(..surplus);
     }
 
     pub fn lost_ranges(&self) -> usize {

@@ -24,7 +24,7 @@ pub(crate) fn usable_drives(manifest: &Manifest) -> Vec<u32> {
 
 /// Where space for volumes ends on every data drive.
 pub(crate) fn common_end_bytes(manifest: &Manifest) -> u64 {
-    let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data);
+    let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
     data.map(|drive| drive.end_bytes()).min().unwrap_or(0)
 }
 
