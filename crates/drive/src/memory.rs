@@ -156,6 +156,7 @@ pub(crate) fn memory_info(label: &str, capacity_bytes: u64, logical_block_bytes:
         max_request_bytes: 4 << 20,
         volatile_cache: false,
         cheap_zeroes: true,
+        gap_bytes: 0,
     }
 }
 

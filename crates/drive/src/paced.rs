@@ -187,6 +187,8 @@ fn paced_info(inner: &DriveInfo, pace: Pace) -> DriveInfo {
         queue_depth: queue_depth.min(inner.queue_depth),
         queue_bytes: queue_bytes.min(inner.queue_bytes),
         max_request_bytes: longest.min(inner.max_request_bytes),
+        // Reading on costs bytes, a further request an operation: up to here the bytes are cheaper.
+        gap_bytes: (balanced / 2 / 4096 * 4096).min(longest / 4),
         ..inner.clone()
     }
 }

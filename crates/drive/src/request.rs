@@ -147,6 +147,9 @@ pub struct DriveInfo {
     pub volatile_cache: bool,
     /// Whether writes of zeros cost (almost) no transfer, as a hole in a file does.
     pub cheap_zeroes: bool,
+    /// A hole between two reads that is worth reading over, in bytes, because another request costs more than reading that
+    /// much: what the drive transfers in the time of one request. 0 where that is less than a block or not known.
+    pub gap_bytes: u64,
 }
 
 /// Something that stores blocks. Requests may complete in any order, and overlapping requests in flight have no order:

@@ -9,15 +9,14 @@
 //! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-use rustc_hash::FxHashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 use stripewise_drive::{
-    Completion, CompletionListener, CompletionSender, Context, Drive, DriveError, DriveErrorKind, DriveInfo,
-    Event, IoRequest, IoResult, JoinHandle, Operation, completion,
+    Buffer, BufferPool, Completion, CompletionListener, CompletionSender, Context, Drive, DriveError,
+    DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation, completion,
 };
 
 /// Who asks: clients, or a job that must leave them their share.
@@ -67,8 +66,9 @@ struct ClassQueue {
     /// Keys into `waiting`, oldest first; a key whose entry was merged away is skipped.
     order: VecDeque<usize>,
     waiting: Slab<Option<Pending>>,
-    by_start: FxHashMap<(Operation, u64), usize>,
-    by_end: FxHashMap<(Operation, u64), usize>,
+    /// Mergeable requests by kind and by where they start and end on the drive.
+    by_start: BTreeMap<(u8, u64), usize>,
+    by_end: BTreeMap<(u8, u64), usize>,
     length: usize,
     in_flight: usize,
     /// Service time received divided by weight: the class that is behind goes first.
@@ -81,11 +81,11 @@ impl ClassQueue {
     fn push(&mut self, pending: Pending) {
         let request = &pending.request;
         let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
-        let mergeable = is_mergeable(operation) && !pending.alone;
+        let kind = merge_kind(operation).filter(|_| !pending.alone);
         let key = self.waiting.insert(Some(pending));
-        if mergeable {
-            self.by_start.entry((operation, start)).or_insert(key);
-            self.by_end.entry((operation, end)).or_insert(key);
+        if let Some(kind) = kind {
+            self.by_start.entry((kind, start)).or_insert(key);
+            self.by_end.entry((kind, end)).or_insert(key);
         }
         self.order.push_back(key);
         self.length += 1;
@@ -95,10 +95,13 @@ impl ClassQueue {
     fn take(&mut self, key: usize) -> Pending {
         let pending = self.waiting[key].take().expect("taken once");
         let request = &pending.request;
-        for (map, at) in [(&mut self.by_start, request.offset_bytes), (&mut self.by_end, request.end_bytes())]
-        {
-            if map.get(&(request.operation, at)) == Some(&key) {
-                map.remove(&(request.operation, at));
+        if let Some(kind) = merge_kind(request.operation) {
+            for (map, at) in
+                [(&mut self.by_start, request.offset_bytes), (&mut self.by_end, request.end_bytes())]
+            {
+                if map.get(&(kind, at)) == Some(&key) {
+                    map.remove(&(kind, at));
+                }
             }
         }
         self.length -= 1;
@@ -116,33 +119,32 @@ impl ClassQueue {
         None
     }
 
-    /// The oldest request with all waiting neighbours on the drive that fit into one request, in drive order.
-    fn pop_merged(&mut self, max_bytes: u64) -> Option<SmallVec<[Pending; 4]>> {
+    /// The oldest request with all waiting neighbours on the drive that fit into one request, in drive order. Reads count
+    /// as neighbours across a hole of up to `gap_bytes`.
+    fn pop_merged(&mut self, max_bytes: u64, gap_bytes: u64) -> Option<SmallVec<[Pending; 4]>> {
         let oldest = self.pop_oldest()?;
-        let operation = oldest.request.operation;
-        let mut bytes = oldest.request.length_bytes;
+        let kind = merge_kind(oldest.request.operation).filter(|_| !oldest.alone);
+        let gap_bytes = if oldest.request.operation == Operation::Read { gap_bytes } else { 0 };
         let mut segments = oldest.request.segments.len();
-        let mut parts: SmallVec<[Pending; 4]> = SmallVec::new();
-        if !is_mergeable(operation) || oldest.alone {
-            parts.push(oldest);
-            return Some(parts);
-        }
         let (mut start, mut end) = (oldest.request.offset_bytes, oldest.request.end_bytes());
+        let mut parts: SmallVec<[Pending; 4]> = SmallVec::from_iter([oldest]);
+        let Some(kind) = kind else { return Some(parts) };
         let mut before: SmallVec<[Pending; 4]> = SmallVec::new();
-        parts.push(oldest);
         loop {
-            let (key, forward) =
-                match (self.by_start.get(&(operation, end)), self.by_end.get(&(operation, start))) {
-                    (Some(&key), _) => (key, true),
-                    (None, Some(&key)) => (key, false),
-                    (None, None) => break,
-                };
+            let after = self.by_start.range((kind, end)..=(kind, end + gap_bytes)).next();
+            let ahead =
+                || self.by_end.range((kind, start.saturating_sub(gap_bytes))..=(kind, start)).next_back();
+            let (key, forward) = match (after, after.is_none().then(ahead).flatten()) {
+                (Some((_, &key)), _) => (key, true),
+                (None, Some((_, &key))) => (key, false),
+                (None, None) => break,
+            };
             let next = &self.waiting[key].as_ref().expect("indexed entries are waiting").request;
-            if bytes + next.length_bytes > max_bytes || segments + next.segments.len() > MAX_SEGMENTS {
+            let span = end.max(next.end_bytes()) - start.min(next.offset_bytes);
+            if span > max_bytes || segments + next.segments.len() + 1 > MAX_SEGMENTS {
                 break;
             }
-            bytes += next.length_bytes;
-            segments += next.segments.len();
+            segments += next.segments.len() + 1;
             let next = self.take(key);
             if forward {
                 end = next.request.end_bytes();
@@ -170,8 +172,15 @@ fn is_final(kind: DriveErrorKind) -> bool {
     matches!(kind, DriveErrorKind::Gone | DriveErrorKind::Timeout)
 }
 
-fn is_mergeable(operation: Operation) -> bool {
-    matches!(operation, Operation::Read | Operation::Write { .. } | Operation::WriteZeroes)
+/// Requests of one kind can become one; `None` for those that cannot.
+fn merge_kind(operation: Operation) -> Option<u8> {
+    match operation {
+        Operation::Read => Some(0),
+        Operation::Write { fua: false } => Some(1),
+        Operation::Write { fua: true } => Some(2),
+        Operation::WriteZeroes => Some(3),
+        Operation::Flush | Operation::Discard => None,
+    }
 }
 
 /// A request (merged or not) that the drive has.
@@ -237,12 +246,15 @@ pub struct Member {
     stopped: Cell<bool>,
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
     answers_at_once: bool,
+    /// Where bytes go that are read over because they lie between two requests; nobody looks at them.
+    ditch: Buffer,
 }
 
 impl Member {
     /// Puts a queue in front of `drive`.
     pub fn new(context: &Context, drive: Rc<dyn Drive>, options: MemberOptions) -> Rc<Self> {
         let answers_at_once = drive.info().kind == stripewise_drive::DriveKind::Memory;
+        let ditch = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
         let member = Rc::new(Self {
             context: context.clone(),
             drive,
@@ -267,6 +279,7 @@ impl Member {
             dispatcher: RefCell::new(None),
             stopped: Cell::new(false),
             answers_at_once,
+            ditch,
         });
         let task = dispatch_loop(Rc::downgrade(&member));
         *member.dispatcher.borrow_mut() = Some(context.spawn(task));
@@ -502,7 +515,7 @@ impl Member {
     }
 
     fn dispatch(self: &Rc<Self>) {
-        let max_bytes = self.drive.info().max_request_bytes;
+        let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = *self.drive.info();
         loop {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();
@@ -511,10 +524,10 @@ impl Member {
                     Class::Foreground => &mut queue.foreground,
                     Class::Background => &mut queue.background,
                 };
-                let Some(parts) = own.pop_merged(max_bytes) else { return };
+                let Some(parts) = own.pop_merged(max_bytes, gap_bytes) else { return };
                 (class, parts)
             };
-            let request = merged_request(&parts);
+            let request = merged_request(&parts, &self.ditch);
             self.count_request(&request);
             let token = self.take_off(class, parts);
             if let Some(result) = self.drive.submit(request).notify(self.clone(), token) {
@@ -599,14 +612,21 @@ fn key_of(token: u64) -> usize {
     (token & 0xF_FFFF) as usize
 }
 
-fn merged_request(parts: &[Pending]) -> IoRequest {
+/// One request for all parts, in drive order. Holes between reads go into `ditch`.
+fn merged_request(parts: &[Pending], ditch: &Buffer) -> IoRequest {
     let first = &parts[0].request;
     if parts.len() == 1 {
         return first.clone();
     }
     let mut merged = IoRequest { length_bytes: 0, segments: SmallVec::new(), ..*first };
     for part in parts {
-        merged.length_bytes += part.request.length_bytes;
+        let hole = part.request.offset_bytes - merged.end_bytes();
+        if hole > 0 {
+            let phantom = part.request.segments[0].is_phantom();
+            let hole = hole as usize;
+            merged.segments.push(if phantom { Buffer::phantom(hole) } else { ditch.slice(0..hole) });
+        }
+        merged.length_bytes += hole + part.request.length_bytes;
         for segment in &part.request.segments {
             match merged.segments.last_mut() {
                 Some(last) if last.is_followed_by(segment) => *last = last.joined_with(segment),

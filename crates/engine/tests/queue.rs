@@ -6,8 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Buffer, CheckedDrive, Context, Drive, DriveErrorKind, FaultyDrive, IoRequest, MemoryDrive, ModelDrive,
-    ModelSpec,
+    Buffer, CheckedDrive, Context, DriveErrorKind, FaultyDrive, IoRequest, MemoryDrive, ModelDrive, ModelSpec,
 };
 use stripewise_engine::{Class, Member, MemberOptions};
 use stripewise_runtime::VirtualExecutor;
@@ -52,6 +51,32 @@ fn neighbours_that_come_together_become_one_request() {
         assert_eq!(read.to_vec(), vec![7; STRIP as usize]);
     });
     assert_eq!(checked.requests(), 2, "sixteen writes in one request, and the read");
+}
+
+#[test]
+fn reads_on_either_side_of_a_small_hole_become_one_where_that_is_cheaper() {
+    for (pace, requests) in [("50MB/s,100iops", 1), ("50MB/s,10000iops", 2)] {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let (_, checked) = drive(&context, 100_000, 1_000_000_000, 8);
+        let paced =
+            stripewise_drive::PacedDrive::new(&context, checked.clone(), pace.parse().expect("a pace"));
+        let member = Member::new(&context, paced, MemberOptions::default());
+        executor.block_on(async {
+            let noise: Vec<u8> = (0..4 * STRIP).map(|index| (index / 997) as u8).collect();
+            let all = Buffer::from_bytes(&noise);
+            member.submit(Class::Foreground, IoRequest::write(0, all, false)).await.expect("a write");
+            let (first, second) = (Buffer::from_bytes(&[0; 65536]), Buffer::from_bytes(&[0; 131_072]));
+            let before = checked.requests();
+            let one = member.submit(Class::Foreground, IoRequest::read(0, first.clone()));
+            let two = member.submit(Class::Foreground, IoRequest::read(2 * STRIP, second.clone()));
+            one.await.expect("a read");
+            two.await.expect("a read");
+            assert_eq!(checked.requests() - before, requests, "{pace}");
+            assert_eq!(first.to_vec(), noise[..65536], "{pace}");
+            assert_eq!(second.to_vec(), noise[131_072..], "{pace}");
+        });
+    }
 }
 
 #[test]

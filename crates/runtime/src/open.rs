@@ -353,5 +353,6 @@ fn describe(
         max_request_bytes: MAX_REQUEST_BYTES,
         volatile_cache,
         cheap_zeroes,
+        gap_bytes: 0,
     }
 }
