@@ -5,7 +5,7 @@
 //! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing), `write.rs`,
 //! `stripe_table.rs` (who works on which stripe), `regions.rs` (what was ever written, and where writes are under way),
 //! `member.rs` (the queue in front of a drive). Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`,
-//! `discard.rs`.
+//! `discard.rs`. Above them all `pool/`: drives, volumes, and what is recorded of both.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod array;
 mod discard;
 mod error;
 mod member;
+pub mod pool;
 mod read;
 mod rebuild;
 mod recover;
@@ -26,5 +27,10 @@ pub use array::{
 };
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
+pub use pool::{
+    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
+    PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
+    inspect,
+};
 pub use rebuild::{RebuildProgress, RebuildReport};
 pub use scrub::{ScrubProgress, ScrubReport};

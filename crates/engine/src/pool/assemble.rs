@@ -100,10 +100,9 @@ fn chosen_leaf<'a>(leaves: &[&'a Found], found: &'a [Found]) -> Result<&'a Found
             .copied()
             .max_by_key(|leaf| (holders(leaf, found).len(), leaf.superblock.manifest.generation))
             .expect("at least one leaf")),
-        [first, second, ..] => Err(PoolError::Diverged {
-            first: holders(first, found),
-            second: holders(second, found),
-        }),
+        [first, second, ..] => {
+            Err(PoolError::Diverged { first: holders(first, found), second: holders(second, found) })
+        }
     }
 }
 

@@ -175,7 +175,8 @@ impl Inner {
         }
         let others: Vec<_> = manifest.volumes.iter().map(|volume| (volume.id, volume.lost.len())).collect();
         for (id, array) in self.arrays.borrow().iter() {
-            let elsewhere: usize = others.iter().filter(|(other, _)| other != id).map(|(_, count)| count).sum();
+            let elsewhere: usize =
+                others.iter().filter(|(other, _)| other != id).map(|(_, count)| count).sum();
             let Some(volume) = manifest.volume_by_id_mut(*id) else { continue };
             let known = volume.lost.clone();
             volume.set_lost(&array.lost_blocks());

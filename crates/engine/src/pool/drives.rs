@@ -52,12 +52,7 @@ impl Pool {
     /// Puts a new drive in the place of one that failed, is missing, or (where its volumes can spare it meanwhile) still
     /// works. The rebuild is recorded, and begins when jobs run. `new` may be the old drive itself, wiped or not. With
     /// `force` a drive of another pool is taken over.
-    pub async fn replace(
-        &self,
-        old: DriveId,
-        new: Rc<dyn Drive>,
-        force: bool,
-    ) -> Result<DriveId, PoolError> {
+    pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         let _alone = inner.administering.acquire(1).await;
@@ -94,7 +89,8 @@ impl Inner {
     /// Bytes that a drive needs to take another's place.
     fn needed_for(&self, old: u32) -> u64 {
         let manifest = self.manifest.borrow();
-        let on_it = manifest.volumes.iter().filter(|volume| volume.slots.iter().any(|slot| slot.drive == old));
+        let on_it =
+            manifest.volumes.iter().filter(|volume| volume.slots.iter().any(|slot| slot.drive == old));
         on_it.map(VolumeRecord::end_bytes).max().unwrap_or(0)
     }
 
@@ -127,7 +123,12 @@ impl Inner {
     }
 
     /// Takes a drive into the pool as a spare.
-    async fn add_drive(&self, drive: Rc<dyn Drive>, force: bool, needed_bytes: u64) -> Result<u32, PoolError> {
+    async fn add_drive(
+        &self,
+        drive: Rc<dyn Drive>,
+        force: bool,
+        needed_bytes: u64,
+    ) -> Result<u32, PoolError> {
         self.check_new_drive(&drive, force, needed_bytes).await?;
         let path = drive.info().label.to_string();
         let capacity_bytes = drive.info().capacity_bytes;
@@ -191,7 +192,9 @@ impl Inner {
                 let known = superblock::FORMAT_VERSION;
                 return Err(PoolError::NewerFormat { drive: label, version, known });
             }
-            Content::Unknown(flags) if !force => return Err(PoolError::UnknownFeatures { drive: label, flags }),
+            Content::Unknown(flags) if !force => {
+                return Err(PoolError::UnknownFeatures { drive: label, flags });
+            }
             Content::Newer(_) | Content::Unknown(_) => return Ok(()),
         };
         if superblock.pool_id != self.pool_id {
@@ -214,9 +217,7 @@ impl Inner {
             volume.slots.iter().any(|slot| slot.drive == record.number && slot.state == SlotState::Active)
         };
         match manifest.volumes.iter().find(needs) {
-            Some(volume) if !force => {
-                Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() })
-            }
+            Some(volume) if !force => Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() }),
             _ => Ok(()),
         }
     }
@@ -249,6 +250,7 @@ impl Inner {
         })
         .await?;
         for (volume, slot) in slots {
+            self.jobs.forget_stall(volume.id, slot);
             let Some(array) = self.array(volume.id) else { continue };
             let is_due = self.manifest.borrow().volume_by_id(volume.id).is_some_and(|volume| {
                 let slot = volume.slots[slot];

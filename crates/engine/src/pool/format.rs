@@ -378,9 +378,8 @@ impl Manifest {
             return Err("the rebuild priority is no percentage".to_owned());
         }
         for (index, drive) in self.drives.iter().enumerate() {
-            let repeated = self.drives[..index]
-                .iter()
-                .any(|other| other.number == drive.number || other.id == drive.id);
+            let repeated =
+                self.drives[..index].iter().any(|other| other.number == drive.number || other.id == drive.id);
             if repeated || drive.number >= self.next_number || drive.capacity_bytes > MAX_BYTES {
                 return Err(format!("drive {} is impossible", drive.id));
             }
@@ -402,15 +401,14 @@ impl Manifest {
             if others.iter().any(|other| other.name == *name || other.id == volume.id) {
                 return Err(format!("volume {name} is there twice"));
             }
-            let aligned =
-                volume.base_bytes.is_multiple_of(MIB) && volume.space_bytes.is_multiple_of(MIB);
-            let bounded = volume.base_bytes >= MIB
-                && volume.base_bytes <= MAX_BYTES
-                && volume.space_bytes <= MAX_BYTES;
+            let aligned = volume.base_bytes.is_multiple_of(MIB) && volume.space_bytes.is_multiple_of(MIB);
+            let bounded =
+                volume.base_bytes >= MIB && volume.base_bytes <= MAX_BYTES && volume.space_bytes <= MAX_BYTES;
             if !aligned || !bounded || volume.slots.len() != volume.shape.width {
                 return Err(format!("volume {name} lies at an impossible place"));
             }
-            let (geometry, _) = volume.spec().geometry().map_err(|error| format!("volume {name}: {error}"))?;
+            let (geometry, _) =
+                volume.spec().geometry().map_err(|error| format!("volume {name}: {error}"))?;
             for (number, slot) in volume.slots.iter().enumerate() {
                 let end = ends.get(&slot.drive).copied();
                 if end.is_none_or(|end| volume.end_bytes() > end) {
@@ -458,7 +456,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 }
 
 /// At most [`MAX_TEXT_BYTES`] of a text, its end rather than its start: of a path that is what tells drives apart.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
     }

@@ -8,7 +8,7 @@
 //! current).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::pin::pin;
 use std::rc::Rc;
@@ -132,7 +132,21 @@ impl Current {
 pub(super) struct Lane {
     running: Cell<bool>,
     pub current: RefCell<Option<Rc<Current>>>,
-    failure: RefCell<Option<String>>,
+    /// What ended in an error and why: not tried again until jobs are started again.
+    stalled: RefCell<BTreeMap<Task, String>>,
+}
+
+/// A slot of a volume, or a volume as a whole; `None`: whatever has no volume.
+type Task = Option<(VolumeId, Option<usize>)>;
+
+impl Lane {
+    fn is_stalled(&self, task: Task) -> bool {
+        self.stalled.borrow().contains_key(&task)
+    }
+
+    fn stall(&self, task: Task, why: String) {
+        self.stalled.borrow_mut().insert(task, why);
+    }
 }
 
 #[derive(Default)]
@@ -140,8 +154,6 @@ pub(crate) struct Jobs {
     started: Cell<bool>,
     pub(super) rebuilding: Lane,
     pub(super) checking: Lane,
-    /// Rebuilds and resyncs that ended in an error: not tried again until jobs are started again.
-    stalled: RefCell<BTreeSet<(VolumeId, Option<usize>)>>,
     reports: RefCell<Vec<ScrubSummary>>,
     changed: Event,
 }
@@ -162,6 +174,11 @@ impl Jobs {
         }
     }
 
+    /// A slot has a new drive: what stopped its rebuild before does not count any more.
+    pub fn forget_stall(&self, volume: VolumeId, slot: usize) {
+        self.rebuilding.stalled.borrow_mut().remove(&Some((volume, Some(slot))));
+    }
+
     fn end(&self, lane: &Lane) {
         lane.current.borrow_mut().take();
         self.changed.notify_all();
@@ -174,9 +191,8 @@ impl Pool {
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
-        jobs.stalled.borrow_mut().clear();
         for lane in [&jobs.rebuilding, &jobs.checking] {
-            lane.failure.borrow_mut().take();
+            lane.stalled.borrow_mut().clear();
         }
         self.0.kick_jobs();
     }
@@ -195,7 +211,7 @@ impl Pool {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
             if !lane.running.get() && !(kind == JobKind::Scrub && inner.jobs.rebuilding.running.get()) {
-                let failure = lane.failure.borrow().clone();
+                let failure = lane.stalled.borrow().values().next().cloned();
                 return failure.map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
             changed.await;
@@ -256,7 +272,7 @@ impl Inner {
         loop {
             if can_heal && let Err(error) = self.heal().await {
                 // What stopped one would stop the next.
-                *lane.failure.borrow_mut() = Some(error.to_string());
+                lane.stall(None, error.to_string());
                 can_heal = false;
             }
             if self.closed.get() {
@@ -285,13 +301,13 @@ impl Inner {
 
     /// The rebuild to do next: of the volume with least redundancy left.
     fn next_rebuild(&self) -> Option<(VolumeId, usize)> {
-        let stalled = self.jobs.stalled.borrow();
+        let lane = &self.jobs.rebuilding;
         let mut due: Vec<(isize, VolumeId, usize)> = Vec::new();
         for (id, array) in self.arrays.borrow().iter().filter(|(_, array)| !array.is_protected()) {
             let slots = array.rebuilding_slots();
             let lacking = array.missing().len() + slots.len();
             let left = array.geometry().fault_tolerance() as isize - lacking as isize;
-            let slots = slots.into_iter().filter(|slot| !stalled.contains(&(*id, Some(*slot))));
+            let slots = slots.into_iter().filter(|slot| !lane.is_stalled(Some((*id, Some(*slot)))));
             due.extend(slots.map(|slot| (left, *id, slot)));
         }
         due.into_iter().min().map(|(_, volume, slot)| (volume, slot))
@@ -316,11 +332,11 @@ impl Inner {
                         report.lost_blocks
                     ));
                 }
+                // The commit finds that the slot is current now.
                 self.commit(None, |_| ()).await.err().map(|error| error.to_string()).or_else(|| {
-                    let is_current = self.slot_state(volume, slot) != Some(SlotState::Rebuilding { next_region: 0 })
-                        && !matches!(self.slot_state(volume, slot), Some(SlotState::Rebuilding { .. }));
                     let why = "more blocks are lost than can be recorded, so its new drive does not count as rebuilt";
-                    (!is_current).then(|| why.to_owned())
+                    let is_behind = matches!(self.slot_state(volume, slot), Some(SlotState::Rebuilding { .. }));
+                    is_behind.then(|| why.to_owned())
                 })
             }
             Err(ArrayError::Closed) => None,
@@ -328,8 +344,8 @@ impl Inner {
         };
         if let Some(failure) = failure {
             let name = self.volume_name(volume);
-            *lane.failure.borrow_mut() = Some(format!("the rebuild of volume {name} stopped: {failure}"));
-            self.jobs.stalled.borrow_mut().insert((volume, Some(slot)));
+            let why = format!("the rebuild of volume {name} stopped: {failure}");
+            lane.stall(Some((volume, Some(slot))), why);
         }
         self.jobs.end(lane);
     }
@@ -415,16 +431,17 @@ impl Inner {
 
     /// The check to do next: a resync before a scrub.
     fn next_check(&self) -> Option<(VolumeId, bool)> {
-        let stalled = self.jobs.stalled.borrow();
+        let lane = &self.jobs.checking;
         for (id, array) in self.arrays.borrow().iter() {
             let is_whole = array.missing().is_empty() && array.rebuilding_slots().is_empty();
-            let may = !array.is_protected() && !stalled.contains(&(*id, None));
+            let may = !array.is_protected() && !lane.is_stalled(Some((*id, None)));
             if array.needs_resync() && is_whole && may {
                 return Some((*id, false));
             }
         }
         let manifest = self.manifest.borrow();
-        manifest.scrub.as_ref().and_then(|scrub| scrub.volumes.first()).map(|volume| (*volume, true))
+        let scrub = manifest.scrub.as_ref().filter(|_| !lane.is_stalled(None))?;
+        scrub.volumes.first().map(|volume| (*volume, true))
     }
 
     async fn run_checks(&self) {
@@ -434,9 +451,6 @@ impl Inner {
                 Some((volume, true)) => self.run_scrub(volume).await,
                 Some((volume, false)) => self.run_resync(volume).await,
                 None => break,
-            }
-            if lane.failure.borrow().is_some() {
-                break;
             }
         }
         lane.running.set(false);
@@ -458,8 +472,7 @@ impl Inner {
             && !matches!(error, ArrayError::Closed)
         {
             let name = self.volume_name(volume);
-            *lane.failure.borrow_mut() = Some(format!("the resync of volume {name} stopped: {error}"));
-            self.jobs.stalled.borrow_mut().insert((volume, None));
+            lane.stall(Some((volume, None)), format!("the resync of volume {name} stopped: {error}"));
         }
         self.jobs.end(lane);
     }
@@ -506,7 +519,7 @@ impl Inner {
             })
             .await;
         if let Err(error) = ended {
-            *lane.failure.borrow_mut() = Some(error.to_string());
+            lane.stall(None, format!("the end of a scrub could not be recorded: {error}"));
         }
         self.jobs.end(lane);
     }

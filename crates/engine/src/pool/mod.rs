@@ -226,10 +226,6 @@ impl Inner {
         self.me.upgrade().expect("whoever calls holds the pool")
     }
 
-    fn pool(&self) -> Pool {
-        Pool(self.rc())
-    }
-
     fn name(&self) -> String {
         self.manifest.borrow().name.clone()
     }

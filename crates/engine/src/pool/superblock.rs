@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use stripewise_drive::{Buffer, Drive, DriveError, DriveErrorKind, IoRequest, Operation};
+use stripewise_drive::{Buffer, Drive, DriveError, IoRequest, Operation};
 
 use super::error::PoolError;
 use super::format::{MIB, Manifest};
@@ -87,7 +87,13 @@ pub(crate) fn encode_manifest(manifest: &Manifest) -> Result<Vec<u8>, PoolError>
 }
 
 /// A slot's bytes for one place of one drive, padded to whole blocks.
-pub(crate) fn encode_slot(pool_id: PoolId, drive_id: DriveId, generation: u64, json: &[u8], place: u64) -> Vec<u8> {
+pub(crate) fn encode_slot(
+    pool_id: PoolId,
+    drive_id: DriveId,
+    generation: u64,
+    json: &[u8],
+    place: u64,
+) -> Vec<u8> {
     let mut bytes = vec![0; (HEADER_BYTES + json.len()).next_multiple_of(BLOCK_BYTES)];
     bytes[0..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -277,9 +283,4 @@ pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
 /// Writes zeros to a range; durable after a flush.
 pub(crate) async fn zero(member: &Rc<Member>, start: u64, length: u64) -> Result<(), DriveError> {
     member.submit(Class::Foreground, IoRequest::range(Operation::WriteZeroes, start, length)).await
-}
-
-/// The kind of error that stands for "the drive's superblock is unreadable".
-pub(crate) fn is_gone(error: &DriveError) -> bool {
-    matches!(error.kind, DriveErrorKind::Gone | DriveErrorKind::Timeout)
 }
