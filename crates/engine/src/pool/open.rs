@@ -150,7 +150,6 @@ impl Pool {
                 open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
             );
         }
-        manifest.generation = 1;
         manifest.fork(ids.next());
         let wiped = join_all(open.values().map(|drive| superblock::wipe(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {

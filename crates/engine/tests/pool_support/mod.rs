@@ -1,0 +1,256 @@
+//! What the tests of pools share: drives in memory, an executor in virtual time, contents that every byte of can be
+//! checked, and drives whose power is cut at a chosen write.
+
+#![allow(dead_code)] // each test file uses a part
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stripewise_drive::{
+    Buffer, BufferPool, Completion, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo, IoRequest,
+    MemoryDrive, Operation,
+};
+use stripewise_engine::{
+    DriveId, MemberOptions, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
+};
+use stripewise_layout::LayoutSpec;
+use stripewise_runtime::VirtualExecutor;
+
+pub const MIB: u64 = 1 << 20;
+
+/// One life of the process: an executor and what every pool needs.
+pub struct Life {
+    pub executor: VirtualExecutor,
+    pub context: Context,
+    pub buffers: BufferPool,
+}
+
+impl Life {
+    pub fn new() -> Self {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        Self { executor, context, buffers: BufferPool::new(16 << 20) }
+    }
+
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.executor.block_on(future)
+    }
+
+    pub async fn create(
+        &self,
+        drives: &[Rc<dyn Drive>],
+        spares: &[Rc<dyn Drive>],
+    ) -> Result<Pool, PoolError> {
+        Pool::create(&self.context, &self.buffers, spec("tank", drives, spares)).await
+    }
+
+    pub async fn open(&self, drives: &[Rc<dyn Drive>]) -> Result<Pool, PoolError> {
+        self.open_as(drives, OpenMode::ReadWrite).await
+    }
+
+    pub async fn open_as(&self, drives: &[Rc<dyn Drive>], mode: OpenMode) -> Result<Pool, PoolError> {
+        Pool::open(&self.context, &self.buffers, drives.to_vec(), mode, options(7)).await
+    }
+}
+
+pub fn options(seed: u64) -> PoolOptions {
+    let member = MemberOptions { timeout_ns: 2_000_000_000, ..MemberOptions::default() };
+    PoolOptions { id_seed: Some(seed), member, ..PoolOptions::default() }
+}
+
+pub fn spec(name: &str, drives: &[Rc<dyn Drive>], spares: &[Rc<dyn Drive>]) -> PoolSpec {
+    let options = options(name.bytes().map(u64::from).sum());
+    PoolSpec {
+        name: name.to_owned(),
+        drives: drives.to_vec(),
+        spares: spares.to_vec(),
+        force: false,
+        options,
+    }
+}
+
+pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<MemoryDrive>> {
+    (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB)).collect()
+}
+
+pub fn as_drives<D: Drive + 'static>(drives: &[Rc<D>]) -> Vec<Rc<dyn Drive>> {
+    drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()
+}
+
+pub fn volume_spec(name: &str, layout: &str, size_bytes: Option<u64>) -> VolumeSpec {
+    let mut layout = LayoutSpec::parse(layout).expect("a layout's name");
+    layout.interleave_bytes = Some(64 << 10);
+    VolumeSpec { name: name.to_owned(), layout, size_bytes }
+}
+
+/// What the tests write: a function of the seed and of the place.
+pub fn contents(seed: u64, offset: u64, length: usize) -> Vec<u8> {
+    let word = |at: u64| {
+        let mut x = (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        x ^= x >> 29;
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    (0..length as u64 / 8).flat_map(|index| word(offset + index * 8).to_le_bytes()).collect()
+}
+
+/// Writes a stretch of a volume, in pieces of at most 256 KiB.
+pub async fn fill(volume: &Volume, seed: u64, offset: u64, length: u64) {
+    let mut at = offset;
+    while at < offset + length {
+        let piece = (offset + length - at).min(256 << 10);
+        let data = Buffer::from_bytes(&contents(seed, at, piece as usize));
+        volume.write(at, data, false).await.expect("written");
+        at += piece;
+    }
+}
+
+/// Whether a stretch of a volume holds what [`fill`] wrote; where not, otherwise.
+pub async fn holds(volume: &Volume, seed: u64, offset: u64, length: u64) -> Result<(), String> {
+    let mut at = offset;
+    while at < offset + length {
+        let piece = (offset + length - at).min(256 << 10);
+        let read = volume.read(at, piece as usize).await.map_err(|error| format!("at {at}: {error}"))?;
+        let expected = contents(seed, at, piece as usize);
+        if read.to_vec() != expected {
+            let read = read.to_vec();
+            let wrong = (0..read.len()).find(|&index| read[index] != expected[index]).expect("they differ");
+            return Err(format!("wrong at {}", at + wrong as u64));
+        }
+        at += piece;
+    }
+    Ok(())
+}
+
+/// A drive's whole contents.
+pub fn image(drive: &MemoryDrive) -> Vec<u8> {
+    let mut bytes = vec![0; drive.info().capacity_bytes as usize];
+    drive.peek(0, &mut bytes);
+    bytes
+}
+
+pub fn id_of(status: &PoolStatus, path: &str) -> DriveId {
+    status.drives.iter().find(|drive| drive.path == path).unwrap_or_else(|| panic!("{path} in {status:?}")).id
+}
+
+pub fn state_of<'a>(status: &'a PoolStatus, path: &str) -> &'a str {
+    &status
+        .drives
+        .iter()
+        .find(|drive| drive.path == path)
+        .unwrap_or_else(|| panic!("{path} in {status:?}"))
+        .state
+}
+
+/// All orders of a few things.
+pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    if items.len() <= 1 {
+        return vec![items.to_vec()];
+    }
+    let mut all = Vec::new();
+    for index in 0..items.len() {
+        let mut rest = items.to_vec();
+        let first = rest.remove(index);
+        for mut tail in permutations(&rest) {
+            tail.insert(0, first.clone());
+            all.push(tail);
+        }
+    }
+    all
+}
+
+/// Cuts the power of all its drives at one of their writes, counted over all of them.
+pub struct Cut {
+    drives: RefCell<Vec<Rc<CrashDrive>>>,
+    /// Writes so far.
+    writes: Cell<u64>,
+    /// The write at which power goes; that write is in flight.
+    at: Cell<u64>,
+    seed: u64,
+    images: RefCell<Option<Vec<Rc<MemoryDrive>>>>,
+}
+
+impl Cut {
+    /// Drives that start with what `images` hold, under the same labels.
+    pub fn over(images: &[Rc<MemoryDrive>], seed: u64) -> Rc<Self> {
+        let drives =
+            images.iter().map(|image| CrashDrive::from_image(&image.info().label, image)).collect::<Vec<_>>();
+        Rc::new(Self {
+            drives: RefCell::new(drives),
+            writes: Cell::new(0),
+            at: Cell::new(u64::MAX),
+            seed,
+            images: RefCell::new(None),
+        })
+    }
+
+    pub fn drives(self: &Rc<Self>) -> Vec<Rc<dyn Drive>> {
+        let drives = self.drives.borrow();
+        let cutting = |index: usize| {
+            let info = drives[index].info().clone();
+            Rc::new(CuttingDrive { info, index, cut: self.clone() }) as Rc<dyn Drive>
+        };
+        (0..drives.len()).map(cutting).collect()
+    }
+
+    /// From now on counts writes from 1, and cuts at write number `at`.
+    pub fn arm(&self, at: u64) {
+        self.writes.set(0);
+        self.at.set(at);
+    }
+
+    /// Writes since [`Self::arm`].
+    pub fn writes(&self) -> u64 {
+        self.writes.get()
+    }
+
+    /// What the cut left, or, if it did not come to it, what a cut now leaves.
+    pub fn images(&self) -> Vec<Rc<MemoryDrive>> {
+        if let Some(images) = self.images.borrow().clone() {
+            return images;
+        }
+        self.take_images()
+    }
+
+    fn take_images(&self) -> Vec<Rc<MemoryDrive>> {
+        let drives = self.drives.borrow();
+        let image = |(index, drive): (usize, &Rc<CrashDrive>)| {
+            drive.image_after_cut(&drive.info().label, self.seed.wrapping_mul(31) + index as u64)
+        };
+        drives.iter().enumerate().map(image).collect()
+    }
+}
+
+struct CuttingDrive {
+    info: DriveInfo,
+    index: usize,
+    cut: Rc<Cut>,
+}
+
+impl Drive for CuttingDrive {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        let cut = &self.cut;
+        let gone = request.error(&self.info.label, DriveErrorKind::Gone, None);
+        if cut.images.borrow().is_some() {
+            return Completion::ready(Err(gone));
+        }
+        let drive = cut.drives.borrow()[self.index].clone();
+        if !matches!(request.operation, Operation::Read | Operation::Flush) {
+            cut.writes.set(cut.writes.get() + 1);
+            if cut.writes.get() == cut.at.get() {
+                let operation = match request.operation {
+                    Operation::Write { .. } => Operation::Write { fua: false },
+                    other => other,
+                };
+                let _ = drive.submit(IoRequest { operation, ..request }).try_take();
+                let images = cut.take_images();
+                *cut.images.borrow_mut() = Some(images);
+                return Completion::ready(Err(gone));
+            }
+        }
+        drive.submit(request)
+    }
+}
