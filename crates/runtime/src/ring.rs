@@ -18,8 +18,12 @@ use stripewise_drive::Event;
 
 use crate::uring::{DriveOp, Progress};
 
-/// Requests handed over per system call at most.
+/// Room for requests on their way to the kernel.
 const SUBMISSION_ENTRIES: u32 = 256;
+/// Requests handed over at once. The kernel holds a batch back until it has prepared all of it, and the drive idles meanwhile:
+/// on a virtual disk, 4 KiB random reads at depth 32 reached 0.80 of fio's rate (which hands over one by one) in whole
+/// turns, 0.93 in batches of 16, 1.00 in batches of 8 and of 4 (medians of 25 pairs).
+const BATCH: usize = 8;
 /// Room for answers; in flight are never more than fit, so that none overflows.
 const COMPLETION_ENTRIES: u32 = 4096;
 /// Answers kept free for the executor's own doorbell, watches and cancellations.
@@ -208,6 +212,10 @@ impl Ring {
             // are owned by drives that the slot's work keeps alive.
             if unsafe { uring.submission().push(&entry) }.is_ok() {
                 self.in_flight.set(self.in_flight.get() + 1);
+                if uring.submission().len() >= BATCH {
+                    // Refused for the moment: the entries stay queued for the next time.
+                    entered(uring.submit());
+                }
                 return true;
             }
             if attempt == 0 && !entered(uring.submit()) {

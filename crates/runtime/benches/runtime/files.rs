@@ -1,0 +1,54 @@
+//! The files measured on: beside the build (a disk, as a rule) and in memory, full of bytes that do not compress.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+/// A file to measure on, removed at the end.
+pub struct TestFile {
+    /// What to call the place in print.
+    pub place: &'static str,
+    pub path: PathBuf,
+    pub size_bytes: u64,
+    _directory: TempDir,
+}
+
+/// A file on disk and, if asked for and possible, one in memory, written once from end to end.
+pub fn make(disk_bytes: u64, memory_bytes: Option<u64>) -> Vec<TestFile> {
+    let places = [
+        ("disk", env!("CARGO_TARGET_TMPDIR"), Some(disk_bytes)),
+        ("memory (tmpfs)", "/dev/shm", memory_bytes),
+    ];
+    places
+        .into_iter()
+        .filter_map(|(place, directory, size_bytes)| {
+            let size_bytes = size_bytes?;
+            let directory = tempfile::tempdir_in(directory).ok()?;
+            let path = directory.path().join("file");
+            fill(&path, size_bytes).ok()?;
+            Some(TestFile { place, path, size_bytes, _directory: directory })
+        })
+        .collect()
+}
+
+fn fill(path: &std::path::Path, size_bytes: u64) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut chunk = vec![0_u8; 1 << 20];
+    for _ in 0..size_bytes / chunk.len() as u64 {
+        for word in chunk.chunks_exact_mut(8) {
+            word.copy_from_slice(&next(&mut state).to_le_bytes());
+        }
+        file.write_all(&chunk)?;
+    }
+    file.sync_all()
+}
+
+/// The next of a fixed sequence of random numbers (xorshift64).
+pub fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
