@@ -1,7 +1,8 @@
 //! The kernel for x86-64 with AVX2: 32 bytes at a time.
 //!
-//! Encoding is Horner's scheme with additions for doubling. Products with any constant come from two tables of 16
-//! bytes, one for each half of a byte, looked up by shuffles. Ends shorter than a vector are left to the portable kernel.
+//! Encoding is Horner's scheme with additions for doubling. Products with any constant come from two tables
+//! of 16 bytes, one for each half of a byte, looked up by shuffles. Ends shorter than a vector are left to
+//! the portable kernel.
 
 use core::arch::x86_64::*;
 use core::array::from_fn;
@@ -154,8 +155,8 @@ unsafe fn horner<const ROWS: usize, const WIDTH: usize, const PREFETCH: bool>(
 }
 
 /// # Safety
-/// The processor must support this kernel; all slices must have one length; outputs are one to three; there is one
-/// coefficient for each source and output.
+/// The processor must support this kernel; all slices must have one length; outputs are one to three; there
+/// is one coefficient for each source and output.
 unsafe fn sum_products(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
     // SAFETY: what the caller guarantees.
     unsafe {

@@ -1,11 +1,11 @@
 //! The kernel for x86-64 with AVX-512 and GFNI: 64 bytes at a time.
 //!
-//! GFNI's own multiplication is in another field (0x11b), but its affine form multiplies every byte by any 8x8 bit
-//! matrix, and multiplication by a constant in our field is such a matrix.
+//! GFNI's own multiplication is in another field (0x11b), but its affine form multiplies every byte by any
+//! 8x8 bit matrix, and multiplication by a constant in our field is such a matrix.
 //!
-//! Encoding takes two data units per step of Horner's scheme: `q = 4q + (2·high + low)`. The two additions are one
-//! ternary-logic instruction, so a pair of units costs three instructions per row instead of four, and P half of one
-//! per unit. The last, incomplete vector is loaded and stored under a mask.
+//! Encoding takes two data units per step of Horner's scheme: `q = 4q + (2·high + low)`. The two additions
+//! are one ternary-logic instruction, so a pair of units costs three instructions per row instead of four,
+//! and P half of one per unit. The last, incomplete vector is loaded and stored under a mask.
 
 use core::arch::x86_64::*;
 use core::array::from_fn;
@@ -26,13 +26,14 @@ const VECTOR_BYTES: usize = 64;
 /// Vectors of each row that are summed at the same time, to hide the latency of the instructions.
 const VECTORS: usize = 4;
 const BLOCK_BYTES: usize = VECTORS * VECTOR_BYTES;
-/// How far ahead of the loads of one unit data is asked for where it is not expected in the cache, that is, when
-/// streaming. Measured on Sapphire Rapids, 8 units of 64 KiB: against no prefetching 1 % faster for P, 3 % for P+Q, 7 %
-/// for P+Q+R; 256 and 1024 nearly the same, 2048 slower than nothing. In cache it costs 5 to 15 %.
+/// How far ahead of the loads of one unit data is asked for where it is not expected in the cache, that is,
+/// when streaming. Measured on Sapphire Rapids, 8 units of 64 KiB: against no prefetching 1 % faster for P, 3
+/// % for P+Q, 7 % for P+Q+R; 256 and 1024 nearly the same, 2048 slower than nothing. In cache it costs 5 to
+/// 15 %.
 const PREFETCH_BYTES: usize = 512;
 
-/// For every constant its multiplication as a bit matrix, in the order the instruction wants: byte 7 - i holds the
-/// bits of the input that go into bit i of the output.
+/// For every constant its multiplication as a bit matrix, in the order the instruction wants: byte 7 - i
+/// holds the bits of the input that go into bit i of the output.
 static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut constant = 0;
@@ -235,8 +236,8 @@ unsafe fn horner<const ROWS: usize, const WIDTH: usize, const PREFETCH: bool>(
 }
 
 /// # Safety
-/// The processor must support this kernel; all slices must have one length; outputs are one to three; there is one
-/// coefficient for each source and output.
+/// The processor must support this kernel; all slices must have one length; outputs are one to three; there
+/// is one coefficient for each source and output.
 unsafe fn sum_products(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
     // SAFETY: what the caller guarantees.
     unsafe {

@@ -65,7 +65,8 @@ fn small_stripes_survive_every_loss() {
     }
 }
 
-/// Every number of members from 2 to 255 and every number of parity units, each with a number of losses spread over it.
+/// Every number of members from 2 to 255 and every number of parity units, each with a number of losses
+/// spread over it.
 #[test]
 fn stripes_of_every_width_survive() {
     for members in 2..=255usize {

@@ -1,5 +1,5 @@
-//! Every kernel this processor can run does what the portable one does, at every length and misalignment, and nothing
-//! outside of its slices.
+//! Every kernel this processor can run does what the portable one does, at every length and misalignment, and
+//! nothing outside of its slices.
 
 use proptest::prelude::*;
 use stripewise_parity::{Kernel, Recovery, kernels};

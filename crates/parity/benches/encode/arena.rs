@@ -1,4 +1,5 @@
-//! Memory holding many stripes, page-aligned as the engine's buffers are, and touched, so that no page is the shared zero page.
+//! Memory holding many stripes, page-aligned as the engine's buffers are, and touched, so that no page is the
+//! shared zero page.
 
 use std::alloc::{Layout, alloc, dealloc};
 
@@ -35,7 +36,8 @@ impl Arena {
 
     /// One unit of one stripe.
     pub fn unit(&self, stripe: usize, unit: usize) -> &[u8] {
-        // SAFETY: within the allocation (checked in `address`), initialised; exclusive borrows go through `split`.
+        // SAFETY: within the allocation (checked in `address`), initialised; exclusive borrows go through
+        // `split`.
         unsafe { std::slice::from_raw_parts(self.address(stripe, unit), STRIP_BYTES) }
     }
 

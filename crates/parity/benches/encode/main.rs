@@ -1,12 +1,13 @@
 //! Speed of parity against memcpy and ISA-L, side by side in one run.
 //!
-//! Stripes of eight data units of 64 KiB with one, two and three parity units; once one stripe over and over (it stays
-//! in the second-level cache), once cycling through more memory than any cache holds. All contenders take turns on
-//! short samples of the same work, so that whatever else the machine does falls on all of them; a round is several turns and gives
-//! medians; printed are the median of the rounds and, in brackets, the lowest and highest round.
+//! Stripes of eight data units of 64 KiB with one, two and three parity units; once one stripe over and over
+//! (it stays in the second-level cache), once cycling through more memory than any cache holds. All
+//! contenders take turns on short samples of the same work, so that whatever else the machine does falls on
+//! all of them; a round is several turns and gives medians; printed are the median of the rounds and, in
+//! brackets, the lowest and highest round.
 //!
-//! GB/s are 10^9 bytes of *data* encoded (or copied) per second, on one core. `encode` writes parity through the cache, `streaming`
-//! past it: the first is what counts in cache, the second out of it.
+//! GB/s are 10^9 bytes of *data* encoded (or copied) per second, on one core. `encode` writes parity through
+//! the cache, `streaming` past it: the first is what counts in cache, the second out of it.
 
 mod arena;
 mod isal;
@@ -20,12 +21,12 @@ use stripewise_parity::{Kernel, Recovery, encode, encode_streaming, kernel_name,
 
 const DATA_UNITS: usize = 8;
 const STRIPE_DATA_BYTES: usize = DATA_UNITS * STRIP_BYTES;
-/// More than three times the largest third-level cache we know.
+/// More than any third-level cache holds.
 const OUT_OF_CACHE_BYTES: usize = 1536 << 20;
 const ROUNDS: usize = 7;
 const TURNS_PER_ROUND: usize = 40;
-/// Stripes per sample, in cache and out of it: a fraction of a millisecond, so that few samples are interrupted by
-/// whatever else runs.
+/// Stripes per sample, in cache and out of it: a fraction of a millisecond, so that few samples are
+/// interrupted by whatever else runs.
 const SAMPLE_STRIPES: [usize; 2] = [32, 8];
 
 type Work<'a> = Box<dyn Fn(&mut Arena, usize) + 'a>;
@@ -134,7 +135,8 @@ fn other_kernels() {
     }
 }
 
-/// Rebuilding data units, in cache. GB/s of data of the stripe, as in encoding, so that the two can be compared.
+/// Rebuilding data units, in cache. GB/s of data of the stripe, as in encoding, so that the two can be
+/// compared.
 fn recoveries() {
     for lost in 1..=3usize {
         let sources: Vec<usize> = (lost..DATA_UNITS + lost).collect();
@@ -217,8 +219,8 @@ fn measure(contenders: &[Contender], arena: &mut Arena, cycle: usize) -> Vec<Rou
         .collect()
 }
 
-/// Who comes when: in zigzag, shifted by one each turn. With four contenders everybody comes equally often behind everybody else,
-/// whose written but not yet stored lines he has to pay for.
+/// Who comes when: in zigzag, shifted by one each turn. With four contenders everybody comes equally often
+/// behind everybody else, whose written but not yet stored lines he has to pay for.
 fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
     let zigzag = (0..contenders).map(move |at| if at % 2 == 0 { at / 2 } else { contenders - 1 - at / 2 });
     zigzag.map(move |at| (at + turn) % contenders)
