@@ -43,6 +43,32 @@ impl Inner {
         first: Option<u32>,
         change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
     ) -> Result<T, PoolError> {
+        self.check_readable()?;
+        self.commit_regardless(first, change).await
+    }
+
+    /// Refuses changes while no volume can be read because drives are missing that were never at hand. Such a pool is most
+    /// likely incomplete by mistake; left as it is, it is whole again when they come, wherever else they were looked at.
+    pub(super) fn check_readable(&self) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
+        let missing = manifest.drives.iter().filter(|drive| is_missing(drive.number));
+        let missing: Vec<String> = missing.map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
+        let is_away = |number: u32| self.open_drive(number).is_none();
+        let is_useless =
+            !manifest.volumes.is_empty() && !manifest.volumes.iter().any(|volume| volume.survives(is_away));
+        if is_useless && !missing.is_empty() {
+            return Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing });
+        }
+        Ok(())
+    }
+
+    /// As [`Self::try_commit`], even if no volume can be read.
+    pub(super) async fn commit_regardless<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
+    ) -> Result<T, PoolError> {
         let inner = self.rc();
         self.context
             .spawn(async move {
@@ -198,7 +224,7 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let mut next = manifest.clone();
         self.refresh(&mut next);
-        next == *manifest && self.fallen_out(&manifest).is_empty()
+        next == *manifest
     }
 
     /// Has a drive excluded that failed under an array; told again of the same drive it does nothing.

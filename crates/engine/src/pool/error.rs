@@ -207,6 +207,14 @@ pub enum PoolError {
         /// The pool.
         pool: String,
     },
+    /// So many drives are missing that no volume can be read: nothing is changed then.
+    #[error("pool {pool} cannot be changed: none of its volumes can be read without {}", missing.join(", "))]
+    TooFewDrives {
+        /// The pool.
+        pool: String,
+        /// Missing drives, by last path and identity.
+        missing: Vec<String>,
+    },
     /// A change could not be recorded on any drive.
     #[error("no drive is left on which the pool's metadata could be recorded: {why}")]
     NoDriveLeft {
@@ -262,6 +270,9 @@ impl PoolError {
                 "let a rebuild finish, or copy the data elsewhere, before taking the drive out".to_owned()
             }
             Self::OnlyCopy { .. } => "bring the volume's other drives back first, or delete the volume".to_owned(),
+            Self::TooFewDrives { missing, .. } => {
+                format!("bring back {}, or delete what needs them", missing.join(", "))
+            }
             Self::NoSpace { .. } => "ask for a smaller volume, or delete one".to_owned(),
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
             _ => return None,

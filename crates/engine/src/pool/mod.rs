@@ -298,7 +298,7 @@ impl Inner {
     /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing changed.
     async fn record_end(&self) -> Result<(), PoolError> {
         self.checkpoint_rebuilds().await?;
-        if self.is_up_to_date() {
+        if self.is_up_to_date() || self.check_readable().is_err() {
             return Ok(());
         }
         self.commit(None, |_| ()).await

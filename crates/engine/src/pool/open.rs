@@ -200,16 +200,15 @@ impl Pool {
         if let Some(percent) = options.rebuild_priority_percent {
             manifest.rebuild_priority_percent = percent;
         }
-        // Identities drawn from a seed must not repeat those that the pool has already.
-        let seed = options.id_seed.map(|seed| seed ^ manifest.generation.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let ids = IdSource::new(seed);
+        let ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&manifest, &found)));
         let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
         let inner = &pool.0;
         notices.into_iter().for_each(|notice| inner.notice(notice));
         note_strangers(inner, &drives, &choice);
         note_sizes(inner);
         let returned = returning(&choice);
-        if mode == OpenMode::ReadWrite && (torn || !returned.is_empty() || inner.must_exclude()) {
+        let is_due = torn || !returned.is_empty() || inner.must_exclude();
+        if mode == OpenMode::ReadWrite && is_due && inner.check_readable().is_ok() {
             inner
                 .commit(None, move |manifest| {
                     for number in returned {
@@ -407,6 +406,17 @@ fn take_in(
         open.insert(number, open_drive(context, drive.clone(), mode, options, record.errors));
     }
     open
+}
+
+/// A number for the pool as it is now on these drives: identities drawn from a seed must repeat neither those that the
+/// pool has already nor those that its other half draws.
+fn moment(manifest: &Manifest, found: &[Found]) -> u64 {
+    let mut moment = manifest.generation;
+    for drive in found {
+        let id = drive.superblock.drive_id.0;
+        moment ^= ((id >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id as u64;
+    }
+    moment
 }
 
 fn returning(choice: &Choice) -> Vec<u32> {

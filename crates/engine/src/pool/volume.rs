@@ -123,7 +123,7 @@ impl Pool {
         };
         let id = record.id;
         inner
-            .commit(None, move |manifest| {
+            .commit_regardless(None, move |manifest| {
                 manifest.volumes.retain(|volume| volume.id != id);
                 if let Some(scrub) = &mut manifest.scrub {
                     if scrub.volumes.first() == Some(&id) {
@@ -135,6 +135,7 @@ impl Pool {
                     manifest.scrub = None;
                 }
                 manifest.forget_replaced();
+                Ok(Change::Commit(()))
             })
             .await?;
         inner.failures.borrow_mut().remove(&id);
