@@ -42,6 +42,13 @@ pub trait Membership {
     /// Records durably on every other drive that `member` is out. Until this is done no write that `member` lacks is
     /// acknowledged. Told more than once of the same member, it answers as the first time.
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
+
+    /// Records durably which blocks of volume `id` are lost, as [`Array::lost_blocks`] has them. Asked before a flush is
+    /// acknowledged, when they changed: a block that was lost and is written again must not be lost after a restart.
+    fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
+        let _ = id;
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// Forgets nothing because it records nothing: for tests and benchmarks of an array without a pool.
@@ -152,6 +159,8 @@ pub(crate) struct Inner {
     excluded: Event,
     /// Blocks (slot, block of the member's data space) that hold nothing valid: they could not be rebuilt.
     pub lost: RefCell<BTreeSet<(usize, u64)>>,
+    /// How often `lost` shrank, and how often it had when it was last recorded.
+    pub lost_changes: Cell<(u64, u64)>,
     pub counters: Cell<ArrayCounters>,
     settling: Cell<bool>,
     closed: Cell<bool>,
@@ -257,6 +266,7 @@ impl Array {
             excluding: Cell::new(false),
             excluded: Event::new(),
             lost: RefCell::default(),
+            lost_changes: Cell::default(),
             counters: Cell::default(),
             settling: Cell::new(false),
             closed: Cell::new(false),
@@ -524,11 +534,23 @@ impl Inner {
             self.regions.put_back_fresh(fresh);
             return Err(error);
         }
-        if fresh.is_empty() {
+        if !fresh.is_empty() {
+            self.regions.mark_ready(&fresh);
+            self.persist_map().await?;
+        }
+        self.record_lost().await
+    }
+
+    /// Has it recorded that blocks are lost no more, where that changed.
+    pub async fn record_lost(&self) -> Result<(), ArrayError> {
+        let (now, recorded) = self.lost_changes.get();
+        if now == recorded {
             return Ok(());
         }
-        self.regions.mark_ready(&fresh);
-        self.persist_map().await
+        self.membership.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        let (later, recorded) = self.lost_changes.get();
+        self.lost_changes.set((later, recorded.max(now)));
+        Ok(())
     }
 
     /// Writes all pages of the map whose durable copy is behind.

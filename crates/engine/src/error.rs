@@ -38,6 +38,9 @@ pub enum ArrayError {
     /// A drive had to be excluded, but that could not be recorded on the others.
     #[error("the loss of a drive could not be recorded on the others, so nothing more is written: {0}")]
     CannotExclude(String),
+    /// What is lost on the drives could not be recorded.
+    #[error("the pool's record of lost blocks could not be brought up to date: {0}")]
+    CannotRecord(String),
     /// The layout does not fit.
     #[error(transparent)]
     Layout(#[from] LayoutError),

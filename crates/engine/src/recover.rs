@@ -250,6 +250,8 @@ impl Inner {
         let gone: Vec<_> = lost.range(self.blocks_of(stripe.units[range.unit], range)).copied().collect();
         for block in gone {
             lost.remove(&block);
+            let (changes, recorded) = self.lost_changes.get();
+            self.lost_changes.set((changes + 1, recorded));
         }
     }
 

@@ -90,7 +90,7 @@ impl Inner {
         if fua && !self.all_regions_written(offset_bytes, end_bytes) {
             self.flush().await?;
         }
-        Ok(())
+        if fua { self.record_lost().await } else { Ok(()) }
     }
 
     fn all_regions_written(&self, offset_bytes: u64, end_bytes: u64) -> bool {

@@ -325,4 +325,15 @@ impl Membership for PoolMembership {
             pool.exclude_member(member, reason).await.map_err(|error| error.to_string())
         })
     }
+
+    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let Some(pool) = self.0.upgrade() else { return Err("the pool is closed".to_owned()) };
+            // Every commit records what the arrays know.
+            if pool.mode == OpenMode::ReadOnly || pool.is_up_to_date() {
+                return Ok(());
+            }
+            pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
+        })
+    }
 }
