@@ -5,7 +5,10 @@ mod common;
 use common::field;
 use common::simulation::{CELLS, Cells, Simulation, cells_of, contiguous, every_write};
 use common::{Random, geometry, members, period};
-use stripewise_layout::{Geometry, Level, MemberSet, WriteMethod, WritePlan, plan_reconstruct};
+use stripewise_layout::{
+    Geometry, Level, MemberSet, ReadPlan, UnitRange, WriteMethod, WritePlan, plan_read, plan_reconstruct,
+    plan_write,
+};
 
 /// Arrays small enough for every request.
 fn arrays() -> Vec<Geometry> {
@@ -71,6 +74,7 @@ fn check_fewest(simulation: &Simulation, written: &[Cells], plan: &WritePlan) {
         let best = methods.iter().find(|(_, reads)| *reads == Some(fewest)).unwrap().0;
         assert_eq!(plan.reads.len(), fewest, "{:?} for {written:?} without {:?}", plan, simulation.missing);
         assert_eq!(plan.method, best, "{written:?} without {:?}", simulation.missing);
+        check_exact_reads(simulation, written, plan);
     }
     let mut expected: Vec<Cells> = if simulation.geometry.parity_units() == 0 {
         (0..units).map(|unit| Cells { unit, ..written[0] }).collect()
@@ -78,12 +82,43 @@ fn check_fewest(simulation: &Simulation, written: &[Cells], plan: &WritePlan) {
         written.to_vec()
     };
     if let Some((start, end)) = plan.window {
-        let range = |unit| cells_of(stripewise_layout::UnitRange { unit, start, end });
+        let range = |unit| cells_of(UnitRange { unit, start, end });
         expected.extend((data_units..units).map(range));
     }
     expected.retain(|cells| !gone(cells.unit));
     let writes: Vec<Cells> = plan.writes.iter().map(|&range| cells_of(range)).collect();
     assert_eq!(writes, expected, "no write too many or too few");
+}
+
+/// No byte is read, and no unit reconstructed, that the method does not need.
+fn check_exact_reads(simulation: &Simulation, written: &[Cells], plan: &WritePlan) {
+    let (data_units, units) = (simulation.geometry.data_units(), simulation.geometry.units());
+    let window = plan.window.expect("parity is written");
+    let whole = |unit: usize| cells_of(UnitRange { unit, start: window.0, end: window.1 });
+    // From the first to the last cell of the window that is not written: one read may not have a gap.
+    let hole = |unit: usize| {
+        let Cells { start, end, .. } = whole(unit);
+        let is_written =
+            |cell: &usize| written.iter().any(|w| w.unit == unit && (w.start..w.end).contains(cell));
+        let first = (start..end).find(|cell| !is_written(cell))?;
+        let last = (start..end).rfind(|cell| !is_written(cell))?;
+        Some(Cells { unit, start: first, end: last + 1 })
+    };
+    let present_parity = (data_units..units).filter(|&unit| !simulation.is_missing(unit));
+    let expected: Vec<Cells> = match plan.method {
+        WriteMethod::Copy | WriteMethod::FullStripe => Vec::new(),
+        WriteMethod::ReadModifyWrite => written.iter().copied().chain(present_parity.map(whole)).collect(),
+        WriteMethod::ReconstructWrite => (0..data_units).filter_map(hole).collect(),
+        WriteMethod::DecodeWrite => {
+            let decode = plan.decode.as_ref().expect("decode-write decodes");
+            let needed = (0..data_units).filter(|&unit| simulation.is_missing(unit) && hole(unit).is_some());
+            assert!(decode.wanted.iter().copied().eq(needed));
+            assert_eq!((decode.start, decode.end), window);
+            decode.sources.iter().map(|&unit| whole(unit)).collect()
+        }
+    };
+    let reads: Vec<Cells> = plan.reads.iter().map(|&range| cells_of(range)).collect();
+    assert_eq!(reads, expected, "{:?} of {written:?}", plan.method);
 }
 
 #[test]
@@ -126,13 +161,7 @@ fn every_read_gives_the_right_bytes_or_says_what_is_lost() {
 
 /// A read takes one I/O per unit it touches; with one of them missing, as many as there are data units, which
 /// no code can better: fewer units cannot tell all the data apart.
-fn check_fewest_reads(
-    simulation: &Simulation,
-    from: usize,
-    to: usize,
-    plan: &stripewise_layout::ReadPlan,
-    lost: bool,
-) {
+fn check_fewest_reads(simulation: &Simulation, from: usize, to: usize, plan: &ReadPlan, lost: bool) {
     let touched: Vec<usize> = (from / CELLS..=(to - 1) / CELLS).collect();
     let present = touched.iter().filter(|unit| !simulation.is_missing(**unit)).count();
     if simulation.geometry.parity_units() == 0 {
@@ -266,4 +295,57 @@ fn check_reconstruction(simulation: &Simulation, wanted: MemberSet) {
             assert_eq!(known.byte(holder, cell), Some(simulation.held_byte(unit, cell)));
         }
     }
+}
+
+/// Rebuilding one member of a three-way mirror reads from both others.
+#[test]
+fn reconstruction_of_a_mirror_spreads_over_the_copies() {
+    let geometry = geometry(Level::Raid1, 3, None, 10);
+    let mut reads = [0; 3];
+    for index in 0..geometry.stripes() {
+        let plan = plan_reconstruct(&geometry, &geometry.stripe(index), &[1], 0, 4096, &MemberSet::EMPTY);
+        reads[plan.unwrap().reads[0].unit] += 1;
+    }
+    assert_eq!(reads, [5, 0, 5]);
+}
+
+/// Requests that no stripe can have are bugs of the caller, and are caught before they become writes.
+#[test]
+fn improper_requests_are_caught() {
+    let geometry = geometry(Level::Raid5, 4, None, 9);
+    let stripe = geometry.stripe(0);
+    let range = |unit, start, end| UnitRange { unit, start, end };
+    let none = MemberSet::EMPTY;
+    for written in [
+        vec![],
+        vec![range(0, 0, 0)],
+        vec![range(0, 512, 512)],
+        vec![range(0, 1024, 512)],
+        vec![range(0, 0, 4097)],
+        vec![range(3, 0, 512)],
+        vec![range(1, 0, 512), range(0, 0, 512)],
+        vec![range(1, 0, 512), range(1, 1024, 2048)],
+    ] {
+        let planned = std::panic::catch_unwind(|| plan_write(&geometry, &stripe, &written, &none).is_ok());
+        assert!(planned.is_err(), "{written:?}");
+    }
+    for (from, to) in [(0, 0), (512, 512), (1024, 512), (0, 3 * 4096 + 1)] {
+        let planned =
+            std::panic::catch_unwind(|| plan_read(&geometry, &stripe, from, to, &none, |_| 0).is_ok());
+        assert!(planned.is_err(), "{from}..{to}");
+    }
+    for (wanted, start, end) in [(vec![], 0, 512), (vec![4], 0, 512), (vec![0], 512, 512), (vec![0], 0, 4097)]
+    {
+        let planned = std::panic::catch_unwind(|| {
+            plan_reconstruct(&geometry, &stripe, &wanted, start, end, &none).is_ok()
+        });
+        assert!(planned.is_err(), "{wanted:?} {start}..{end}");
+    }
+    let beyond = geometry.stripes();
+    assert!(std::panic::catch_unwind(|| geometry.stripe(beyond)).is_err());
+    assert!(std::panic::catch_unwind(|| geometry.place_of_unit(beyond, 0)).is_err());
+    assert!(std::panic::catch_unwind(|| geometry.place_of_unit(0, 4)).is_err());
+    assert!(std::panic::catch_unwind(|| geometry.volume_offset(beyond, 0, 0)).is_err());
+    assert!(std::panic::catch_unwind(|| geometry.data_unit_place(geometry.capacity_bytes())).is_err());
+    assert!(std::panic::catch_unwind(|| geometry.copy_place(0, 1)).is_err());
 }
