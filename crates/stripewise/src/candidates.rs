@@ -45,6 +45,14 @@ impl Candidate {
         Ok(Self { path, identity })
     }
 
+    /// In words.
+    pub fn kind(&self) -> &'static str {
+        match self.identity {
+            DriveIdentity::File { .. } => "file",
+            DriveIdentity::BlockDevice { .. } => "block device",
+        }
+    }
+
     /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
     /// are not known here.
     pub fn contents(&self) -> Result<Vec<String>> {

@@ -32,6 +32,12 @@ pub enum Command {
     /// Make files to use as drives; look at drives
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Drives that belong together
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// RAID volumes in a pool
+    #[command(subcommand)]
+    Volume(VolumeCommand),
 }
 
 /// Commands on single drives.
@@ -39,4 +45,48 @@ pub enum Command {
 pub enum DriveCommand {
     /// Make files to use as drives: DIR/drive0.img, DIR/drive1.img, …
     Make(drive_make::Options),
+    /// Show what drives hold: pool, role, state. Reads only
+    Show(drive_show::Options),
+}
+
+/// Commands on pools.
+#[derive(Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool of drives
+    Create(pool_create::Options),
+    /// List the known pools
+    List(pool_list::Options),
+    /// Show how pools are, and what to do about it
+    Status(pool_status::Options),
+    /// Find pools on drives and add them to the list
+    Import(pool_import::Options),
+    /// Take a pool off the list, to use its drives elsewhere
+    Export(pool_export::Options),
+    /// Put a new drive in the place of an old or lost one, and rebuild onto it
+    Replace(pool_replace::Options),
+    /// Check every stripe, repair what is wrong, name the drive that lied
+    Scrub(pool_scrub::Options),
+    /// Work on the pool's jobs in the foreground until they are done
+    Wait(pool_wait::Options),
+    /// Change a setting of a pool
+    Set(pool_set::Options),
+    /// Erase a pool from its drives, with everything in it
+    Destroy(pool_destroy::Options),
+}
+
+/// Commands on volumes.
+#[derive(Subcommand)]
+pub enum VolumeCommand {
+    /// Make a volume with a RAID layout
+    Create(volume_create::Options),
+    /// List volumes
+    List(volume_list::Options),
+    /// Show a volume: layout, size, where it lies
+    Show(volume_show::Options),
+    /// Copy bytes of a volume to standard output
+    Read(volume_read::Options),
+    /// Copy bytes from standard input into a volume
+    Write(volume_write::Options),
+    /// Erase a volume
+    Delete(volume_delete::Options),
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result, system_text};
+use crate::session::Access;
 
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
@@ -165,8 +166,9 @@ impl Home {
         })
     }
 
-    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others.
-    pub fn lock_pool(&self, pool: &KnownPool, doing: &str) -> Result<PoolLock> {
+    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others. Any
+    /// number of processes may look at the same time.
+    pub fn lock_pool(&self, pool: &KnownPool, access: Access, doing: &str) -> Result<PoolLock> {
         let folder = self.folder.join("pools");
         self.make_folder(&folder)?;
         let path = folder.join(format!("{}.lock", pool.id));
@@ -174,7 +176,11 @@ impl Home {
         loop {
             let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
             let mut file = file.map_err(|error| self.unusable("open", &path, &error))?;
-            match file.try_lock() {
+            let locked = match access {
+                Access::Look => file.try_lock_shared(),
+                Access::Change => file.try_lock(),
+            };
+            match locked {
                 Ok(()) => {
                     let holder = format!("{}\n{doing}\n", std::process::id());
                     let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
@@ -190,7 +196,7 @@ impl Home {
         }
     }
 
-    /// Whether another process has the pool open now, and if so, what it is doing.
+    /// Whether another process is changing the pool now, and if so, which.
     pub fn pool_user(&self, pool: &KnownPool) -> Option<String> {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
@@ -239,22 +245,37 @@ fn holder_text(lock: &mut File) -> String {
     }
 }
 
-/// Replaces a file in one step: after a crash there is the old one or the new one, never a part.
-pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
-    let temporary = path.with_extension(format!("new.{}", std::process::id()));
+/// Replaces a file in one step and durably: after a crash there is the old one or the new one, never a part.
+fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+    let temporary = temporary_name(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(contents)?;
         file.sync_all()
     });
-    if let Err(error) = written.and_then(|()| std::fs::rename(&temporary, path)) {
-        // Best effort: the error that matters is the one returned.
-        let _ = std::fs::remove_file(&temporary);
-        return Err(error);
-    }
+    move_into_place(written, &temporary, path)?;
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// As [`replace_file`], for what may be lost in a crash: does not wait for the disk.
+pub fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+    let temporary = temporary_name(path);
+    move_into_place(std::fs::write(&temporary, contents), &temporary, path)
+}
+
+fn temporary_name(path: &Path) -> PathBuf {
+    path.with_extension(format!("new.{}", std::process::id()))
+}
+
+fn move_into_place(written: std::io::Result<()>, temporary: &Path, path: &Path) -> std::io::Result<()> {
+    let moved = written.and_then(|()| std::fs::rename(temporary, path));
+    if moved.is_err() {
+        // Best effort: the error that matters is the one returned.
+        let _ = std::fs::remove_file(temporary);
+    }
+    moved
 }
 
 /// `/proc/self` belongs to the user the process acts as.
@@ -303,16 +324,19 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_has_one_user_at_a_time() {
+    fn a_pool_is_changed_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::at(folder.path());
         let tank = pool("tank", "1");
-        let lock = home.lock_pool(&tank, "volume read tank/a").expect("free");
+        let lock = home.lock_pool(&tank, Access::Change, "volume write tank/a").expect("free");
         let user = home.pool_user(&tank).expect("in use");
-        assert_eq!(user, format!("process {} (`volume read tank/a`)", std::process::id()));
-        home.lock_pool(&pool("other", "2"), "").expect("another pool");
+        assert_eq!(user, format!("process {} (`volume write tank/a`)", std::process::id()));
+        home.lock_pool(&pool("other", "2"), Access::Change, "").expect("another pool");
         drop(lock);
         assert_eq!(home.pool_user(&tank), None);
-        home.lock_pool(&tank, "").expect("free again");
+        let look = home.lock_pool(&tank, Access::Look, "").expect("free again");
+        home.lock_pool(&tank, Access::Look, "").expect("two may look");
+        drop(look);
+        home.lock_pool(&tank, Access::Change, "").expect("free again");
     }
 }

@@ -7,9 +7,13 @@ mod cli;
 mod commands;
 mod failure;
 mod home;
+mod jobs;
 mod names;
+mod pieces;
 mod printer;
 mod progress;
+mod report;
+mod session;
 mod signatures;
 mod size;
 
@@ -17,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, DriveCommand};
+use crate::cli::{Cli, Command, DriveCommand, PoolCommand, VolumeCommand};
 use crate::commands::*;
 use crate::failure::{Exit, Result};
 
@@ -33,6 +37,29 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, app: &App) -> Result<Exit> {
     match command {
-        Command::Drive(DriveCommand::Make(options)) => drive_make::run(options, app),
+        Command::Drive(command) => match command {
+            DriveCommand::Make(options) => drive_make::run(options, app),
+            DriveCommand::Show(options) => drive_show::run(options, app),
+        },
+        Command::Pool(command) => match command {
+            PoolCommand::Create(options) => pool_create::run(options, app),
+            PoolCommand::List(options) => pool_list::run(options, app),
+            PoolCommand::Status(options) => pool_status::run(options, app),
+            PoolCommand::Import(options) => pool_import::run(options, app),
+            PoolCommand::Export(options) => pool_export::run(options, app),
+            PoolCommand::Replace(options) => pool_replace::run(options, app),
+            PoolCommand::Scrub(options) => pool_scrub::run(options, app),
+            PoolCommand::Wait(options) => pool_wait::run(options, app),
+            PoolCommand::Set(options) => pool_set::run(options, app),
+            PoolCommand::Destroy(options) => pool_destroy::run(options, app),
+        },
+        Command::Volume(command) => match command {
+            VolumeCommand::Create(options) => volume_create::run(options, app),
+            VolumeCommand::List(options) => volume_list::run(options, app),
+            VolumeCommand::Show(options) => volume_show::run(options, app),
+            VolumeCommand::Read(options) => volume_read::run(options, app),
+            VolumeCommand::Write(options) => volume_write::run(options, app),
+            VolumeCommand::Delete(options) => volume_delete::run(options, app),
+        },
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Longest name, in bytes.
-const LONGEST: usize = 64;
+const LONGEST: usize = 63;
 
 /// The name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ mod tests {
         for text in ["tank", "/a", "tank/", "tank/a/b", "tank/..", "-t/a", "tank/a b", "tänk/a", "tank/\n"] {
             assert!(text.parse::<VolumeName>().is_err(), "{text:?}");
         }
-        assert!("x".repeat(65).parse::<PoolName>().is_err());
-        assert!("x".repeat(64).parse::<PoolName>().is_ok());
+        assert!("x".repeat(64).parse::<PoolName>().is_err());
+        assert!("x".repeat(63).parse::<PoolName>().is_ok());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::printer::Printer;
-use crate::size::duration_text;
+use crate::size::{ByteSize, duration_text};
 
 /// Work shorter than this shows nothing.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
@@ -20,43 +20,69 @@ enum Mode {
     Lines { last: Option<Instant> },
 }
 
-/// The progress of one piece of work.
+/// The progress of one command.
 pub struct Progress<'a> {
     printer: &'a Printer,
-    what: String,
     started: Instant,
     mode: Mode,
 }
 
 impl<'a> Progress<'a> {
-    /// Begins; `what` is shown in front: `rebuild of tank`.
-    pub fn new(printer: &'a Printer, what: impl Into<String>) -> Self {
+    /// Begins now.
+    pub fn new(printer: &'a Printer) -> Self {
         let mode = match () {
             () if printer.is_quiet() => Mode::Silent,
             () if std::io::stderr().is_terminal() => Mode::Bar(None),
             () => Mode::Lines { last: None },
         };
-        Self { printer, what: what.into(), started: Instant::now(), mode }
+        Self { printer, started: Instant::now(), mode }
     }
 
-    /// Shows how it stands. Cheap enough to be called for every piece of work.
-    pub fn update(&mut self, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
-        if self.started.elapsed() < FIRST_AFTER {
+    /// Shows how `what` (as in "rebuild of tank/data") stands. Cheap enough to be called for every piece of work.
+    pub fn update(&mut self, what: &str, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
+        if self.is_due() {
+            let left =
+                seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
+            self.show(what, Some(percent), &format!("{percent:.1} %, {mb_per_s:.0} MB/s{left}"));
+        }
+    }
+
+    /// As [`Self::update`] for a transfer from its beginning, of a known length or not.
+    pub fn bytes(&mut self, what: &str, done_bytes: u64, total_bytes: Option<u64>) {
+        if !self.is_due() {
             return;
         }
-        let text = progress_text(percent, mb_per_s, seconds_left);
+        let rate = done_bytes as f64 / self.started.elapsed().as_secs_f64();
+        match total_bytes {
+            Some(total) if rate > 0.0 && total > 0 => {
+                let percent = 100.0 * done_bytes as f64 / total as f64;
+                self.update(what, percent, rate / 1e6, Some(total.saturating_sub(done_bytes) as f64 / rate));
+            }
+            _ => self.show(what, None, &format!("{} so far, {:.0} MB/s", ByteSize(done_bytes), rate / 1e6)),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.started.elapsed() >= FIRST_AFTER
+            && match &self.mode {
+                Mode::Silent => false,
+                Mode::Bar(_) => true,
+                Mode::Lines { last } => last.is_none_or(|last| last.elapsed() >= BETWEEN_LINES),
+            }
+    }
+
+    fn show(&mut self, what: &str, percent: Option<f64>, text: &str) {
         match &mut self.mode {
             Mode::Silent => {}
             Mode::Bar(bar) => {
-                let bar = bar.get_or_insert_with(|| new_bar(&self.what));
-                bar.set_position((percent * 10.0) as u64);
-                bar.set_message(text);
+                let bar = bar.get_or_insert_with(new_bar);
+                bar.set_prefix(what.to_owned());
+                bar.set_position((percent.unwrap_or(0.0) * 10.0) as u64);
+                bar.set_message(text.to_owned());
             }
             Mode::Lines { last } => {
-                if last.is_none_or(|last| last.elapsed() >= BETWEEN_LINES) {
-                    *last = Some(Instant::now());
-                    self.printer.note(format!("{}: {text}", self.what));
-                }
+                *last = Some(Instant::now());
+                self.printer.note(format!("{what}: {text}"));
             }
         }
     }
@@ -70,26 +96,9 @@ impl Drop for Progress<'_> {
     }
 }
 
-fn new_bar(what: &str) -> ProgressBar {
+fn new_bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}").expect("a constant template");
     let bar = ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr_with_hz(5));
     bar.set_style(style.progress_chars("=> "));
-    bar.set_prefix(what.to_owned());
     bar
-}
-
-fn progress_text(percent: f64, mb_per_s: f64, seconds_left: Option<f64>) -> String {
-    let left = seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
-    format!("{percent:5.1} %, {mb_per_s:.0} MB/s{left}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_says_percent_rate_and_time_to_go() {
-        assert_eq!(progress_text(42.0, 180.4, Some(200.0)), " 42.0 %, 180 MB/s, 3 min 20 s left");
-        assert_eq!(progress_text(100.0, 0.0, None), "100.0 %, 0 MB/s");
-    }
 }

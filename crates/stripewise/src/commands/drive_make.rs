@@ -169,7 +169,7 @@ fn refuse_too_large(options: &Options, size_bytes: u64) -> Result<()> {
     .hint(format!(
         "there is room for --size {}MiB; --overcommit makes them all the same, as files take up room only as they \
          are written",
-        free_bytes / u64::from(options.count) >> 20
+        (free_bytes / u64::from(options.count)) >> 20
     )))
 }
 

@@ -1,0 +1,138 @@
+//! `drive show`: what drives hold. Reads only, and beside whoever uses them.
+//!
+//! Expected faults: paths that are no drives, drives in use (they can be shown all the same), members of newer versions.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
+use stripewise_runtime::{OpenOptions, RealExecutor};
+
+use crate::candidates::Candidate;
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::printer::{Page, Style};
+use crate::session::{executor, open_drive, pace_of, pool_failure};
+use crate::size::ByteSize;
+
+/// Show what drives hold: pool, role, state. Reads only
+#[derive(Args)]
+pub struct Options {
+    /// Paths, or identities of drives that belong to a known pool
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    drives: Vec<ShownDrive>,
+}
+
+#[derive(Serialize)]
+struct ShownDrive {
+    path: PathBuf,
+    capacity_bytes: u64,
+    /// `file` or `block device`.
+    kind: &'static str,
+    pace: Option<String>,
+    /// What its superblock says; `null` where it belongs to no pool.
+    superblock: Option<DriveLabel>,
+    /// What else was found on it.
+    holds: Vec<String>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let executor = executor()?;
+    let drives = options
+        .drives
+        .iter()
+        .map(|drive| show(app, &executor, &by_identity(app, drive)))
+        .collect::<Result<_>>()?;
+    let shown = Shown { drives };
+    app.printer.result(&shown, |page| {
+        for (index, drive) in shown.drives.iter().enumerate() {
+            if index > 0 {
+                page.line("");
+            }
+            drive.print(page);
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+/// A drive of a known pool may be named by its identity; everything else is a path.
+fn by_identity(app: &App, drive: &Path) -> PathBuf {
+    let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
+    let known = pools.iter().flat_map(|pool| &pool.drives).find(|known| Path::new(&known.id) == drive);
+    known.map_or_else(|| drive.to_owned(), |known| known.path.clone())
+}
+
+fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
+    let candidate = Candidate::at(path)?;
+    let opened = open_drive(
+        app,
+        executor,
+        &candidate.path,
+        &OpenOptions { read_only: true, lock: false, buffered: false },
+    )?;
+    let mut holds = Vec::new();
+    let superblock = match executor.block_on(inspect(&*opened.file)) {
+        Ok(label) => label,
+        Err(error @ (PoolError::NewerFormat { .. } | PoolError::UnknownFeatures { .. })) => {
+            holds.push(error.to_string());
+            None
+        }
+        Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
+    };
+    if superblock.is_none() && holds.is_empty() {
+        holds = candidate.contents()?;
+    }
+    Ok(ShownDrive {
+        capacity_bytes: stripewise_drive::Drive::info(&*opened.file).capacity_bytes,
+        kind: candidate.kind(),
+        pace: pace_of(app, &candidate.path).map(|pace| pace.to_string()),
+        path: candidate.path,
+        superblock,
+        holds,
+    })
+}
+
+impl ShownDrive {
+    fn print(&self, page: &mut Page) {
+        page.field("drive", self.path.display().to_string(), Style::Strong);
+        page.field(
+            "size",
+            format!("{} ({}, {} bytes)", ByteSize(self.capacity_bytes), self.kind, self.capacity_bytes),
+            Style::Plain,
+        );
+        if let Some(pace) = &self.pace {
+            page.field("pace", pace, Style::Plain);
+        }
+        let Some(label) = &self.superblock else {
+            match self.holds.as_slice() {
+                [] => page.field("holds", "nothing known", Style::Plain),
+                holds => page.field("holds", holds.join(", "), Style::Warning),
+            }
+            return;
+        };
+        page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
+        page.field("id", label.drive_id.to_string(), Style::Plain);
+        page.field("role", crate::report::word(label.role), Style::Plain);
+        let style = if label.state == "online" { Style::Good } else { Style::Warning };
+        page.field("state", &label.state, style);
+        page.field("generation", label.generation.to_string(), Style::Plain);
+        page.field("pool drives", label.drives.len().to_string(), Style::Plain);
+        for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {
+            let text = format!(
+                "{} ({} over {} drives, {})",
+                volume.name,
+                volume.layout,
+                volume.columns,
+                ByteSize(volume.capacity_bytes)
+            );
+            page.field("volume", text, Style::Plain);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `pool destroy`: erases a pool from its drives. What volumes held is not overwritten, but nothing finds it any more.
+//!
+//! Expected faults: drives that are not there (they keep their superblock; said so), a command line without `--yes`.
+
+use clap::Args;
+
+use crate::commands::{App, Pools, confirmed};
+use crate::failure::{Exit, Result};
+use crate::names::PoolName;
+use crate::session::{Access, Session};
+
+/// Erase a pool from its drives, with everything in it
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Yes, lose everything in it
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    app.home()?.pool(name)?;
+    confirmed(
+        options.yes,
+        &format!("pool destroy {name}"),
+        &format!("destroying pool `{name}` loses all of its volumes"),
+    )?;
+    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}"))?;
+    let report = session.report();
+    session.destroy()?;
+    for drive in report.drives.iter().filter(|drive| !matches!(drive.state.as_str(), "online" | "rebuilding"))
+    {
+        app.printer.warning(format!(
+            "{} ({}) was {}: it still says that it belongs to the pool",
+            drive.path, drive.id, drive.state
+        ));
+    }
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("pool {name} is destroyed; its drives are free"))
+    })?;
+    Ok(Exit::Success)
+}

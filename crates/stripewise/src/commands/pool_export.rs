@@ -1,0 +1,44 @@
+//! `pool export`: takes a pool off the list, so that its drives can be moved and imported elsewhere. Needs no drive to be
+//! there; every command leaves the drives in order, so there is nothing else to do.
+//!
+//! Expected faults: a pool in use.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::home::KnownPool;
+use crate::names::PoolName;
+use crate::session::Access;
+
+/// Take a pool off the list, to use its drives elsewhere
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+}
+
+#[derive(Serialize)]
+struct Exported {
+    exported: KnownPool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let home = app.home()?;
+    let pool = home.pool(&options.name.0)?;
+    let _lock = home.lock_pool(&pool, Access::Change, &format!("pool export {}", pool.name))?;
+    home.forget(&pool.id)?;
+    let exported = Exported { exported: pool };
+    app.printer.result(&exported, |page| {
+        let pool = &exported.exported;
+        page.line(format!("pool {} is no longer used here; its drives are", pool.name));
+        for drive in &pool.drives {
+            page.line(format!("  {}", drive.path.display()));
+        }
+    })?;
+    app.printer.note(format!("`stripewise pool import --dir DIR {}` brings it back", exported.exported.name));
+    Ok(Exit::Success)
+}

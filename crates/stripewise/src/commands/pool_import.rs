@@ -1,0 +1,178 @@
+//! `pool import`: finds pools on drives, in any order and under any name, and adds them to the list. Reads only.
+//!
+//! Expected faults: folders full of other things, drives of several pools, pools of one name, drives missing or out of date,
+//! halves that went on without each other.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use stripewise_drive::BufferPool;
+use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolOptions, inspect};
+use stripewise_runtime::{OpenOptions, RealExecutor};
+
+use crate::candidates::Candidate;
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::{Home, KnownDrive, KnownPool};
+use crate::report::{PoolReport, counted};
+use crate::session::{OpenedDrive, executor, open_drive, pool_failure};
+
+/// Find pools on drives and add them to the list
+#[derive(Args)]
+pub struct Options {
+    /// Look at the files in this folder (not below it); may be given several times. Without it: the current folder and
+    /// all block devices
+    #[arg(long = "dir", value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Only this pool, by name or identity; all that are found if left out
+    #[arg(value_name = "POOL")]
+    pool: Option<String>,
+}
+
+/// A drive that belongs to a pool.
+struct Found {
+    path: PathBuf,
+    opened: OpenedDrive,
+    label: DriveLabel,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let home = app.home()?;
+    let executor = executor()?;
+    let (paths, places) = places(options)?;
+    let mut pools: Vec<(String, Vec<Found>)> = Vec::new();
+    for found in find(app, &executor, &paths) {
+        let id = found.label.pool_id.to_string();
+        match pools.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, drives)) => drives.push(found),
+            None => pools.push((id, vec![found])),
+        }
+    }
+    if let Some(wanted) = &options.pool {
+        pools.retain(|(id, drives)| id == wanted || newest(drives).pool_name == *wanted);
+    }
+    refuse_ambiguous(options, &pools, &places)?;
+
+    let mut reports = Vec::new();
+    for (id, drives) in &pools {
+        reports.push(import(&home, &executor, id, drives)?);
+    }
+    for notice in reports.iter().flat_map(|report| &report.notices) {
+        app.printer.warning(notice);
+    }
+    let reports = Pools { pools: reports };
+    app.printer.result(&reports, |page| {
+        for pool in &reports.pools {
+            let volumes = counted(pool.volumes.len(), "volume");
+            page.line(format!(
+                "pool {}: {}, {}, {volumes}",
+                pool.name,
+                pool.state,
+                counted(pool.drives.len(), "drive")
+            ));
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+/// All paths to look at, and how to call them together.
+fn places(options: &Options) -> Result<(Vec<PathBuf>, String)> {
+    let mut paths = Vec::new();
+    if options.folders.is_empty() {
+        paths.extend(files_in(Path::new("."))?);
+        paths.extend(block_devices());
+        return Ok((paths, "the current folder and on block devices".to_owned()));
+    }
+    for folder in &options.folders {
+        paths.extend(files_in(folder)?);
+    }
+    let names: Vec<String> = options.folders.iter().map(|folder| folder.display().to_string()).collect();
+    Ok((paths, names.join(", ")))
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(format!("cannot look into {}: {}", folder.display(), system_text(&error)))
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        paths.push(entry.map_err(unreadable)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn block_devices() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| Path::new("/dev").join(entry.file_name())).collect();
+    paths.sort();
+    paths
+}
+
+/// Drives that belong to some pool; everything else is passed over.
+fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
+    let mut identities = Vec::new();
+    let mut all = Vec::new();
+    for path in paths {
+        let Ok(candidate) = Candidate::at(path) else { continue };
+        if identities.contains(&candidate.identity) {
+            continue;
+        }
+        let options = OpenOptions { read_only: true, lock: false, buffered: false };
+        let Ok(opened) = open_drive(app, executor, &candidate.path, &options) else { continue };
+        match executor.block_on(inspect(&*opened.file)) {
+            Ok(Some(label)) => {
+                identities.push(candidate.identity);
+                all.push(Found { path: candidate.path, opened, label });
+            }
+            Ok(None) => {}
+            Err(error) => app.printer.warning(format!("{}: {error}", candidate.path.display())),
+        }
+    }
+    all
+}
+
+fn newest(drives: &[Found]) -> &DriveLabel {
+    &drives.iter().max_by_key(|found| found.label.generation).expect("no pool without drives").label
+}
+
+fn refuse_ambiguous(options: &Options, pools: &[(String, Vec<Found>)], places: &str) -> Result<()> {
+    if pools.is_empty() {
+        let what =
+            options.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+        return Err(Failure::new(format!("{what} was found in {places}"))
+            .hint("--dir DIR names a folder with the pool's drives; `stripewise drive show DRIVE` tells what a drive holds"));
+    }
+    for (index, (id, drives)) in pools.iter().enumerate() {
+        let name = &newest(drives).pool_name;
+        if let Some((other, _)) = pools[..index].iter().find(|(_, drives)| newest(drives).pool_name == *name)
+        {
+            return Err(Failure::new(format!("there are two pools `{name}` in {places}"))
+                .hint(format!("name one by its identity: {other} or {id}")));
+        }
+    }
+    Ok(())
+}
+
+fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[Found]) -> Result<PoolReport> {
+    let name = &newest(drives).pool_name;
+    let what = format!("cannot import pool `{name}`");
+    let given = drives.iter().map(|found| found.opened.drive.clone()).collect();
+    let (context, buffers) = (executor.context(), BufferPool::new(0));
+    let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, PoolOptions::default());
+    let pool = executor.block_on(opening).map_err(|error| pool_failure(&what, &error))?;
+    let report = PoolReport::from(&pool.status());
+    executor.block_on(pool.close()).map_err(|error| pool_failure(&what, &error))?;
+    // Where the pool says a drive was last stands in for those that were not found.
+    let known = |drive: &crate::report::DriveReport| {
+        let found = drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
+        KnownDrive {
+            id: drive.id.clone(),
+            path: found.map_or_else(|| PathBuf::from(&drive.path), |found| found.path.clone()),
+        }
+    };
+    let drives = report.drives.iter().map(known).collect();
+    home.remember(KnownPool { name: report.name.clone(), id: id.to_owned(), drives })?;
+    Ok(report)
+}

@@ -1,0 +1,45 @@
+//! `pool list`: the pools that this user works with, without opening them.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::home::KnownPool;
+use crate::printer::{Table, plain};
+
+/// List the known pools
+#[derive(Args)]
+pub struct Options {}
+
+#[derive(Serialize)]
+struct Listed {
+    pools: Vec<KnownPool>,
+}
+
+/// Runs it.
+pub fn run(_options: &Options, app: &App) -> Result<Exit> {
+    let listed = Listed { pools: app.home()?.pools()? };
+    if listed.pools.is_empty() {
+        app.printer.note(
+            "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one",
+        );
+    }
+    app.printer.result(&listed, |page| {
+        if listed.pools.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&["POOL", ">DRIVES", ">THERE", "ID"]);
+        for pool in &listed.pools {
+            let there = pool.drives.iter().filter(|drive| drive.path.exists()).count();
+            table.row([
+                plain(&pool.name),
+                plain(pool.drives.len().to_string()),
+                plain(there.to_string()),
+                plain(&pool.id),
+            ]);
+        }
+        page.table(&table);
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,47 @@
+//! `pool scrub`: asks for every stripe to be read, compared and repaired; with `--wait` does it at once.
+
+use clap::Args;
+use stripewise_engine::pool::JobKind;
+
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Result};
+use crate::jobs::work;
+use crate::names::PoolName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Check every stripe, repair what is wrong, name the drive that lied
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot scrub pool `{name}`");
+    if options.wait {
+        let done = with_pool(app, name, Access::Change, &format!("pool scrub {name} --wait"), |session| {
+            session.show_notices();
+            session.run(session.pool.scrub()).map_err(|error| pool_failure(&what, &error))?;
+            work(app, session, JobKind::Scrub)
+        })?;
+        return done.print(app);
+    }
+    let report = with_pool(app, name, Access::Change, &format!("pool scrub {name}"), |session| {
+        session.run(session.pool.scrub()).map_err(|error| pool_failure(&what, &error))?;
+        Ok(session.report())
+    })?;
+    let is_due = !report.activity.is_empty();
+    app.printer.result(&Pools { pools: vec![report] }, |page| match is_due {
+        true => {
+            page.line(format!("the scrub of pool {name} is due; `stripewise pool wait {name} scrub` does it"))
+        }
+        false => page.line(format!("pool {name} has no volumes: there is nothing to scrub")),
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,71 @@
+//! `pool status`: how pools are, and what to type next. Looks only; beside a process that works on the pool it shows what
+//! that one says.
+//!
+//! Expected faults: drives that are gone, all of them even; a pool in use.
+
+use clap::Args;
+
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Failure, Result};
+use crate::home::{Home, KnownPool};
+use crate::names::PoolName;
+use crate::report::PoolReport;
+use crate::session::{Access, with_pool};
+
+/// Show how pools are, and what to do about it. Exit code 0: all is well, 3: works but degraded, 1: failed
+#[derive(Args)]
+pub struct Options {
+    /// The pool; all known ones if left out
+    #[arg(value_name = "POOL")]
+    name: Option<PoolName>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let home = app.home()?;
+    let known = match &options.name {
+        Some(name) => vec![home.pool(&name.0)?],
+        None => home.pools()?,
+    };
+    if known.is_empty() {
+        app.printer.note(
+            "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one",
+        );
+    }
+    let pools: Vec<PoolReport> = known.iter().map(|pool| report(app, &home, pool)).collect();
+    let exit = |worst: Exit, pool: &PoolReport| match (worst, pool.exit()) {
+        (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
+        (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
+        _ => Exit::Success,
+    };
+    let exit = pools.iter().fold(Exit::Success, exit);
+    let pools = Pools { pools };
+    app.printer.result(&pools, |page| {
+        for (index, pool) in pools.pools.iter().enumerate() {
+            if index > 0 {
+                page.line("");
+            }
+            pool.print(page);
+        }
+    })?;
+    Ok(exit)
+}
+
+fn report(app: &App, home: &Home, known: &KnownPool) -> PoolReport {
+    if let Some(user) = home.pool_user(known)
+        && let Some(mut report) = left_word(home, known)
+    {
+        report.notices.push(format!("in use by {user}"));
+        return report;
+    }
+    let looked = with_pool(app, &known.name, Access::Look, "pool status", |session| Ok(session.report()));
+    looked.unwrap_or_else(|failure: Failure| {
+        PoolReport::unreachable(known, &failure.message, failure.hint.as_deref().unwrap_or_default())
+    })
+}
+
+/// What the process that works on the pool says of it.
+fn left_word(home: &Home, known: &KnownPool) -> Option<PoolReport> {
+    let text = std::fs::read(home.status_path(&known.id)).ok()?;
+    serde_json::from_slice(&text).ok()
+}

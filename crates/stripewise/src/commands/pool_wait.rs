@@ -1,0 +1,33 @@
+//! `pool wait`: works on a pool's jobs in the foreground until those of a kind are done.
+//!
+//! Expected faults: an interrupt (the work goes on from there next time), drives that fail meanwhile, nothing to do.
+
+use clap::Args;
+use stripewise_engine::pool::JobKind;
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::jobs::work;
+use crate::names::PoolName;
+use crate::session::{Access, with_pool};
+
+/// Work on the pool's jobs in the foreground until they are done
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// rebuild, scrub, convert or destage
+    #[arg(value_name = "JOB")]
+    kind: JobKind,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (name, kind) = (&options.name.0, options.kind);
+    let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), |session| {
+        session.show_notices();
+        work(app, session, kind)
+    })?;
+    done.print(app)
+}

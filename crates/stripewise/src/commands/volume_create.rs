@@ -1,0 +1,96 @@
+//! `volume create`: a volume with a RAID layout on a pool's drives.
+//!
+//! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
+
+use clap::Args;
+use stripewise_engine::pool::{PoolError, VolumeSpec};
+use stripewise_layout::LayoutSpec;
+
+use crate::commands::{App, Volumes};
+use crate::failure::{Exit, Failure, Result};
+use crate::names::VolumeName;
+use crate::session::{Access, pool_failure, with_pool};
+use crate::size::ByteSize;
+
+/// Make a volume with a RAID layout
+#[derive(Args)]
+pub struct Options {
+    /// The pool and the new volume's name
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3 parity dual-parity
+    /// raidz1 raidz2 raidz3
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
+    layout: LayoutSpec,
+    /// Drives that it lies on; all of the pool's if left out (raid1: two)
+    #[arg(long, value_name = "N")]
+    columns: Option<usize>,
+    /// Groups, for raid50 and raid60
+    #[arg(long, value_name = "G")]
+    groups: Option<usize>,
+    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    interleave: ByteSize,
+    /// Usable size; all the room there is if left out
+    #[arg(long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+}
+
+/// A layout's name, with the hint that goes with a wrong one.
+pub fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
+    name.parse().map_err(|error: stripewise_layout::LayoutError| format!("{error}; {}", error.hint()))
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name;
+    let columns = match (options.layout.columns, options.columns) {
+        (Some(fixed), Some(asked)) if fixed != asked => {
+            return Err(Failure::usage(format!(
+                "a mirror of {fixed} copies has {fixed} columns, not {asked}"
+            ))
+            .hint("use raid1 with --columns"));
+        }
+        (fixed, asked) => asked.or(fixed),
+    };
+    let layout = LayoutSpec {
+        columns,
+        groups: options.groups,
+        interleave_bytes: Some(options.interleave.0),
+        ..options.layout
+    };
+    let what = format!("cannot create volume `{name}`");
+    let spec = VolumeSpec { name: name.volume.clone(), layout, size_bytes: options.size.map(|size| size.0) };
+    let volume = with_pool(app, &name.pool, Access::Change, &format!("volume create {name}"), |session| {
+        let created = session.run(session.pool.create_volume(spec));
+        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
+        for notice in session.pool.notices() {
+            app.printer.note(format!("note: {notice}"));
+        }
+        let volumes = session.report().volumes;
+        Ok(volumes.into_iter().find(|volume| volume.name == name.volume).expect("just created"))
+    })?;
+    let text = format!(
+        "volume {name}: {} over {} drives, interleave {}, {} usable",
+        volume.layout,
+        volume.columns,
+        ByteSize(volume.interleave_bytes),
+        ByteSize(volume.capacity_bytes)
+    );
+    app.printer.result(&Volumes { volumes: vec![volume] }, |page| page.line(text))?;
+    Ok(Exit::Success)
+}
+
+/// The room asked for and the room there is, as people write sizes.
+fn in_sizes(failure: Failure, error: &PoolError) -> Failure {
+    match error {
+        PoolError::NoSpace { free_bytes: 0, .. } => failure.hint("delete a volume first; all the room is taken"),
+        PoolError::NoSpace { free_bytes, needed_bytes, .. } => failure.hint(format!(
+            "that is {} of each drive where {} are free: ask for a smaller volume, leave --size out to get all there is, \
+             or delete one",
+            ByteSize(*needed_bytes),
+            ByteSize(*free_bytes)
+        )),
+        _ => failure,
+    }
+}

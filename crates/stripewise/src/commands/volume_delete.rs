@@ -1,0 +1,37 @@
+//! `volume delete`: a volume and all that it holds.
+
+use clap::Args;
+
+use crate::commands::{App, Volumes, confirmed};
+use crate::failure::{Exit, Result};
+use crate::names::VolumeName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Erase a volume
+#[derive(Args)]
+pub struct Options {
+    /// The volume
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// Yes, lose all that it holds
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name;
+    app.home()?.pool(&name.pool)?;
+    confirmed(
+        options.yes,
+        &format!("volume delete {name}"),
+        &format!("deleting `{name}` loses all that it holds"),
+    )?;
+    let volumes = with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), |session| {
+        let deleted = session.run(session.pool.delete_volume(&name.volume));
+        deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
+        Ok(session.report().volumes)
+    })?;
+    app.printer.result(&Volumes { volumes }, |page| page.line(format!("volume {name} is deleted")))?;
+    Ok(Exit::Success)
+}

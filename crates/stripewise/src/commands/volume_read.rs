@@ -1,0 +1,89 @@
+//! `volume read`: bytes of a volume to standard output, several pieces in flight.
+//!
+//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that leaves early.
+
+use std::collections::VecDeque;
+
+use clap::Args;
+use stripewise_drive::{Buffer, Context, JoinHandle};
+use stripewise_engine::{Array, ArrayError};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::names::VolumeName;
+use crate::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
+use crate::printer::write_out;
+use crate::progress::Progress;
+use crate::session::{Access, with_pool};
+use crate::size::ByteSize;
+
+/// Copy bytes of a volume to standard output
+#[derive(Args)]
+pub struct Options {
+    /// The volume
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// First byte
+    #[arg(long, value_name = "N", default_value = "0")]
+    offset: ByteSize,
+    /// How many bytes; to the volume's end if left out
+    #[arg(long, value_name = "N")]
+    length: Option<ByteSize>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    if app.printer.is_json() {
+        return Err(Failure::usage(
+            "volume read prints the volume's bytes and nothing else; --json does not go with it",
+        ));
+    }
+    let name = &options.name;
+    with_pool(app, &name.pool, Access::Look, &format!("volume read {name}"), |session| {
+        session.show_notices();
+        let volume = find_volume(session, name)?;
+        let (capacity, offset) = (volume.capacity_bytes(), options.offset.0);
+        let length = options.length.map_or_else(|| capacity.saturating_sub(offset), |length| length.0);
+        if offset.checked_add(length).is_none_or(|end| end > capacity) {
+            return Err(Failure::new(format!(
+                "cannot read {length} bytes at {offset} of volume `{name}`: it ends at {capacity}"
+            ))
+            .hint("leave --length out to read to the end"));
+        }
+        let mut progress = Progress::new(&app.printer);
+        let context = session.executor().context();
+        session.run(copy(&context, volume.array(), name, offset..offset + length, &mut progress))
+    })?;
+    Ok(Exit::Success)
+}
+
+type Answer = JoinHandle<std::result::Result<Buffer, ArrayError>>;
+
+async fn copy(
+    context: &Context,
+    array: &Array,
+    name: &VolumeName,
+    range: std::ops::Range<u64>,
+    progress: &mut Progress<'_>,
+) -> Result<()> {
+    let mut pieces = Pieces::new(array.geometry().stripe_data_bytes(), range.clone());
+    let mut in_flight: VecDeque<(std::ops::Range<u64>, Answer)> = VecDeque::new();
+    loop {
+        while in_flight.len() < IN_FLIGHT
+            && let Some(piece) = pieces.next()
+        {
+            let (start, length) = aligned(&piece);
+            let array = array.clone();
+            in_flight.push_back((piece, context.spawn(async move { array.read(start, length).await })));
+        }
+        let Some((piece, answer)) = in_flight.pop_front() else { return Ok(()) };
+        let buffer = answer.await.map_err(|error| {
+            Failure::because(format!("cannot read volume `{name}` at {}", piece.start), &error)
+                .hint(format!("`stripewise pool status {}` tells how its drives are", name.pool))
+        })?;
+        let skip = (piece.start - aligned(&piece).0) as usize;
+        let bytes = buffer.slice(skip..skip + (piece.end - piece.start) as usize);
+        bytes.with(write_out).expect("real drives give real bytes")?;
+        progress.bytes(&format!("reading {name}"), piece.end - range.start, Some(range.end - range.start));
+    }
+}

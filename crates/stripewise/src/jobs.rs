@@ -1,0 +1,179 @@
+//! Work on a pool's jobs in the foreground, with progress, and what came of it.
+//!
+//! Expected faults: an interrupt (the pool is closed in order, and whoever opens it next goes on), jobs that cannot go on.
+
+use std::cell::RefCell;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use serde::Serialize;
+use stripewise_engine::pool::{JobKind, ScrubSummary};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::printer::{Page, Style};
+use crate::progress::Progress;
+use crate::report::{PoolReport, counted};
+use crate::session::{Session, pool_failure};
+use crate::size::ByteSize;
+
+const LOOK_NS: u64 = 250_000_000;
+
+/// What came of jobs that are done.
+#[derive(Serialize)]
+pub struct Done {
+    #[serde(skip)]
+    kind: JobKind,
+    /// Whether there was anything to do.
+    worked: bool,
+    /// What a scrub found, by volume.
+    scrubs: Vec<ScrubbedVolume>,
+    /// The pool afterwards.
+    pools: Vec<PoolReport>,
+}
+
+/// What a scrub found on a volume.
+#[derive(Serialize)]
+struct ScrubbedVolume {
+    volume: String,
+    checked_bytes: u64,
+    /// Drives that held something wrong; all of it was repaired.
+    repaired: Vec<Repaired>,
+    /// Blocks of 4 KiB that disagreed where nobody can tell which copy was right; made to agree.
+    unattributed_blocks: u64,
+    /// Strips that could be neither read nor reconstructed.
+    unreadable_strips: u64,
+    /// Regions without redundancy at the moment, which could not be compared.
+    regions_without_redundancy: u64,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Repaired {
+    drive: String,
+    path: String,
+    blocks: u64,
+}
+
+/// Works until no job of the kind is left.
+pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
+    let pool = &session.pool;
+    let name = pool.name();
+    let context = session.executor().context();
+    let progress = RefCell::new(Progress::new(&app.printer));
+    let worked = std::cell::Cell::new(false);
+    let interrupted = session.executor().interrupted();
+    let interrupted = interrupted.map_err(|error| Failure::because("cannot watch for interrupts", &error))?;
+    let looking = async {
+        loop {
+            let report = session.report();
+            let ours = || report.activity.iter().filter(|job| job.kind == kind.to_string());
+            worked.set(worked.get() || ours().next().is_some());
+            if let Some(job) = ours().find(|job| job.mb_per_s > 0.0).or_else(|| ours().next()) {
+                let what = format!("{kind} of {name}/{}", job.volume);
+                progress.borrow_mut().update(&what, job.percent, job.mb_per_s, job.seconds_left);
+            }
+            context.sleep_ns(LOOK_NS).await;
+        }
+    };
+    let waiting = async {
+        let (interrupted, looking) = (pin!(interrupted), pin!(looking));
+        let stopped = select(interrupted, looking);
+        match select(pin!(pool.wait(kind)), stopped).await {
+            Either::Left((result, _)) => Some(result),
+            Either::Right(_) => None,
+        }
+    };
+    let result = session.run(waiting);
+    drop(progress);
+    match result {
+        Some(result) => result
+            .map_err(|error| pool_failure(format!("cannot finish the {kind} of pool `{name}`"), &error))?,
+        None => {
+            return Err(Failure::new(format!("interrupted; the {kind} of pool `{name}` is not done"))
+                .hint(format!("`stripewise pool wait {name} {kind}` goes on from here")));
+        }
+    }
+    let report = session.report();
+    let scrubs: Vec<ScrubbedVolume> =
+        pool.scrub_reports().into_iter().map(|summary| scrubbed(summary, &report)).collect();
+    let worked = worked.get() || !scrubs.is_empty();
+    Ok(Done { kind, worked, scrubs, pools: vec![report] })
+}
+
+fn scrubbed(summary: ScrubSummary, pool: &PoolReport) -> ScrubbedVolume {
+    let volume = pool.volumes.iter().find(|volume| volume.name == summary.volume);
+    let drive = |slot: usize| volume.and_then(|volume| volume.drives.get(slot));
+    let repaired = summary.report.blamed.iter().map(|&(slot, blocks)| Repaired {
+        drive: drive(slot).map_or_else(String::new, |drive| drive.id.clone()),
+        path: drive(slot).map_or_else(|| format!("column {slot}"), |drive| drive.path.clone()),
+        blocks,
+    });
+    ScrubbedVolume {
+        repaired: repaired.collect(),
+        volume: summary.volume,
+        checked_bytes: summary.report.checked_bytes,
+        unattributed_blocks: summary.report.unattributed_blocks,
+        unreadable_strips: summary.report.unreadable_strips,
+        regions_without_redundancy: summary.report.regions_without_redundancy,
+        error: summary.error,
+    }
+}
+
+impl Done {
+    /// Prints the outcome; not all well is a failure.
+    pub fn print(&self, app: &App) -> Result<Exit> {
+        app.printer.result(self, |page| {
+            let pool = &self.pools[0];
+            match self.worked {
+                true => page.line(format!("the {} of pool {} is done", self.kind, pool.name)),
+                false => page.line(format!("pool {} has no {} to do", pool.name, self.kind)),
+            }
+            self.scrubs.iter().for_each(|scrub| scrub.print(page));
+            if pool.state != "online" {
+                page.field("state", &pool.state, Style::Warning);
+                page.field("condition", &pool.condition, Style::Plain);
+                page.field("action", &pool.action, Style::Strong);
+            }
+        })?;
+        let is_bad = |scrub: &ScrubbedVolume| scrub.error.is_some() || scrub.unreadable_strips > 0;
+        Ok(if self.scrubs.iter().any(is_bad) { Exit::Failure } else { Exit::Success })
+    }
+}
+
+impl ScrubbedVolume {
+    fn print(&self, page: &mut Page) {
+        page.line(format!("  volume {}: {} read and compared", self.volume, ByteSize(self.checked_bytes)));
+        for drive in &self.repaired {
+            let blocks = counted(drive.blocks as usize, "block");
+            page.line(format!(
+                "    {} held {blocks} of 4 KiB that were wrong; repaired from the others",
+                drive.path
+            ));
+        }
+        if self.unattributed_blocks > 0 {
+            let blocks = counted(self.unattributed_blocks as usize, "block");
+            page.line(format!("    {blocks} of 4 KiB disagreed with their redundancy, and this layout cannot tell which is right;"));
+            page.line("    data were taken as they are, redundancy was made to agree");
+        }
+        if self.unreadable_strips > 0 {
+            page.line(format!(
+                "    {} could be neither read nor rebuilt",
+                counted(self.unreadable_strips as usize, "strip")
+            ));
+        }
+        if self.regions_without_redundancy > 0 {
+            page.line("    parts have no redundancy at the moment and could not be compared");
+        }
+        if let Some(error) = &self.error {
+            page.line(format!("    ended early: {error}"));
+        }
+        if self.repaired.is_empty()
+            && self.unattributed_blocks == 0
+            && self.unreadable_strips == 0
+            && self.error.is_none()
+        {
+            page.line("    nothing wrong was found");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! An open pool for the time of one command: found through the list of pools, locked against other processes, its drives
+//! opened (and held to their pace), jobs watched, and in the end closed and its drives' places remembered.
+//!
+//! Expected faults: drives that are gone or in use, a pool in use, files removed under a running job, a command that ends
+//! in an error half-way (the pool is closed all the same).
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
+use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_layout::LayoutError;
+use stripewise_runtime::{DriveIdentity, FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, chain};
+use crate::home::{Home, KnownDrive, KnownPool, PoolLock, write_beside};
+use crate::report::PoolReport;
+
+/// Memory of returned buffers kept for reuse.
+const RETAINED_BYTES: usize = 64 << 20;
+/// How often others can read how a long job stands, and drives are looked after.
+const WATCH_NS: u64 = 1_000_000_000;
+
+/// What a command wants of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look and read: nothing is written to any drive; any number of processes at a time.
+    Look,
+    /// To change it: one process at a time.
+    Change,
+}
+
+/// The executor, with the hint that goes with its absence.
+pub fn executor() -> Result<RealExecutor> {
+    RealExecutor::new().map_err(|error| {
+        Failure::because("cannot do input and output", &error).hint(
+            "io_uring is needed: Linux 5.11 or newer, not forbidden by sysctl kernel.io_uring_disabled or a container's \
+             seccomp profile",
+        )
+    })
+}
+
+/// A drive's file or device, opened.
+#[derive(Clone)]
+pub struct OpenedDrive {
+    /// The file or device itself.
+    pub file: Rc<FileDrive>,
+    /// What the engine gets: held to the pace that the file carries, if it carries one.
+    pub drive: Rc<dyn Drive>,
+}
+
+/// Opens one drive.
+pub fn open_drive(
+    app: &App,
+    executor: &RealExecutor,
+    path: &Path,
+    options: &OpenOptions,
+) -> std::result::Result<OpenedDrive, OpenError> {
+    let file = executor.open_drive(path, options)?;
+    for notice in file.notices() {
+        app.printer.note(format!("note: {notice}"));
+    }
+    let drive: Rc<dyn Drive> = match pace_of(app, path) {
+        Some(pace) => PacedDrive::new(&executor.context(), file.clone(), pace),
+        None => file.clone(),
+    };
+    Ok(OpenedDrive { file, drive })
+}
+
+/// The pace that a file carries.
+pub fn pace_of(app: &App, path: &Path) -> Option<Pace> {
+    let text = pace_attribute(path)?;
+    match text.parse() {
+        Ok(pace) => Some(pace),
+        Err(error) => {
+            let error: stripewise_drive::PaceError = error;
+            app.printer.warning(format!("{}: its stored pace is passed over: {error}", path.display()));
+            None
+        }
+    }
+}
+
+/// An open pool.
+pub struct Session<'a> {
+    /// The pool.
+    pub pool: Pool,
+    app: &'a App,
+    home: Home,
+    known: KnownPool,
+    access: Access,
+    /// All that were opened, also those that the pool has no use for.
+    opened: Rc<RefCell<Vec<OpenedDrive>>>,
+    executor: RealExecutor,
+    _lock: PoolLock,
+}
+
+/// Opens a known pool, does `work` and closes it again, also after an error.
+pub fn with_pool<T>(
+    app: &App,
+    name: &str,
+    access: Access,
+    doing: &str,
+    work: impl FnOnce(&Session<'_>) -> Result<T>,
+) -> Result<T> {
+    let session = Session::open(app, name, access, doing)?;
+    let result = work(&session);
+    let closed = session.close();
+    // The first error is the one that explains the other.
+    let value = result?;
+    closed?;
+    Ok(value)
+}
+
+impl<'a> Session<'a> {
+    /// Opens a known pool.
+    pub fn open(app: &'a App, name: &str, access: Access, doing: &str) -> Result<Self> {
+        let home = app.home()?;
+        let known = home.pool(name)?;
+        let lock = home.lock_pool(&known, access, doing)?;
+        let executor = executor()?;
+        let opened = open_known(app, &executor, &known, access)?;
+        let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
+        let mode = match access {
+            Access::Look => OpenMode::ReadOnly,
+            Access::Change => OpenMode::ReadWrite,
+        };
+        let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
+        let opening = Pool::open(&context, &buffers, drives, mode, PoolOptions::default());
+        let pool = executor
+            .block_on(opening)
+            .map_err(|error| pool_failure(format!("cannot open pool `{name}`"), &error))?;
+        let session = Session {
+            pool,
+            app,
+            home,
+            known,
+            access,
+            opened: Rc::new(RefCell::new(opened)),
+            executor,
+            _lock: lock,
+        };
+        if access == Access::Change {
+            session.spawn_watch();
+        }
+        Ok(session)
+    }
+
+    /// Runs a future of the engine to its end.
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.executor.block_on(future)
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &RealExecutor {
+        &self.executor
+    }
+
+    /// How the pool is.
+    pub fn report(&self) -> PoolReport {
+        PoolReport::from(&self.pool.status())
+    }
+
+    /// Tells the user what the pool has to say.
+    pub fn show_notices(&self) {
+        for notice in self.pool.notices() {
+            self.app.printer.warning(notice);
+        }
+    }
+
+    /// A drive that is not (or no longer) one of the pool's: the one opened already, or newly opened.
+    pub fn open_new_drive(&self, path: &Path, identity: DriveIdentity) -> Result<OpenedDrive> {
+        if let Some(opened) = self.opened.borrow().iter().find(|opened| opened.file.identity() == identity) {
+            return Ok(opened.clone());
+        }
+        let opened = open_drive(self.app, &self.executor, path, &OpenOptions::default())?;
+        self.opened.borrow_mut().push(opened.clone());
+        Ok(opened)
+    }
+
+    /// Closes the pool and remembers where its drives are.
+    pub fn close(self) -> Result<()> {
+        let name = &self.known.name;
+        let closed = self.run(self.pool.close());
+        if self.access == Access::Look {
+            return closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error));
+        }
+        // Best effort: it was for others to read while the pool was open.
+        let _ = std::fs::remove_file(self.home.status_path(&self.known.id));
+        closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
+        let status = self.pool.status();
+        let drives = status
+            .drives
+            .iter()
+            .map(|drive| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) });
+        let now = KnownPool { drives: drives.collect(), ..self.known.clone() };
+        if now != self.known { self.home.remember(now) } else { Ok(()) }
+    }
+
+    /// Erases the pool from its drives and the list.
+    pub fn destroy(self) -> Result<()> {
+        let destroyed = self.run(self.pool.destroy());
+        destroyed.map_err(|error| {
+            pool_failure(format!("cannot erase all of pool `{}`", self.known.name), &error)
+        })?;
+        let _ = std::fs::remove_file(self.home.status_path(&self.known.id));
+        self.home.forget(&self.known.id)
+    }
+
+    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
+    /// (requests to a removed file would still succeed).
+    fn spawn_watch(&self) {
+        let pool = self.pool.clone();
+        let context = self.executor.context();
+        let opened = Rc::downgrade(&self.opened);
+        let path = self.home.status_path(&self.known.id);
+        let watch = async move {
+            loop {
+                context.sleep_ns(WATCH_NS).await;
+                let Some(opened) = opened.upgrade() else { return };
+                for opened in opened.borrow().iter() {
+                    // What was found is told to the engine by the drive's own answers.
+                    let _ = opened.file.still_there();
+                }
+                let report = PoolReport::from(&pool.status());
+                let text = serde_json::to_vec(&report).expect("plain data becomes JSON");
+                // Only others miss it.
+                let _ = write_beside(&path, &text);
+            }
+        };
+        drop(self.executor.context().spawn(watch));
+    }
+}
+
+/// Opens what is there of a known pool's drives.
+fn open_known(
+    app: &App,
+    executor: &RealExecutor,
+    known: &KnownPool,
+    access: Access,
+) -> Result<Vec<OpenedDrive>> {
+    let look = access == Access::Look;
+    let options = OpenOptions { read_only: look, lock: true, buffered: false };
+    let mut opened: Vec<OpenedDrive> = Vec::new();
+    let mut paths: Vec<&Path> = Vec::new();
+    for drive in &known.drives {
+        if paths.contains(&drive.path.as_path()) {
+            continue;
+        }
+        paths.push(&drive.path);
+        match open_drive(app, executor, &drive.path, &options) {
+            Ok(drive) => opened.push(drive),
+            // The pool itself says which drive it misses.
+            Err(OpenError::NotFound { .. }) => {}
+            Err(error @ (OpenError::NotADrive { .. } | OpenError::TooSmall { .. })) => {
+                app.printer.warning(format!("{}; it is taken as missing", chain(&error)));
+            }
+            // Two names that have come to mean the same drive.
+            Err(OpenError::Busy { holder: stripewise_runtime::Holder::ThisProcess, .. }) => {}
+            Err(error) if look => app.printer.warning(format!("{}; it is passed over", chain(&error))),
+            // To go on without it would make what it holds out of date.
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if opened.is_empty() {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Failure::new(format!(
+            "none of the drives of pool `{}` is there: {}",
+            known.name,
+            paths.join(", ")
+        ))
+        .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name)));
+    }
+    Ok(opened)
+}
+
+/// A layout that is wrong whatever the pool is a wrong command line.
+fn layout_exit(error: &LayoutError) -> Exit {
+    match error {
+        LayoutError::UnknownLayout { .. }
+        | LayoutError::ThreeCopiesAreNoLevel
+        | LayoutError::TooFewColumns { .. }
+        | LayoutError::TooManyColumns { .. }
+        | LayoutError::NoGroupsInLevel { .. }
+        | LayoutError::TooFewGroups { .. }
+        | LayoutError::InterleaveNotPowerOfTwo { .. }
+        | LayoutError::InterleaveOutOfRange { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    }
+}
+
+/// An error of the engine in the words shown to the user.
+pub fn pool_failure(what: impl std::fmt::Display, error: &PoolError) -> Failure {
+    let mut failure = Failure::because(what, error);
+    failure.hint = error.hint();
+    if let PoolError::Layout(error) = error {
+        failure.exit = layout_exit(error);
+    }
+    failure
+}
