@@ -11,7 +11,7 @@ use stripewise_drive::{
     MemoryDrive, Operation,
 };
 use stripewise_engine::{
-    DriveId, MemberOptions, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
+    DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
 };
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
@@ -54,8 +54,7 @@ impl Life {
 }
 
 pub fn options(seed: u64) -> PoolOptions {
-    let member = MemberOptions { timeout_ns: 2_000_000_000, ..MemberOptions::default() };
-    PoolOptions { id_seed: Some(seed), member, ..PoolOptions::default() }
+    PoolOptions { id_seed: Some(seed), ..PoolOptions::default() }
 }
 
 pub fn spec(name: &str, drives: &[Rc<dyn Drive>], spares: &[Rc<dyn Drive>]) -> PoolSpec {
