@@ -3,6 +3,7 @@
 //! executor's clock is a memory access, the real one adds a look at the system's clock (about 25 ns) per request.
 
 use std::hint::black_box;
+use std::rc::Rc;
 use std::time::Instant;
 
 use stripewise_drive::{Buffer, BufferPool, NullDrive};
@@ -59,7 +60,7 @@ fn driver_ns_per_request(workload: &Workload) -> f64 {
     let target = DriveTarget::new(NullDrive::new("null", 1 << 40), BufferPool::new(64 << 20));
     let limits = WindowLimits { least_ns: 4_000_000, least_latencies: 1.0, most_ns: 4_000_000 };
     executor.block_on(async {
-        let load = Load::start(&context, &target, workload, None, 1_000_000).expect("a valid workload");
+        let load = Load::start(&context, &target, workload, None, &Rc::default()).expect("a valid workload");
         let start = Instant::now();
         load.measure(&limits, &|| None, &|| true).await;
         let nanoseconds = start.elapsed().as_secs_f64() * 1e9;

@@ -76,21 +76,6 @@ impl Environment {
     }
 }
 
-/// Processor seconds that all threads of this process have used, from the system's account (to 10 ms).
-pub fn process_cpu_seconds() -> Option<f64> {
-    // Ticks of /proc are of 1/100 s on every Linux system of ours (USER_HZ), whatever the kernel's own tick is.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    Some(cpu_ticks(&read("/proc/self/stat")?)? as f64 / TICKS_PER_SECOND)
-}
-
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name in brackets and may hold blanks; user and system time are 14 and 15.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
-}
-
 fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -153,23 +138,6 @@ mod tests {
         assert_eq!(mount("/srv/x").kind, "tmpfs");
         let blank = mount("/srv/a b/c");
         assert_eq!((blank.kind.as_str(), blank.options.as_str()), ("xfs", "rw,noatime"));
-    }
-
-    #[test]
-    fn processor_time_is_read_past_any_program_name() {
-        assert_eq!(cpu_ticks("7 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 120 30 0 0 20"), Some(150));
-        assert_eq!(cpu_ticks("nonsense"), None);
-    }
-
-    #[test]
-    fn a_busy_process_uses_processor_time() {
-        let before = process_cpu_seconds().expect("a Linux system");
-        let start = std::time::Instant::now();
-        while start.elapsed().as_millis() < 120 {
-            std::hint::black_box(start.elapsed());
-        }
-        let used = process_cpu_seconds().unwrap() - before;
-        assert!((0.02..10.0).contains(&used), "{used} s");
     }
 
     #[test]

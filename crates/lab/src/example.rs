@@ -75,6 +75,7 @@ pub(crate) fn quiet() -> Evaluation {
         }),
         arrays,
         remarks: Vec::new(),
+        max_resident_bytes: Some(400 << 20),
     };
     crate::remarks::conclude(&mut evaluation);
     evaluation

@@ -4,6 +4,7 @@
 
 mod contents;
 mod environment;
+pub mod evaluate;
 #[cfg(test)]
 mod example;
 mod load;
@@ -20,8 +21,8 @@ mod testing;
 mod workload;
 
 pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Verification};
-pub use environment::{Environment, process_cpu_seconds};
-pub use load::{Load, LoadEnd, Tally, Timeline, Window, WindowLimits};
+pub use environment::Environment;
+pub use load::{Load, LoadEnd, Tally, Window, WindowLimits};
 pub use metered::{MeteredDrive, Traffic};
 pub use report::report_html;
 pub use sweep::{FillError, SweepOptions, fill, verify};

@@ -150,17 +150,6 @@ pub struct WindowLimits {
     pub most_ns: u64,
 }
 
-/// Bytes completed per interval since a load began.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Timeline {
-    /// When the load began, in the context's clock.
-    pub start_ns: u64,
-    /// Length of an interval.
-    pub interval_ns: u64,
-    /// Bytes completed in each interval, reads and writes together.
-    pub bytes: Vec<u64>,
-}
-
 /// How a load ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEnd {
@@ -168,8 +157,6 @@ pub struct LoadEnd {
     pub errors: u64,
     /// The first few of their messages.
     pub messages: Vec<String>,
-    /// Throughput over time.
-    pub timeline: Timeline,
     /// Requests that had not been answered when the limit was reached; 0 is how it should be.
     pub unanswered: u64,
 }
@@ -186,7 +173,7 @@ struct Shared<T> {
     in_flight: Cell<u64>,
     errors: Cell<u64>,
     messages: RefCell<Vec<String>>,
-    timeline: RefCell<Timeline>,
+    moved_bytes: Rc<Cell<u64>>,
     /// The clock at the last time any task gave way: a clock that stands still is helped along.
     gave_way_ns: Cell<u64>,
 }
@@ -200,13 +187,13 @@ pub struct Load<T: Target> {
 
 impl<T: Target> Load<T> {
     /// Starts all requests of `workload` on `target`. Writes carry this phase's bytes of `contents`, or whatever the pool's
-    /// memory holds. Throughput over time is kept per `interval_ns`.
+    /// memory holds. `moved_bytes` grows with every request that completes, for whoever watches from beside.
     pub fn start(
         context: &Context,
         target: &T,
         workload: &Workload,
         contents: Option<Rc<Contents>>,
-        interval_ns: u64,
+        moved_bytes: &Rc<Cell<u64>>,
     ) -> Result<Self, WorkloadError> {
         let start_ns = context.now_ns();
         let capacity_bytes =
@@ -223,11 +210,7 @@ impl<T: Target> Load<T> {
             in_flight: Cell::new(0),
             errors: Cell::new(0),
             messages: RefCell::new(Vec::new()),
-            timeline: RefCell::new(Timeline {
-                start_ns,
-                interval_ns: interval_ns.max(1),
-                bytes: Vec::with_capacity(1024),
-            }),
+            moved_bytes: moved_bytes.clone(),
             gave_way_ns: Cell::new(start_ns),
         });
         let mut tasks = Vec::new();
@@ -317,7 +300,6 @@ impl<T: Target> Load<T> {
         LoadEnd {
             errors: shared.errors.get(),
             messages: shared.messages.borrow().clone(),
-            timeline: shared.timeline.borrow().clone(),
             unanswered: shared.in_flight.get(),
         }
     }
@@ -397,12 +379,7 @@ impl<T> Shared<T> {
             let tally = if choice.is_read { &mut window.reads } else { &mut window.writes };
             tally.record(choice.length_bytes, ended_ns - began_ns);
         }
-        let mut timeline = self.timeline.borrow_mut();
-        let interval = ((ended_ns - timeline.start_ns) / timeline.interval_ns) as usize;
-        if interval >= timeline.bytes.len() {
-            timeline.bytes.resize(interval + 1, 0);
-        }
-        timeline.bytes[interval] += choice.length_bytes;
+        self.moved_bytes.set(self.moved_bytes.get() + choice.length_bytes);
     }
 
     fn note_error(&self, error: &dyn std::error::Error) {
@@ -438,7 +415,11 @@ mod tests {
     const CAPACITY: u64 = 64 << 20;
 
     fn limits(least_ms: u64) -> WindowLimits {
-        WindowLimits { least_ns: least_ms * MS, least_latencies: 4.0, most_ns: 3600_000 * MS }
+        WindowLimits { least_ns: least_ms * MS, least_latencies: 4.0, most_ns: 3_600_000 * MS }
+    }
+
+    fn nowhere() -> Rc<Cell<u64>> {
+        Rc::default()
     }
 
     fn no_cpu() -> Option<f64> {
@@ -452,9 +433,10 @@ mod tests {
         // One request at a time, 1 ms each: 4 KiB at depth 8 give 1000 requests a second of 8 ms each.
         let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS);
         let target = DriveTarget::new(drive, BufferPool::phantom());
+        let moved = nowhere();
         let workload = Workload::random_read(8);
         let (window, end) = executor.block_on(async {
-            let load = Load::start(&context, &target, &workload, None, 100 * MS).unwrap();
+            let load = Load::start(&context, &target, &workload, None, &moved).unwrap();
             load.ramp_up(10 * MS, 1000 * MS).await;
             let cpu = Cell::new(0.0);
             let cpu_seconds = || Some(cpu.replace(cpu.get() + 0.25));
@@ -470,9 +452,8 @@ mod tests {
         let p99 = window.reads.latency_ns.value_at_quantile(0.99) as f64;
         assert!((p99 / (8.0 * MS as f64) - 1.0).abs() < 0.002, "{p99} ns");
         assert_eq!((end.errors, end.unanswered), (0, 0));
-        let total = end.timeline.bytes.iter().sum::<u64>() / 4096;
+        let total = moved.get() / 4096;
         assert!((2016..=2020).contains(&total), "a request each ms and the last eight: {total}");
-        assert!(end.timeline.bytes[1..20].iter().all(|&bytes| bytes == 100 * 4096), "{:?}", end.timeline);
     }
 
     #[test]
@@ -482,7 +463,7 @@ mod tests {
         let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), 100 * MS);
         let target = DriveTarget::new(drive, BufferPool::phantom());
         executor.block_on(async {
-            let load = Load::start(&context, &target, &Workload::random_write(10), None, 100 * MS).unwrap();
+            let load = Load::start(&context, &target, &Workload::random_write(10), None, &nowhere()).unwrap();
             let before = context.now_ns();
             load.ramp_up(10 * MS, 60_000 * MS).await;
             assert_eq!((context.now_ns() - before) / MS, 1000 / 20 * 20 + 10, "ten answers of 100 ms each");
@@ -513,8 +494,8 @@ mod tests {
             let took = fill(&context, &target, &contents, sweep, &done).await.unwrap();
             assert!(took > 0 && done.get() == CAPACITY);
             contents.next_phase();
-            let load =
-                Load::start(&context, &target, &Workload::mixed(), Some(contents.clone()), MS).unwrap();
+            let load = Load::start(&context, &target, &Workload::mixed(), Some(contents.clone()), &nowhere())
+                .unwrap();
             let window = load.measure(&limits(20), &no_cpu, &|| true).await;
             assert!(window.reads.requests > 100 && window.writes.requests > 100);
             load.stop(u64::MAX).await;
@@ -548,8 +529,13 @@ mod tests {
             let error = fill(&context, &target, &contents, sweep, &done).await.unwrap_err();
             assert_eq!(error.offset_bytes, 1 << 20, "{error}");
             assert!(error.to_string().contains("failing: write"), "{error}");
-            let load =
-                Load::start(&context, &target, &Workload::sequential_write(), Some(contents.clone()), MS);
+            let load = Load::start(
+                &context,
+                &target,
+                &Workload::sequential_write(),
+                Some(contents.clone()),
+                &nowhere(),
+            );
             let load = load.unwrap();
             let window = load.measure(&limits(50), &no_cpu, &|| true).await;
             assert!(window.errors > 0 && load.errors() >= window.errors);
@@ -591,7 +577,7 @@ mod tests {
         let context = executor.context();
         let target = DriveTarget::new(NullDrive::new("null", CAPACITY), BufferPool::phantom());
         executor.block_on(async {
-            let load = Load::start(&context, &target, &Workload::random_read(32), None, MS).unwrap();
+            let load = Load::start(&context, &target, &Workload::random_read(32), None, &nowhere()).unwrap();
             let window = load.measure(&limits(1), &no_cpu, &|| true).await;
             assert!(window.requests() > 1000);
             assert_eq!(load.stop(u64::MAX).await.unanswered, 0);
@@ -602,10 +588,10 @@ mod tests {
     fn a_target_that_stops_answering_does_not_stop_the_laboratory() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
-        let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), 3600_000 * MS);
+        let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), 3_600_000 * MS);
         let target = DriveTarget::new(drive, BufferPool::phantom());
         executor.block_on(async {
-            let load = Load::start(&context, &target, &Workload::random_read(4), None, 100 * MS).unwrap();
+            let load = Load::start(&context, &target, &Workload::random_read(4), None, &nowhere()).unwrap();
             load.ramp_up(MS, 100 * MS).await;
             assert_eq!(load.stop(1000 * MS).await.unanswered, 4);
             assert_eq!(context.now_ns(), 1100 * MS);
@@ -621,9 +607,10 @@ mod tests {
             let target = DriveTarget::new(drive, BufferPool::phantom());
             executor.block_on(async {
                 let workload = Workload::mixed().with_seed(seed);
-                let load = Load::start(&context, &target, &workload, None, 10 * MS).unwrap();
-                load.ramp_up(MS, 100 * MS).await;
-                load.stop(u64::MAX).await.timeline.bytes
+                let load = Load::start(&context, &target, &workload, None, &nowhere()).unwrap();
+                let window = load.measure(&limits(20), &no_cpu, &|| true).await;
+                load.stop(u64::MAX).await;
+                (window.bytes(), window.reads.total_latency_ns, window.writes.total_latency_ns)
             })
         };
         assert_eq!(run(1), run(1));

@@ -326,12 +326,11 @@ impl CellRemarks<'_> {
             _ => {}
         }
         let settings = &self.evaluation.settings;
-        let shortest = cell.run_seconds.iter().copied().fold(f64::INFINITY, f64::min);
-        let wanted = settings.mean_latencies_per_run * cell.latency_us.mean / 1e6;
-        // The length of a run is settled by the latencies seen in it; a tenth covers what came after.
-        if !settings.quick && shortest < 0.9 * wanted {
+        let fewest = cell.run_mean_latencies.iter().copied().fold(f64::INFINITY, f64::min);
+        // The length of a run is settled by the latencies seen in it; a tenth covers what came in its last moments.
+        if !settings.quick && fewest < 0.9 * settings.mean_latencies_per_run {
             let text = format!(
-                "The shortest run lasted {shortest:.1} s, less than {} mean latencies ({wanted:.1} s).",
+                "A run lasted only {fewest:.1} mean latencies ({} are wanted): it may not show a steady state.",
                 settings.mean_latencies_per_run
             );
             self.say(Severity::Warning, text);
@@ -339,6 +338,9 @@ impl CellRemarks<'_> {
     }
 
     fn steadiness(&mut self) {
+        if self.evaluation.settings.quick {
+            return;
+        }
         if let Some(ratio) = self.cell.littles_law_ratio.filter(|ratio| (ratio - 1.0).abs() > LITTLE_SLACK) {
             let text = format!(
                 "Mean latency times rate gives {:.0} requests in flight where {} were kept: not a steady state (start-up, \
@@ -430,7 +432,10 @@ mod tests {
         only(&cell(|cell| cell.discarded_runs = 1), "1 run was discarded, because the rebuild ended");
         only(&cell(|cell| cell.ci95 = None), "3 runs are too few");
         only(&cell(|cell| cell.ci95 = Some([50.0, 150.0])), "The interval is wide, ±");
-        only(&cell(|cell| cell.run_seconds[1] = 0.5), "The shortest run lasted 0.5 s, less than 4 mean");
+        only(
+            &cell(|cell| cell.run_mean_latencies[1] = 1.5),
+            "A run lasted only 1.5 mean latencies (4 are wanted)",
+        );
         only(&cell(|cell| cell.littles_law_ratio = Some(0.5)), "256 requests in flight where 512 were kept");
         only(&cell(|cell| cell.errors = 7), "7 of ");
     }

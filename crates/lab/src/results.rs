@@ -63,6 +63,8 @@ pub struct Evaluation {
     pub arrays: Vec<ArrayResult>,
     /// What a reader should know before believing a figure.
     pub remarks: Vec<Remark>,
+    /// The most memory the process had at any time.
+    pub max_resident_bytes: Option<u64>,
 }
 
 /// The exact settings of an evaluation.
@@ -209,6 +211,8 @@ pub struct Measurement {
     pub percent_of_single: Option<f64>,
     /// Length of each run.
     pub run_seconds: Vec<f64>,
+    /// Length of each run in mean latencies of its own.
+    pub run_mean_latencies: Vec<f64>,
     /// Requests kept in flight.
     pub outstanding: u64,
     /// Requests completed over all runs.
@@ -306,6 +310,12 @@ impl Measurement {
             percent_of_single: None,
             runs,
             run_seconds: windows.iter().map(|window| window.duration_ns as f64 / 1e9).collect(),
+            run_mean_latencies: windows
+                .iter()
+                .map(|window| {
+                    window.mean_latency_ns().map_or(0.0, |mean_ns| window.duration_ns as f64 / mean_ns)
+                })
+                .collect(),
             outstanding,
             requests: all.requests,
             errors: windows.iter().map(|window| window.errors).sum(),
