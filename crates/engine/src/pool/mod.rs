@@ -274,9 +274,12 @@ impl Inner {
     }
 
     async fn close(&self, destroy: bool) -> Result<(), PoolError> {
-        let _alone = self.administering.acquire(1).await;
-        if self.closed.replace(true) {
-            return Ok(());
+        {
+            // Changes under way end first; none begins after. Jobs may be waiting for their turn, so it is given back.
+            let _alone = self.administering.acquire(1).await;
+            if self.closed.replace(true) {
+                return Ok(());
+            }
         }
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
         let mut result = Ok(());
