@@ -124,3 +124,6 @@ fn is_alive(leaf: &Found, found: &[Found]) -> bool {
     };
     manifest.volumes.iter().any(|volume| volume.survives(lives_elsewhere))
 }
+
+#[cfg(test)]
+mod tests;

@@ -284,3 +284,6 @@ pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
 pub(crate) async fn zero(member: &Rc<Member>, start: u64, length: u64) -> Result<(), DriveError> {
     member.submit(Class::Foreground, IoRequest::range(Operation::WriteZeroes, start, length)).await
 }
+
+#[cfg(test)]
+mod tests;
