@@ -9,7 +9,7 @@ use std::rc::Rc;
 use stripewise_drive::{BufferPool, CrashDrive, Delay, Drive, MemoryDrive, SplitMix64};
 use stripewise_engine::{Array, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit};
 use stripewise_runtime::VirtualExecutor;
-use support::{Model, SECTOR, dirty, shape, space, stamp};
+use support::{Model, SECTOR, dirty, shape, space, version_of};
 
 /// For every sector the version that is surely durable, and the newest that was ever written.
 struct History {
@@ -87,17 +87,9 @@ async fn check(array: &Array, history: &History, seed: u64, what: &str) -> Vec<u
     let mut found = Vec::new();
     for (sector, content) in bytes.chunks_exact(SECTOR as usize).enumerate() {
         let (durable, newest) = (history.durable.borrow()[sector], history.written.borrow()[sector]);
-        let mut expected = [0; SECTOR as usize];
-        let version = (durable..=newest).find(|&version| {
-            stamp(sector as u64, version, &mut expected);
-            content == expected
-        });
-        let version = version.unwrap_or_else(|| {
-            let older = (0..durable).find(|&version| {
-                stamp(sector as u64, version, &mut expected);
-                content == expected
-            });
-            panic!("seed {seed}: {what}: sector {sector} should hold version {durable}..={newest}, holds {older:?}")
+        let version = version_of(sector as u64, content);
+        let version = version.filter(|version| (durable..=newest).contains(version)).unwrap_or_else(|| {
+            panic!("seed {seed}: {what}: sector {sector} should hold version {durable}..={newest}, holds {version:?}")
         });
         found.push(version);
     }
@@ -110,7 +102,7 @@ fn cut_while_writing(seed: u64) {
         [("raid0", 3), ("raid1", 2), ("raid1", 3), ("raid5", 4), ("raid6", 5), ("raid7", 6), ("raid10", 5)];
     let (level, width) = layouts[random.below(layouts.len() as u64) as usize];
     let shape = shape(level, width, 4096 << random.below(4));
-    let spec = space(&shape, u128::from(seed), 2 << 20);
+    let spec = space(&shape, u128::from(seed), 6 << 20);
     let capacity = spec.base_bytes + spec.space_bytes;
     let clients = 1 + random.below(4);
 
@@ -135,7 +127,7 @@ fn cut_while_writing(seed: u64) {
                 faults as Rc<dyn Drive>
             })
             .collect();
-        let instant = random.below(60_000_000);
+        let instant = if random.chance(0.5) { random.below(6_000_000) } else { random.below(60_000_000) };
         let history = executor.block_on(async {
             let buffers = BufferPool::new(8 << 20);
             let slots = open_slots(&tops, &context);
@@ -144,7 +136,7 @@ fn cut_while_writing(seed: u64) {
                 Array::create(&context, &buffers, spec.clone(), slots, Rc::new(NoMembership), options)
                     .await
                     .expect("a new array");
-            let sectors = (array.capacity_bytes().min(1 << 20) / SECTOR) as usize;
+            let sectors = (array.capacity_bytes().min(8 << 20) / SECTOR) as usize;
             let history = Rc::new(History::new(sectors));
             // In half of the runs the array was written and closed before: then no region is marked as being written to.
             let array = if seed % 2 == 0 {

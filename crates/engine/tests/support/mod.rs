@@ -200,10 +200,22 @@ pub fn stamp(sector: u64, version: u32, bytes: &mut [u8]) {
         bytes.fill(0);
         return;
     }
-    let mut random = SplitMix64::new(sector << 32 ^ u64::from(version));
+    let name = sector << 32 ^ u64::from(version);
+    let mut random = SplitMix64::new(name);
     for word in bytes.chunks_exact_mut(8) {
         word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
+    bytes[..8].copy_from_slice(&name.to_le_bytes());
+}
+
+/// Which version of the sector this is, if it is any, whole.
+pub fn version_of(sector: u64, found: &[u8]) -> Option<u32> {
+    let name = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
+    let version =
+        if found.iter().all(|byte| *byte == 0) { 0 } else { u32::try_from(name ^ sector << 32).ok()? };
+    let mut expected = [0; SECTOR as usize];
+    stamp(sector, version, &mut expected);
+    (found == expected).then_some(version)
 }
 
 /// What every sector must hold.
@@ -267,12 +279,8 @@ impl Model {
 
 /// Which version the sector holds instead, for the message.
 fn which(sector: u64, found: &[u8]) -> String {
-    let mut bytes = [0; SECTOR as usize];
-    for version in 0..5000 {
-        stamp(sector, version, &mut bytes);
-        if found == bytes {
-            return format!(" but version {version}");
-        }
+    match version_of(sector, found) {
+        Some(version) => format!(" but version {version}"),
+        None => " nor any other version of it".to_owned(),
     }
-    " nor any other version of it".to_owned()
 }
