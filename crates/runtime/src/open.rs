@@ -22,7 +22,9 @@ use crate::identity::DriveIdentity;
 use crate::lock::{self, Holder};
 use crate::ring::Ring;
 
-/// Requests worth having in flight on one file or device; see the crate's documentation for the measurement.
+/// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random reads and writes gained at each
+/// step from depth 16 over 32 to 64 and nothing more at 128 (medians of 5 runs of 1 s: 78, 88, 102 and 109 thousand reads
+/// per second, 40, 57, 74 and 74 thousand writes, where single runs differ by a third).
 const QUEUE_DEPTH: u32 = 64;
 /// Bytes worth having in flight on one file or device.
 const QUEUE_BYTES: u64 = 16 << 20;
@@ -30,8 +32,11 @@ const QUEUE_BYTES: u64 = 16 << 20;
 const MAX_REQUEST_BYTES: u64 = 1 << 20;
 /// Anything smaller holds nothing.
 const LEAST_BYTES: u64 = 4096;
-/// How long to wait for a lock whose holder is gone: the kernel cleans up after a killed process a little later.
+/// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a little later.
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait where the system does not say who uses a drive: it may be nobody any more.
+const UNKNOWN_HOLDER_PATIENCE: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How to open a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,12 +278,25 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
     // Keeps away mounts and other arrays as well, which advisory locks do not.
     let claims = options.lock && !options.read_only && matches!(identity, DriveIdentity::BlockDevice { .. });
     let exclusive = if claims { libc::O_EXCL } else { 0 };
+    let begin = Instant::now();
     let open = |flags: libc::c_int| {
-        std::fs::OpenOptions::new()
-            .read(true)
-            .write(!options.read_only)
-            .custom_flags(libc::O_CLOEXEC | exclusive | flags)
-            .open(path)
+        loop {
+            let result = std::fs::OpenOptions::new()
+                .read(true)
+                .write(!options.read_only)
+                .custom_flags(libc::O_CLOEXEC | exclusive | flags)
+                .open(path);
+            match result {
+                // Perhaps only the claim of a process that has just ended.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY)
+                        && begin.elapsed() < UNKNOWN_HOLDER_PATIENCE =>
+                {
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                result => return result,
+            }
+        }
     };
     let fail = |error| OpenError::from_io(path, "opening it", error);
     if options.buffered {
@@ -302,10 +320,15 @@ fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) ->
             }
         }
         let holder = lock::holder(identity, file);
-        if holder != Holder::Dead || begin.elapsed() > DEAD_HOLDER_PATIENCE {
+        let patience = match holder {
+            Holder::Dead => DEAD_HOLDER_PATIENCE,
+            Holder::Unknown => UNKNOWN_HOLDER_PATIENCE,
+            _ => Duration::ZERO,
+        };
+        if begin.elapsed() >= patience {
             return Err(OpenError::Busy { path: path.to_owned(), holder });
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 

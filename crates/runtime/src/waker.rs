@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
+use rustc_hash::FxHashSet;
+
 use crate::tasks;
 
 /// Which task: a slot of an executor's table and the number of tasks that had the slot before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TaskKey {
     pub(crate) executor: u16,
     /// Only the low 24 bits travel in a waker.
@@ -64,9 +66,16 @@ fn wake(data: *const ()) {
     }
 }
 
+/// Wakes in the order they came, every task once: no longer than there are tasks.
+#[derive(Default)]
+struct Posted {
+    order: Vec<TaskKey>,
+    known: FxHashSet<TaskKey>,
+}
+
 /// Where wakes from outside the executor's own turn arrive.
 pub(crate) struct Mailbox {
-    posted: Mutex<Vec<TaskKey>>,
+    posted: Mutex<Posted>,
     /// Whether `posted` may hold something; spares the executor the lock.
     pending: AtomicBool,
     /// Set while the executor's thread sleeps in the kernel, or is about to.
@@ -77,7 +86,12 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     fn post(&self, key: TaskKey) {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+        {
+            let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+            if posted.known.insert(key) {
+                posted.order.push(key);
+            }
+        }
         // Sequentially consistent on both sides: either this thread sees `sleeping`, or the executor, which looks at
         // `pending` again after setting it, sees the post.
         self.pending.store(true, Ordering::SeqCst);
@@ -97,7 +111,9 @@ impl Mailbox {
         if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::SeqCst) {
             return Vec::new();
         }
-        std::mem::take(&mut self.posted.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut posted = self.posted.lock().unwrap_or_else(PoisonError::into_inner);
+        posted.known.clear();
+        std::mem::take(&mut posted.order)
     }
 
     /// Announces that the executor is going to sleep; `false` when something was posted meanwhile and it must not.
@@ -143,7 +159,7 @@ impl Registration {
     /// Takes a number. Panics beyond 65,536 executors alive in one process.
     pub(crate) fn new(doorbell: Option<OwnedFd>) -> Self {
         let mailbox = Arc::new(Mailbox {
-            posted: Mutex::new(Vec::new()),
+            posted: Mutex::default(),
             pending: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             doorbell,
@@ -187,8 +203,8 @@ mod tests {
     fn a_waker_of_an_executor_that_is_gone_does_nothing() {
         let registration = Registration::new(None);
         let waker = TaskKey { executor: registration.executor, generation: 0, index: 0 }.waker();
-        waker.wake_by_ref();
-        assert_eq!(registration.mailbox.take().len(), 1);
+        (0..1000).for_each(|_| waker.wake_by_ref());
+        assert_eq!(registration.mailbox.take().len(), 1, "a task is posted once, however often it is woken");
         assert!(registration.mailbox.take().is_empty());
         drop(registration);
         waker.wake();

@@ -85,6 +85,44 @@ fn a_block_device_is_a_drive() {
     }
 }
 
+/// Flushes that the kernel has sent to the device so far; `None` where it does not count them.
+fn flushes(device: &Path) -> Option<u64> {
+    let name = device.file_name()?.to_str()?;
+    std::fs::read_to_string(format!("/sys/block/{name}/stat"))
+        .ok()?
+        .split_ascii_whitespace()
+        .nth(15)?
+        .parse()
+        .ok()
+}
+
+#[test]
+fn flushes_and_forced_writes_reach_the_device() {
+    let directory = disk_directory();
+    let file = directory.path().join("disk");
+    create_drive_file(&file, &CreateOptions::new(8 * MIB)).expect("made");
+    let Some(device) = LoopDevice::over(&file, 512) else { return };
+    let Some(start) = flushes(&device.0) else {
+        println!("skipped: the kernel does not count flushes");
+        return;
+    };
+    let executor = RealExecutor::new().expect("io_uring");
+    let drive = executor.open_drive(&device.0, &OpenOptions::default()).expect("opens");
+    assert!(drive.info().volatile_cache, "a loop device caches in memory");
+    let since = |before: u64| flushes(&device.0).expect("counted") - before;
+    for round in 0..8 {
+        write(&executor, &*drive, round * 4096, &[1; 4096], false).expect("written");
+    }
+    assert_eq!(since(start), 0, "plain writes were forced");
+    for round in 0..8 {
+        write(&executor, &*drive, round * 4096, &[2; 4096], true).expect("written");
+    }
+    assert!(since(start) >= 8, "8 forced writes gave {} flushes", since(start));
+    let before = flushes(&device.0).expect("counted");
+    run(&executor, &*drive, IoRequest::flush()).expect("flushed");
+    assert_eq!(since(before), 1);
+}
+
 #[test]
 fn a_device_that_fails_or_shrinks_says_so() {
     let directory = disk_directory();
