@@ -34,6 +34,8 @@ struct Client {
     number: u64,
     clients: u64,
     chunk_sectors: u64,
+    /// Chunks that each client uses: few, and all meet in a few stripes.
+    chunks: u64,
     random: SplitMix64,
     version: u32,
     seed: u64,
@@ -42,8 +44,7 @@ struct Client {
 impl Client {
     /// A range of sectors inside one of the client's chunks.
     fn range(&mut self) -> (u64, u64) {
-        let chunks = self.model.sectors() / (self.chunk_sectors * self.clients);
-        let chunk = self.random.below(chunks) * self.clients + self.number;
+        let chunk = self.random.below(self.chunks) * self.clients + self.number;
         let start = self.random.below(self.chunk_sectors);
         let count = match self.random.below(3) {
             0 => 1 + self.random.below(self.chunk_sectors - start),
@@ -178,6 +179,8 @@ fn run(seed: u64) {
     executor.block_on(async {
         let rig = Rig::new(&context, shape, (2 + random.below(4)) << 20, seed).await;
         let model = Rc::new(Model::new(rig.array().capacity_bytes()));
+        let all_chunks = model.sectors() / (chunk_sectors * clients);
+        let chunks = if random.chance(0.4) { all_chunks.min(3) } else { all_chunks };
         let mut versions: Vec<u32> = vec![0; clients as usize];
         for phase in 0..2 {
             let over = Rc::new(Cell::new(false));
@@ -196,6 +199,7 @@ fn run(seed: u64) {
                     number,
                     clients,
                     chunk_sectors,
+                    chunks,
                     random: SplitMix64::new(seed * 31 + number + phase * 1000),
                     version: versions[number as usize],
                     seed,

@@ -221,7 +221,8 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         let small = pool.replace(id_of(&pool.status(), "drive3"), small, false).await;
         assert!(matches!(small, Err(PoolError::DriveTooSmall { .. })));
         let stranger = MemoryDrive::new("stranger", 16 * MIB);
-        let others = Pool::create(&life.context, &life.buffers, spec("other", &[stranger.clone()], &[]));
+        let theirs: Vec<Rc<dyn Drive>> = vec![stranger.clone()];
+        let others = Pool::create(&life.context, &life.buffers, spec("other", &theirs, &[]));
         others.await.unwrap().close().await.unwrap();
         let taken = pool.replace(id_of(&pool.status(), "drive3"), stranger.clone(), false).await;
         assert!(matches!(&taken, Err(PoolError::DriveOfOtherPool { pool_name, .. }) if pool_name == "other"));
@@ -409,5 +410,76 @@ fn damaged_superblocks_are_made_good() {
         let pool = life.open(&as_drives(&images)).await.unwrap();
         assert_eq!((pool.status().state, pool.rebuild_priority()), (PoolState::Online, 40));
         pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_spare_can_be_named_as_the_replacement() {
+    let images = memory_drives(5, 16);
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&images);
+        let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 8 * MIB).await;
+        let status = pool.status();
+        let named = pool.replace(id_of(&status, "drive0"), drives[4].clone(), false).await.unwrap();
+        assert_eq!(named, id_of(&status, "drive4"));
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        let status = pool.status();
+        let active = pool.replace_by_spare(id_of(&status, "drive1"), id_of(&status, "drive2")).await;
+        assert!(matches!(active, Err(PoolError::DriveInPool { .. })), "it is no spare");
+        pool.replace_by_spare(id_of(&status, "drive1"), id_of(&status, "drive3")).await.unwrap();
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        let left: Vec<_> = pool.status().drives.into_iter().map(|drive| drive.path).collect();
+        assert_eq!(left, ["drive2", "drive3", "drive4"]);
+        // A spare can be replaced like any other.
+        pool.add_spare(drives[0].clone(), false).await.unwrap();
+        pool.replace(id_of(&pool.status(), "drive0"), drives[1].clone(), false).await.unwrap();
+        let status = pool.status();
+        assert_eq!((state_of(&status, "drive1"), status.drives.len()), ("online", 4));
+        holds(&volume, 1, 0, 8 * MIB).await.unwrap();
+        pool.close().await.unwrap();
+        let pool = life.open(&drives[1..]).await.unwrap();
+        assert_eq!((pool.status().state, pool.status().drives.len()), (PoolState::Online, 4));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
+    let images = memory_drives(3, 16);
+    let life = Life::new();
+    life.run(async {
+        let drives = faulty(&life, &images);
+        let pool = life.create(&as_drives(&drives), &[]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 8 * MIB).await;
+        pool.close().await.unwrap();
+        drives[1].stick();
+        let pool = life.open(&as_drives(&drives)).await.unwrap();
+        assert!(pool.notices()[0].contains("drive1 could not be read"), "{:?}", pool.notices());
+        holds(&pool.volume("data").unwrap(), 1, 0, 8 * MIB).await.unwrap();
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn drives_are_let_go_of_when_they_are_excluded_and_when_the_pool_ends() {
+    let images = memory_drives(3, 16);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, MIB).await;
+        assert!(images.iter().all(|image| Rc::strong_count(image) == 2));
+        pool.fail_drive(id_of(&pool.status(), "drive1"), "a test").await.unwrap();
+        assert_eq!(Rc::strong_count(&images[1]), 1, "it can be pulled, or given back under its name");
+        pool.replace(id_of(&pool.status(), "drive1"), images[1].clone(), false).await.unwrap();
+        drop((pool, volume));
+        assert!(images.iter().all(|image| Rc::strong_count(image) == 1), "also when it is not closed");
+        let pool = life.open(&as_drives(&images)).await.unwrap();
+        pool.close().await.unwrap();
+        assert!(images.iter().all(|image| Rc::strong_count(image) == 1));
     });
 }
