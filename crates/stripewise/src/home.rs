@@ -18,7 +18,7 @@ use crate::session::Access;
 
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The state folder.
 #[derive(Clone, Debug)]

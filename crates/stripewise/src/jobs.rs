@@ -61,14 +61,14 @@ pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
     let name = pool.name();
     let context = session.executor().context();
     let progress = RefCell::new(Progress::new(&app.printer));
-    let worked = std::cell::Cell::new(false);
+    let was_due = session.report().activity.iter().any(|job| job.kind == kind.to_string());
+    let before = pool.generation();
     let interrupted = session.executor().interrupted();
     let interrupted = interrupted.map_err(|error| Failure::because("cannot watch for interrupts", &error))?;
     let looking = async {
         loop {
             let report = session.report();
             let ours = || report.activity.iter().filter(|job| job.kind == kind.to_string());
-            worked.set(worked.get() || ours().next().is_some());
             if let Some(job) = ours().find(|job| job.mb_per_s > 0.0).or_else(|| ours().next()) {
                 let what = format!("{kind} of {name}/{}", job.volume);
                 progress.borrow_mut().update(&what, job.percent, job.mb_per_s, job.seconds_left);
@@ -97,7 +97,8 @@ pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
     let report = session.report();
     let scrubs: Vec<ScrubbedVolume> =
         pool.scrub_reports().into_iter().map(|summary| scrubbed(summary, &report)).collect();
-    let worked = worked.get() || !scrubs.is_empty();
+    // What becomes due by the way (a spare takes over) has been recorded.
+    let worked = was_due || pool.generation() != before || !scrubs.is_empty();
     Ok(Done { kind, worked, scrubs, pools: vec![report] })
 }
 

@@ -119,6 +119,10 @@ impl<'a> Session<'a> {
         let home = app.home()?;
         let known = home.pool(name)?;
         let lock = home.lock_pool(&known, access, doing)?;
+        if access == Access::Change {
+            // What a killed process left.
+            let _ = std::fs::remove_file(home.status_path(&known.id));
+        }
         let executor = executor()?;
         let opened = open_known(app, &executor, &known, access)?;
         let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
@@ -217,16 +221,16 @@ impl<'a> Session<'a> {
         let path = self.home.status_path(&self.known.id);
         let watch = async move {
             loop {
+                let report = PoolReport::from(&pool.status());
+                let text = serde_json::to_vec(&report).expect("plain data becomes JSON");
+                // Only others miss it.
+                let _ = write_beside(&path, &text);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(opened) = opened.upgrade() else { return };
                 for opened in opened.borrow().iter() {
                     // What was found is told to the engine by the drive's own answers.
                     let _ = opened.file.still_there();
                 }
-                let report = PoolReport::from(&pool.status());
-                let text = serde_json::to_vec(&report).expect("plain data becomes JSON");
-                // Only others miss it.
-                let _ = write_beside(&path, &text);
             }
         };
         drop(self.executor.context().spawn(watch));

@@ -38,6 +38,8 @@ struct ShownDrive {
     pace: Option<String>,
     /// What its superblock says; `null` where it belongs to no pool.
     superblock: Option<DriveLabel>,
+    /// Whether the pool still counts it among its drives; `null` where that pool is not known here.
+    belongs: Option<bool>,
     /// What else was found on it.
     holds: Vec<String>,
 }
@@ -90,6 +92,7 @@ fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
         holds = candidate.contents()?;
     }
     Ok(ShownDrive {
+        belongs: superblock.as_ref().and_then(|label| belongs(app, label)),
         capacity_bytes: stripewise_drive::Drive::info(&*opened.file).capacity_bytes,
         kind: candidate.kind(),
         pace: pace_of(app, &candidate.path).map(|pace| pace.to_string()),
@@ -97,6 +100,14 @@ fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
         superblock,
         holds,
     })
+}
+
+/// A drive that was replaced does not know it: the others do.
+fn belongs(app: &App, label: &DriveLabel) -> Option<bool> {
+    let (pool_id, drive_id) = (label.pool_id.to_string(), label.drive_id.to_string());
+    let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
+    let pool = pools.into_iter().find(|pool| pool.id == pool_id)?;
+    Some(pool.drives.iter().any(|drive| drive.id == drive_id))
 }
 
 impl ShownDrive {
@@ -120,8 +131,13 @@ impl ShownDrive {
         page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
         page.field("id", label.drive_id.to_string(), Style::Plain);
         page.field("role", crate::report::word(label.role), Style::Plain);
-        let style = if label.state == "online" { Style::Good } else { Style::Warning };
-        page.field("state", &label.state, style);
+        match (self.belongs, label.state.as_str()) {
+            (Some(false), _) => {
+                page.field("state", "replaced: no longer a drive of the pool", Style::Warning)
+            }
+            (_, "online") => page.field("state", "online", Style::Good),
+            (_, other) => page.field("state", other, Style::Warning),
+        }
         page.field("generation", label.generation.to_string(), Style::Plain);
         page.field("pool drives", label.drives.len().to_string(), Style::Plain);
         for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {

@@ -3,11 +3,13 @@
 //!
 //! Expected faults: drives that are gone, all of them even; a pool in use.
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
 
 use crate::commands::{App, Pools};
-use crate::failure::{Exit, Failure, Result};
-use crate::home::{Home, KnownPool};
+use crate::failure::{Exit, Result};
+use crate::home::{Home, KnownPool, PATIENCE};
 use crate::names::PoolName;
 use crate::report::PoolReport;
 use crate::session::{Access, with_pool};
@@ -32,7 +34,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one",
         );
     }
-    let pools: Vec<PoolReport> = known.iter().map(|pool| report(app, &home, pool)).collect();
+    let pools: Vec<PoolReport> = known.iter().map(|pool| report(app, &home, pool)).collect::<Result<_>>()?;
     let exit = |worst: Exit, pool: &PoolReport| match (worst, pool.exit()) {
         (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
         (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
@@ -51,21 +53,35 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(exit)
 }
 
-fn report(app: &App, home: &Home, known: &KnownPool) -> PoolReport {
-    if let Some(user) = home.pool_user(known)
-        && let Some(mut report) = left_word(home, known)
-    {
-        report.notices.push(format!("in use by {user}"));
-        return report;
+fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
+    let begin = Instant::now();
+    while let Some(user) = home.pool_user(known) {
+        if let Some(report) = left_word(home, known, &user) {
+            return Ok(report);
+        }
+        // Most commands are done in no time, the others leave word soon.
+        if begin.elapsed() > PATIENCE {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
-    let looked = with_pool(app, &known.name, Access::Look, "pool status", |session| Ok(session.report()));
-    looked.unwrap_or_else(|failure: Failure| {
-        PoolReport::unreachable(known, &failure.message, failure.hint.as_deref().unwrap_or_default())
-    })
+    match with_pool(app, &known.name, Access::Look, "pool status", |session| Ok(session.report())) {
+        Ok(report) => Ok(report),
+        Err(failure) => match home.pool_user(known) {
+            // Then it cannot be told how it is, unless by whoever came in between.
+            Some(user) => left_word(home, known, &user).ok_or(failure),
+            None => {
+                let action = failure.hint.unwrap_or_default();
+                Ok(PoolReport::unreachable(known, &failure.message, &action))
+            }
+        },
+    }
 }
 
 /// What the process that works on the pool says of it.
-fn left_word(home: &Home, known: &KnownPool) -> Option<PoolReport> {
+fn left_word(home: &Home, known: &KnownPool, user: &str) -> Option<PoolReport> {
     let text = std::fs::read(home.status_path(&known.id)).ok()?;
-    serde_json::from_slice(&text).ok()
+    let mut report: PoolReport = serde_json::from_slice(&text).ok()?;
+    report.notices.push(format!("in use by {user}"));
+    Some(report)
 }

@@ -1,0 +1,82 @@
+//! Several processes on one pool, and processes that are stopped: one at a time changes it, others may look, and whoever
+//! comes next goes on.
+
+mod common;
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use common::{Sandbox, unique_bytes};
+
+/// Bytes to rebuild; at the pace of the replacement below that takes some eight seconds.
+const LENGTH: usize = 24 << 20;
+
+/// A degraded pool with a slow replacement that is to be filled.
+fn due_for_rebuild() -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 2 --size 32MiB");
+    sandbox.ok("drive make @d --count 1 --size 32MiB --first 2 --pace 3MB/s");
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
+    sandbox.ok("volume create tank/a --layout raid1");
+    let data = unique_bytes(LENGTH, 21);
+    sandbox.write("tank/a", 0, &data);
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    sandbox.ok("pool replace tank @d/drive1.img @d/drive2.img");
+    (sandbox, data)
+}
+
+fn rebuild_percent(sandbox: &Sandbox) -> Option<f64> {
+    let answer = sandbox.run("pool status --json");
+    assert!(matches!(answer.code, 0 | 3), "{}", answer.err);
+    answer.json()["pools"][0]["activity"][0]["percent"].as_f64()
+}
+
+/// Waits until the status, asked from beside, shows that work is under way.
+fn until_under_way(sandbox: &Sandbox, child: &mut Child) -> f64 {
+    let start = Instant::now();
+    loop {
+        match rebuild_percent(sandbox) {
+            Some(percent) if percent > 5.0 => return percent,
+            _ => assert!(start.elapsed() < Duration::from_secs(30), "the rebuild does not begin"),
+        }
+        assert!(child.try_wait().expect("a child").is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_rebuild_shows_progress_keeps_others_out_and_goes_on_after_an_end() {
+    let (sandbox, data) = due_for_rebuild();
+    let mut child = sandbox.command("pool wait tank rebuild").spawn().expect("started");
+    let percent = until_under_way(&sandbox, &mut child);
+    assert!(percent < 100.0);
+    // Whoever would change the pool waits a moment and then says who has it.
+    let refused = sandbox.fails("volume delete tank/a --yes");
+    let says = format!("error: pool `tank` is in use by process {} (`pool wait tank rebuild`)", child.id());
+    assert!(refused.starts_with(&says), "{refused}");
+
+    // Killed without a warning; the next one goes on, and says how far it is.
+    child.kill().expect("killed");
+    let output = child.wait_with_output().expect("ended");
+    let progress = String::from_utf8(output.stderr).expect("text");
+    assert!(progress.contains("rebuild of tank/a: ") && progress.contains(" left"), "{progress}");
+    let done = sandbox.ok("pool wait tank rebuild");
+    assert!(done.text().contains("the rebuild of pool tank is done"), "{}", done.text());
+    std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
+    assert!(sandbox.read("tank/a", 0, LENGTH) == data, "the rebuilt drive holds all of it");
+}
+
+#[test]
+fn an_interrupt_ends_in_order() {
+    let (sandbox, _) = due_for_rebuild();
+    let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
+    let reached = until_under_way(&sandbox, &mut child);
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(1));
+    let says = String::from_utf8(output.stderr).expect("text");
+    assert!(says.starts_with("error: interrupted; the rebuild of pool `tank` is not done"), "{says}");
+    assert!(says.contains("hint: `stripewise pool wait tank rebuild` goes on from here"), "{says}");
+    assert!(rebuild_percent(&sandbox).is_some_and(|percent| percent >= reached), "what was done is kept");
+}
