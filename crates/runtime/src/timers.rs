@@ -167,6 +167,48 @@ mod tests {
     }
 
     #[test]
+    fn any_mix_of_setting_firing_and_taking_back_agrees_with_a_sorted_map() {
+        let mut timers = Timers::default();
+        let mut model = std::collections::BTreeMap::new();
+        let mut state = 0x5EED_u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % limit
+        };
+        for step in 1..20_000_u64 {
+            match random(5) {
+                0..=2 => {
+                    let deadline_ns = random(1_000);
+                    let timer = timers.insert(deadline_ns, Waker::noop().clone());
+                    model.insert((deadline_ns, step), timer);
+                }
+                3 => {
+                    let nth = random(model.len() as u64 + 1) as usize;
+                    let Some(key) = model.keys().nth(nth).copied() else { continue };
+                    let timer = model.remove(&key).expect("just seen");
+                    assert!(timers.cancel(timer).is_some(), "step {step}");
+                }
+                _ => {
+                    let first = model.pop_first();
+                    assert_eq!(
+                        timers.next_deadline_ns(),
+                        first.map(|((deadline_ns, _), _)| deadline_ns),
+                        "step {step}"
+                    );
+                    if let Some(((deadline_ns, _), timer)) = first {
+                        assert!(timers.pop_due(deadline_ns).is_some());
+                        assert!(
+                            timers.cancel(timer).is_none(),
+                            "step {step}: another timer of that deadline fired"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(model.len() > 1_000, "the mix never filled the heap");
+    }
+
+    #[test]
     fn a_number_of_a_fired_timer_does_not_cancel_its_successor() {
         let mut timers = Timers::default();
         let first = timers.insert(5, Waker::noop().clone());

@@ -74,7 +74,8 @@ fn other_threads_wake_a_sleeping_and_a_busy_executor() {
             theirs.raise();
         }
     });
-    executor.block_on(counter.reached(20));
+    let limited = executor.context().time_limit_ns(10_000_000_000, Box::pin(counter.reached(20)));
+    assert_eq!(executor.block_on(limited), Ok(()), "a sleeping executor was not woken");
     sleeper.join().expect("ended");
 
     let threads: Vec<_> = (0..4)
