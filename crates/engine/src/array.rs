@@ -451,9 +451,16 @@ impl Inner {
         is_rebuilding || self.geometry.survives(&missing)
     }
 
+    /// The member in `slot`, if the error is its own: while an error of the one before waits to be looked at, a replacement
+    /// may have come, and must not pay for it.
+    fn member_that_gave(&self, slot: usize, error: &DriveError) -> Option<Rc<Member>> {
+        let member = self.slots[slot].member.borrow().clone()?;
+        member.gave(error).then_some(member)
+    }
+
     /// A read was refused by the member in `slot`: counts it and, where the member is finished, excludes it.
     pub async fn note_read_error(&self, slot: usize, error: &DriveError) -> Result<(), ArrayError> {
-        let Some(member) = self.slots[slot].member.borrow().clone() else { return Ok(()) };
+        let Some(member) = self.member_that_gave(slot, error) else { return Ok(()) };
         member.note_read_error(error, self.can_spare(slot));
         self.exclude_if_failed(slot, &member).await
     }
@@ -461,7 +468,7 @@ impl Inner {
     /// A write was refused, also the second time. The member is excluded, unless the array cannot do without it: then the
     /// write has failed, and what the member still holds stays readable.
     pub async fn note_write_error(&self, slot: usize, error: &DriveError) -> Result<(), ArrayError> {
-        let Some(member) = self.slots[slot].member.borrow().clone() else { return Ok(()) };
+        let Some(member) = self.member_that_gave(slot, error) else { return Ok(()) };
         let spare = self.can_spare(slot);
         member.note_write_error(error, spare);
         if !spare {
@@ -476,14 +483,16 @@ impl Inner {
         while self.excluding.get() {
             self.excluded.wait().await;
         }
-        let same = self.slots[slot].member.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, member));
-        if !same || self.missing.get().contains(slot) {
+        let is_in_slot =
+            || self.slots[slot].member.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, member));
+        if !is_in_slot() || self.missing.get().contains(slot) {
             return Ok(());
         }
         self.excluding.set(true);
         let result = self.membership.exclude(member, &reason).await;
         self.excluding.set(false);
-        if result.is_ok() {
+        // A replacement may have been attached in the meantime.
+        if result.is_ok() && is_in_slot() {
             self.mark_missing(slot);
         }
         self.excluded.notify_all();

@@ -231,6 +231,9 @@ pub struct MemberCounters {
 /// One drive of an array or pool, shared by all volumes on it.
 pub struct Member {
     context: Context,
+    /// The drive's label, in memory of this member's own: every error that it gives carries this very one, so that whose
+    /// error it is can be told even when another drive of the same name has taken its place.
+    label: Rc<str>,
     drive: Rc<dyn Drive>,
     options: MemberOptions,
     queue: RefCell<Queue>,
@@ -257,6 +260,7 @@ impl Member {
         let ditch = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
         let member = Rc::new(Self {
             context: context.clone(),
+            label: Rc::from(&*drive.info().label),
             drive,
             options,
             queue: RefCell::new(Queue {
@@ -293,7 +297,17 @@ impl Member {
 
     /// What people call the drive.
     pub fn label(&self) -> &Rc<str> {
-        &self.drive.info().label
+        &self.label
+    }
+
+    /// Whether the error came from this member.
+    pub(crate) fn gave(&self, error: &DriveError) -> bool {
+        Rc::ptr_eq(&self.label, &error.drive)
+    }
+
+    /// The drive's answer as this member gives it on.
+    fn own(&self, result: IoResult) -> IoResult {
+        result.map_err(|error| DriveError { drive: self.label.clone(), ..error })
     }
 
     /// Counters since opening.
@@ -430,7 +444,7 @@ impl Member {
         self.count_request(&request);
         let kept = request.clone();
         let answer = match self.drive.submit(request).try_take() {
-            Ok(result) => return Completion::ready(result),
+            Ok(result) => return Completion::ready(self.own(result)),
             Err(pending) => pending,
         };
         // A fault machine around memory may answer late; then it is watched as any other drive is.
@@ -592,7 +606,7 @@ impl Member {
             return;
         }
         for part in flight.parts {
-            part.sender.complete(result.clone());
+            part.sender.complete(self.own(result.clone()));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::{join, join_all, select};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest, Operation, Segments, access};
 use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
@@ -76,14 +76,16 @@ impl Inner {
             }
         }
 
-        let mut result = self.lead_holding_tail(led, sequential).await;
-        for (stripe, wait) in waiting {
-            let outcome = match wait.await {
-                Turn::Done(outcome) => outcome,
-                Turn::Lead => self.lead(&[stripe]).await,
-            };
-            result = result.and(outcome);
-        }
+        let leading = self.lead_holding_tail(led, sequential);
+        let result = if waiting.is_empty() {
+            leading.await
+        } else {
+            // All at once: a stripe that this request is given to lead must not wait for another one, because somebody
+            // who has that may be waiting for this.
+            let following = join_all(waiting.into_iter().map(|(stripe, wait)| self.follow(stripe, wait)));
+            let (first, others) = join(leading, following).await;
+            others.into_iter().fold(first, Result::and)
+        };
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         result?;
         // The data are durable, but a region that the map does not know as written would read as zeros after a crash.
@@ -91,6 +93,14 @@ impl Inner {
             self.flush().await?;
         }
         if fua { self.record_lost().await } else { Ok(()) }
+    }
+
+    /// Waits until the piece was carried out by another leader, or carries it out.
+    async fn follow(&self, stripe: u64, wait: Waiting) -> Result<(), ArrayError> {
+        match wait.await {
+            Turn::Done(outcome) => outcome,
+            Turn::Lead => self.lead(&[stripe]).await,
+        }
     }
 
     fn all_regions_written(&self, offset_bytes: u64, end_bytes: u64) -> bool {
@@ -154,9 +164,7 @@ impl Inner {
             let joined = std::pin::pin!(joined.wait());
             let activity = std::pin::pin!(self.write_activity.wait());
             let sleep = self.context.sleep_until_ns(deadline);
-            match select(select(joined, activity), sleep).await {
-                Either::Left(_) | Either::Right(_) => {}
-            }
+            select(select(joined, activity), sleep).await;
         }
     }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 
 use super::error::PoolError;
-use super::format::{DriveRecord, MAX_LOST_RANGES, Manifest, Role, SlotState};
+use super::format::{DriveRecord, Manifest, Role, SlotState};
 use super::superblock::{MANIFEST_ROOM_BYTES, encode_manifest, write_superblock};
 use super::{Inner, OpenMode};
 use crate::array::Array;
@@ -199,18 +199,16 @@ impl Inner {
                 drive.errors = open.errors();
             }
         }
-        let others: Vec<_> = manifest.volumes.iter().map(|volume| (volume.id, volume.lost.len())).collect();
         for (id, array) in self.arrays.borrow().iter() {
-            let elsewhere: usize =
-                others.iter().filter(|(other, _)| other != id).map(|(_, count)| count).sum();
             let Some(volume) = manifest.volume_by_id_mut(*id) else { continue };
             let known = volume.lost.clone();
             volume.set_lost(&array.lost_blocks());
-            if volume.lost.len() + elsewhere > MAX_LOST_RANGES {
+            if !manifest.lost_fits() {
                 // Too many to remember: the rebuild that found them does not count as further than it did.
-                volume.lost = known;
+                manifest.volume_by_id_mut(*id).expect("just found").lost = known;
                 continue;
             }
+            let volume = manifest.volume_by_id_mut(*id).expect("just found");
             for (index, slot) in volume.slots.iter_mut().enumerate() {
                 if matches!(slot.state, SlotState::Rebuilding { .. }) && is_rebuilt(array, index) {
                     slot.state = SlotState::Active;

@@ -9,7 +9,7 @@ use stripewise_drive::{Drive, IoRequest};
 
 use super::commit::Change;
 use super::error::PoolError;
-use super::format::{Errors, MAX_DRIVES, MIB, Manifest, Role, SlotState, VolumeRecord, end_of_space};
+use super::format::{Errors, MAX_DRIVE_RECORDS, MIB, Manifest, Role, SlotState, VolumeRecord, end_of_space};
 use super::guard::Guard;
 use super::ids::DriveId;
 use super::superblock::{self, Content};
@@ -58,9 +58,34 @@ impl Pool {
         let _alone = inner.administering.acquire(1).await;
         inner.check_changeable()?;
         let old = inner.number_of(old)?;
-        let number = inner.replace(old, new, force).await?;
-        let manifest = inner.manifest.borrow();
-        Ok(manifest.drive(number).expect("just added").id)
+        inner.check_replaceable(old)?;
+        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+            Some(spare) => spare,
+            None => inner.add_drive(new, force, inner.needed_for(old)).await?,
+        };
+        let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
+        inner.put_in_place(old, number).await?;
+        Ok(id)
+    }
+
+    /// As [`Self::replace`], with a spare that the pool has.
+    pub async fn replace_by_spare(&self, old: DriveId, spare: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let (old, number) = (inner.number_of(old)?, inner.number_of(spare)?);
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
+            return Err(PoolError::DriveInPool { drive: record.path, id: spare });
+        }
+        let needed_bytes = inner.needed_for(old);
+        if record.end_bytes() < needed_bytes {
+            let capacity_bytes = record.capacity_bytes;
+            return Err(PoolError::DriveTooSmall { drive: record.path, capacity_bytes, needed_bytes });
+        }
+        inner.check_replaceable(old)?;
+        inner.put_in_place(old, number).await
     }
 }
 
@@ -94,19 +119,33 @@ impl Inner {
         on_it.map(VolumeRecord::end_bytes).max().unwrap_or(0)
     }
 
-    async fn replace(&self, old: u32, new: Rc<dyn Drive>, force: bool) -> Result<u32, PoolError> {
+    fn check_replaceable(&self, old: u32) -> Result<(), PoolError> {
+        let volumes = if self.manifest.borrow().is_online(old) { self.depending_on(old) } else { Vec::new() };
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        Err(PoolError::NeedsRedundancy { drive: self.path_of(old), volumes })
+    }
+
+    /// The spare that a drive given as a replacement is already.
+    fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
+        let manifest = self.manifest.borrow();
+        let drives = self.drives.borrow();
+        let mut spares =
+            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.is_online());
+        let is_it = |record: &&super::format::DriveRecord| {
+            drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive))
+        };
+        spares.find(is_it).map(|record| record.number)
+    }
+
+    /// Excludes the old drive where it still takes part, and gives its place to a spare.
+    async fn put_in_place(&self, old: u32, number: u32) -> Result<(), PoolError> {
         let (was_online, role) = {
             let manifest = self.manifest.borrow();
             let record = manifest.drive(old).expect("just found");
             (record.is_online(), record.role)
         };
-        if was_online {
-            let volumes = self.depending_on(old);
-            if !volumes.is_empty() {
-                return Err(PoolError::NeedsRedundancy { drive: self.path_of(old), volumes });
-            }
-        }
-        let number = self.add_drive(new, force, self.needed_for(old)).await?;
         if was_online {
             let path = self.path_of(number);
             match self.open_drive(old) {
@@ -119,7 +158,7 @@ impl Inner {
             Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
         }
         self.kick_jobs();
-        Ok(number)
+        Ok(())
     }
 
     /// Takes a drive into the pool as a spare.
@@ -170,8 +209,11 @@ impl Inner {
     ) -> Result<(), PoolError> {
         let info = drive.info();
         let label = info.label.to_string();
-        if self.manifest.borrow().drives.len() >= MAX_DRIVES {
-            return Err(PoolError::TooManyDrives { given: MAX_DRIVES + 1, allowed: MAX_DRIVES });
+        if self.manifest.borrow().drives.len() >= MAX_DRIVE_RECORDS {
+            return Err(PoolError::TooManyDrives {
+                given: MAX_DRIVE_RECORDS + 1,
+                allowed: MAX_DRIVE_RECORDS,
+            });
         }
         let needed_bytes = needed_bytes.max(3 * MIB) + MIB;
         if end_of_space(info.capacity_bytes) + MIB < needed_bytes {
@@ -181,11 +223,12 @@ impl Inner {
         for (number, open) in self.drives.borrow().iter() {
             let manifest = self.manifest.borrow();
             let Some(record) = manifest.drive(*number).filter(|record| record.is_online()) else { continue };
-            if open.guard.is(drive) || open.member.label() == &info.label {
+            if is_same_drive(open, drive) {
                 return Err(PoolError::DriveInPool { drive: label, id: record.id });
             }
         }
-        let superblock = match superblock::read_superblock(&**drive).await? {
+        let superblock = match superblock::read_in_time(&self.context, &self.options.member, &**drive).await?
+        {
             Content::None => return Ok(()),
             Content::Valid { superblock, .. } => superblock,
             Content::Newer(version) if !force => {
@@ -210,7 +253,7 @@ impl Inner {
         // One of ours: welcome back, unless it is in use, or holds what nobody else has.
         let manifest = self.manifest.borrow();
         let Some(record) = manifest.drive_by_id(superblock.drive_id) else { return Ok(()) };
-        if record.is_online() {
+        if self.working_member(record.number).is_some() {
             return Err(PoolError::DriveInPool { drive: label, id: record.id });
         }
         let needs = |volume: &&VolumeRecord| {
@@ -299,6 +342,11 @@ impl Inner {
         }
         None
     }
+}
+
+/// Whether an open drive is this one, under the same name perhaps opened again.
+fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
+    open.guard.is(drive) || open.member.label() == &drive.info().label
 }
 
 /// Slots of a drive that hold nothing current, in volumes from which they can be rebuilt.

@@ -251,6 +251,9 @@ impl PoolError {
             Self::VolumeFailed { needed, .. } if !needed.is_empty() => {
                 format!("bring back what is needed: {}", needed.join(", "))
             }
+            Self::NoSuchDrive { .. } => {
+                "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
+            }
             Self::DriveTooSmall { .. } => "give a larger drive".to_owned(),
             Self::DriveOfOtherPool { pool_name, .. } => {
                 format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")

@@ -17,7 +17,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// Most drives, in whatever role and state, that the metadata can name.
 pub(crate) const MAX_DRIVES: usize = 255;
 /// Records of drives, those that were excluded and not yet replaced included.
-const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
+pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
 /// Most volumes of a pool.
 pub(crate) const MAX_VOLUMES: usize = 256;
 /// Branches remembered; the oldest are forgotten.
@@ -25,7 +25,9 @@ const MAX_BRANCHES: usize = 128;
 /// Drives that no longer belong, remembered so that they can be told from strangers.
 const MAX_FORMER: usize = 64;
 /// Ranges of lost blocks that can be recorded in all.
-pub(crate) const MAX_LOST_RANGES: usize = 1500;
+const MAX_LOST_RANGES: usize = 1500;
+/// Lost blocks that can be recorded in all: they are kept in memory one by one.
+const MAX_LOST_BLOCKS: u64 = 1 << 20;
 /// No drive is larger than this; keeps sums from overflowing.
 const MAX_BYTES: u64 = 1 << 60;
 /// Longest text kept of a path or a reason, bytes.
@@ -354,8 +356,11 @@ impl Manifest {
         self.former.drain(..surplus);
     }
 
-    pub fn lost_ranges(&self) -> usize {
-        self.volumes.iter().map(|volume| volume.lost.len()).sum()
+    /// Whether no more blocks are lost than can be recorded.
+    pub fn lost_fits(&self) -> bool {
+        let lost = || self.volumes.iter().flat_map(|volume| &volume.lost);
+        let blocks = lost().fold(0u64, |sum, range| sum.saturating_add(range.2));
+        lost().count() <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
     }
 
     /// Whether everything in it makes sense; what does not is named.
@@ -388,7 +393,7 @@ impl Manifest {
     }
 
     fn check_volumes(&self) -> Result<(), String> {
-        if self.lost_ranges() > MAX_LOST_RANGES {
+        if !self.lost_fits() {
             return Err("too many lost blocks".to_owned());
         }
         let ends: BTreeMap<u32, u64> =

@@ -92,14 +92,12 @@ pub(super) struct Current {
     pub slot: Option<usize>,
     /// Regions done and in all; for checks.
     regions: Cell<(u64, u64)>,
-    is_scrub: bool,
     samples: RefCell<VecDeque<(u64, f64)>>,
 }
 
 impl Current {
-    fn new(volume: VolumeId, slot: Option<usize>, is_scrub: bool) -> Rc<Self> {
-        let (regions, samples) = (Cell::new((0, 0)), RefCell::default());
-        Rc::new(Self { volume, slot, regions, is_scrub, samples })
+    fn new(volume: VolumeId, slot: Option<usize>) -> Rc<Self> {
+        Rc::new(Self { volume, slot, regions: Cell::default(), samples: RefCell::default() })
     }
 
     fn sample(&self, now_ns: u64, bytes: f64) {
@@ -121,10 +119,9 @@ impl Current {
         }
     }
 
-    /// Part done of a check, 0 to 1.
-    pub fn checked(&self) -> f64 {
-        let (done, total) = self.regions.get();
-        if total == 0 { 0.0 } else { done as f64 / total as f64 }
+    /// Regions checked, and to be checked in all.
+    pub fn checked(&self) -> (u64, u64) {
+        self.regions.get()
     }
 }
 
@@ -210,7 +207,9 @@ impl Pool {
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            if !lane.running.get() && !(kind == JobKind::Scrub && inner.jobs.rebuilding.running.get()) {
+            // A rebuild may make a resync due.
+            let more_may_come = kind == JobKind::Scrub && inner.jobs.rebuilding.running.get();
+            if !lane.running.get() && !more_may_come {
                 let failure = lane.stalled.borrow().values().next().cloned();
                 return failure.map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
@@ -316,7 +315,7 @@ impl Inner {
     async fn run_rebuild(&self, volume: VolumeId, slot: usize) {
         let Some(array) = self.array(volume) else { return };
         let lane = &self.jobs.rebuilding;
-        let current = Current::new(volume, Some(slot), false);
+        let current = Current::new(volume, Some(slot));
         *lane.current.borrow_mut() = Some(current.clone());
         self.jobs.changed.notify_all();
         let rebuilt = || array.rebuild_progress(slot).map_or(0.0, |progress| progress.rebuilt_bytes as f64);
@@ -432,12 +431,11 @@ impl Inner {
     /// The check to do next: a resync before a scrub.
     fn next_check(&self) -> Option<(VolumeId, bool)> {
         let lane = &self.jobs.checking;
-        for (id, array) in self.arrays.borrow().iter() {
-            let is_whole = array.missing().is_empty() && array.rebuilding_slots().is_empty();
-            let may = !array.is_protected() && !lane.is_stalled(Some((*id, None)));
-            if array.needs_resync() && is_whole && may {
-                return Some((*id, false));
-            }
+        let arrays = self.arrays.borrow();
+        let due =
+            arrays.iter().find(|(id, array)| is_resync_due(array) && !lane.is_stalled(Some((**id, None))));
+        if let Some((id, _)) = due {
+            return Some((*id, false));
         }
         let manifest = self.manifest.borrow();
         let scrub = manifest.scrub.as_ref().filter(|_| !lane.is_stalled(None))?;
@@ -460,7 +458,7 @@ impl Inner {
     async fn run_resync(&self, volume: VolumeId) {
         let Some(array) = self.array(volume) else { return };
         let lane = &self.jobs.checking;
-        let current = Current::new(volume, None, false);
+        let current = Current::new(volume, None);
         *lane.current.borrow_mut() = Some(current.clone());
         self.jobs.changed.notify_all();
         let seen = current.clone();
@@ -479,7 +477,7 @@ impl Inner {
 
     async fn run_scrub(&self, volume: VolumeId) {
         let lane = &self.jobs.checking;
-        let current = Current::new(volume, None, true);
+        let current = Current::new(volume, None);
         *lane.current.borrow_mut() = Some(current.clone());
         self.jobs.changed.notify_all();
         let name = self.volume_name(volume);
@@ -536,15 +534,18 @@ impl Inner {
     }
 }
 
-/// Bytes of the volume that a check has passed.
-fn bytes_checked(array: &Array, current: &Current) -> f64 {
-    let (done, total) = current.regions.get();
-    if total == 0 { 0.0 } else { array.capacity_bytes() as f64 * done as f64 / total as f64 }
+/// Whether a crash left something to compare, and all of it is there.
+pub(super) fn is_resync_due(array: &Array) -> bool {
+    let is_whole = array.missing().is_empty() && array.rebuilding_slots().is_empty();
+    array.needs_resync() && is_whole && !array.is_protected()
 }
 
-impl Current {
-    /// Whether it was asked for, rather than made due by a crash.
-    pub fn is_scrub(&self) -> bool {
-        self.is_scrub
-    }
+/// Bytes of the volume that a check has passed, as far as they were ever written.
+fn bytes_checked(array: &Array, current: &Current) -> f64 {
+    current.regions.get().0 as f64 * written_per_region(array)
+}
+
+/// Bytes ever written in a region of the volume, on average.
+pub(super) fn written_per_region(array: &Array) -> f64 {
+    array.written_bytes() as f64 / array.0.regions.shape.regions.max(1) as f64
 }

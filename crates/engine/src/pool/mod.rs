@@ -112,6 +112,17 @@ impl OpenDrive {
     }
 }
 
+impl Drop for Inner {
+    /// A pool that was not closed lets go of its drives as if they had gone.
+    fn drop(&mut self) {
+        for drive in self.drives.get_mut().values() {
+            drive.member.fail("the pool was dropped");
+            drive.member.stop();
+            drive.guard.release();
+        }
+    }
+}
+
 pub(crate) struct Inner {
     me: Weak<Inner>,
     context: Context,

@@ -131,7 +131,8 @@ impl Pool {
                 .chain(spec.spares.iter().map(|drive| (drive.clone(), Role::Spare)))
                 .collect();
         if !spec.force {
-            let contents = drives.iter().map(|(drive, _)| superblock::read_superblock(&**drive));
+            let read = |drive| superblock::read_in_time(context, &spec.options.member, drive);
+            let contents = drives.iter().map(|(drive, _)| read(&**drive));
             for ((drive, _), content) in drives.iter().zip(join_all(contents).await) {
                 refuse_taken(&drive.info().label, content?)?;
             }
@@ -187,7 +188,7 @@ impl Pool {
             check_priority(percent)?;
         }
         let mut notices = Vec::new();
-        let (found, mut torn) = read_all(&drives, &mut notices).await?;
+        let (found, mut torn) = read_all(context, &options, &drives, &mut notices).await?;
         let Some(first) = found.first() else {
             let drives = drives.iter().map(|drive| drive.info().label.to_string()).collect();
             return Err(PoolError::NoPool { drives });
@@ -334,10 +335,13 @@ fn assembled(
 
 /// Reads the superblocks of all drives. Also tells whether any is damaged in part.
 async fn read_all(
+    context: &Context,
+    options: &PoolOptions,
     drives: &[Rc<dyn Drive>],
     notices: &mut Vec<String>,
 ) -> Result<(Vec<Found>, bool), PoolError> {
-    let contents = join_all(drives.iter().map(|drive| superblock::read_superblock(&**drive))).await;
+    let read = |drive| superblock::read_in_time(context, &options.member, drive);
+    let contents = join_all(drives.iter().map(|drive| read(&**drive))).await;
     let mut found: Vec<Found> = Vec::new();
     let mut torn = false;
     for (index, content) in contents.into_iter().enumerate() {

@@ -5,8 +5,8 @@ use stripewise_layout::Shape;
 
 use super::format::{DriveRecord, MIB, Manifest, Role, SlotState, Standing, VolumeRecord};
 use super::ids::{DriveId, PoolId, VolumeId};
-use super::jobs::{Current, JobKind};
-use super::{Inner, OpenMode, Pool, space};
+use super::jobs::{Current, JobKind, is_resync_due, written_per_region};
+use super::{Inner, Pool, space};
 
 /// How a pool is as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -323,19 +323,16 @@ impl Inner {
             }
             let scrub = manifest.scrub.as_ref().filter(|scrub| scrub.volumes.contains(&volume.id));
             let job = checking.as_ref().filter(|job| job.volume == volume.id);
-            if job.is_none() && scrub.is_none() && !array.needs_resync() {
+            if job.is_none() && scrub.is_none() && !is_resync_due(&array) {
                 continue;
             }
-            let (part, rate) = job.map_or((0.0, 0.0), |job| (job.checked(), job.rate()));
-            let to_check = match job {
-                Some(job) if !job.is_scrub() => 0.0,
-                _ => array.capacity_bytes() as f64,
-            };
+            let ((done, regions), rate) = job.map_or(((0, 0), 0.0), |job| (job.checked(), job.rate()));
+            let left = (regions - done) as f64 * written_per_region(&array);
             all.push(Activity {
                 kind: JobKind::Scrub,
-                percent: part * 100.0,
+                percent: done as f64 * 100.0 / regions.max(1) as f64,
                 mb_per_s: rate / 1e6,
-                seconds_left: seconds_left(to_check * (1.0 - part), rate),
+                seconds_left: seconds_left(left, rate),
                 volume: volume.name.clone(),
                 drive: None,
             });
@@ -411,8 +408,7 @@ impl Inner {
             let condition = format!("all volumes are whole; out of service: {listed}");
             return (condition, format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id));
         }
-        if self.mode == OpenMode::ReadWrite && self.arrays.borrow().values().any(|array| array.needs_resync())
-        {
+        if self.arrays.borrow().values().any(is_resync_due) {
             let condition = "all there; what a crash left open is still to be compared".to_owned();
             return (condition, format!("stripewise pool wait {pool} scrub"));
         }

@@ -9,12 +9,12 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use stripewise_drive::{Buffer, Drive, DriveError, IoRequest, Operation};
+use stripewise_drive::{Buffer, Context, Drive, DriveError, DriveErrorKind, IoRequest, Operation, TimedOut};
 
 use super::error::PoolError;
 use super::format::{MIB, Manifest};
 use super::ids::{DriveId, Id, PoolId};
-use crate::member::{Class, Member};
+use crate::member::{Class, Member, MemberOptions};
 
 /// The format written, and the newest understood.
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -245,6 +245,22 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         }
         None => Content::None,
     })
+}
+
+/// As [`read_superblock`], but a drive that gives no answer counts as unreadable when a member's patience would end.
+pub(crate) async fn read_in_time(
+    context: &Context,
+    options: &MemberOptions,
+    drive: &dyn Drive,
+) -> Result<Content, DriveError> {
+    let read = std::pin::pin!(read_superblock(drive));
+    match context.time_limit_ns(options.timeout_ns, read).await {
+        Ok(content) => content,
+        Err(TimedOut) => {
+            let request = IoRequest::read(0, Buffer::phantom(BLOCK_BYTES));
+            Err(request.error(&drive.info().label, DriveErrorKind::Timeout, None))
+        }
+    }
 }
 
 /// Writes a commit to a drive, durably. One of its two copies is enough; the error is of the first.
