@@ -79,6 +79,18 @@ fn a_slot_is_as_described() {
 }
 
 #[test]
+fn the_example_of_the_documentation_is_a_manifest() {
+    let page = include_str!("../../../../../docs/format.md");
+    let (_, from) = page.split_once("```json\n").expect("an example");
+    let (example, _) = from.split_once("```").expect("its end");
+    let manifest: Manifest = serde_json::from_str(example).expect("it can be read");
+    assert_eq!(manifest.check(), Ok(()));
+    // Nothing that there is to write is missing from it, and nothing is written in another way.
+    let again: serde_json::Value = serde_json::from_slice(&encode_manifest(&manifest).unwrap()).unwrap();
+    assert_eq!(again, serde_json::from_str::<serde_json::Value>(example).unwrap());
+}
+
+#[test]
 fn the_places_lie_at_both_ends() {
     assert_eq!(places(100 * MIB, 4), [0, 99 * MIB]);
     assert_eq!(places(100 * MIB + 4096, 5), [512 << 10, 99 * MIB + (512 << 10)]);
