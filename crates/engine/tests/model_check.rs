@@ -171,7 +171,7 @@ fn run(seed: u64) {
     let mut random = SplitMix64::new(seed);
     let (level, drives) = LAYOUTS[random.below(LAYOUTS.len() as u64) as usize];
     let interleave = 4096 << random.below(5);
-    let chunk_sectors = [3, 8, 24, 256, 1024][random.below(5) as usize];
+    let chunk_sectors = [3, 8, 24, 256, 512][random.below(5) as usize];
     let clients = 1 + random.below(6);
     let executor = VirtualExecutor::shuffled(seed);
     let context = executor.context();

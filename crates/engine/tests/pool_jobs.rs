@@ -408,3 +408,35 @@ fn the_rebuild_priority_is_kept_and_holds() {
         pool.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_pool_of_modelled_drives_needs_no_memory() {
+    const TB: u64 = 1_000_000_000_000;
+    let life = Life::new();
+    life.run(async {
+        let spec = ModelSpec { latency_ns: 100_000, bytes_per_second: 200_000_000, queue_depth: 16 };
+        let model = |index: usize| {
+            let label = format!("model{index}");
+            let below = stripewise_drive::NullDrive::new(&label, TB);
+            ModelDrive::new(&life.context, &label, TB, spec, below) as Rc<dyn Drive>
+        };
+        let drives: Vec<_> = (0..5).map(model).collect();
+        let buffers = stripewise_drive::BufferPool::phantom();
+        let pool = Pool::create(&life.context, &buffers, pool_support::spec("model", &drives[..4], &[]));
+        let pool = pool.await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
+        let at_once = 64 * MIB;
+        for step in 0..32 {
+            volume.write(step * at_once, buffers.allocate(at_once as usize), false).await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        pool.replace(id_of(&pool.status(), "model2"), drives[4].clone(), false).await.unwrap();
+        let began_ns = life.context.now_ns();
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        let took_s = (life.context.now_ns() - began_ns) as f64 / 1e9;
+        let least_s = (32 * at_once / 3) as f64 / 200e6;
+        assert!((least_s..least_s * 1.1).contains(&took_s), "{took_s} s for what takes {least_s} s");
+        assert_eq!(pool.status().state, PoolState::Online);
+        pool.close().await.unwrap();
+    });
+}
