@@ -360,13 +360,12 @@ impl Inner {
         let listed = out.iter().map(|drive| named(drive)).collect::<Vec<_>>().join(", ");
         if let Some(failed) = volumes.iter().find(|volume| volume.state == VolumeState::Failed) {
             let why = failed.failure.as_deref().unwrap_or("too many drives are gone");
-            let condition = format!("volume {} has failed: {why}", failed.name);
-            let action = match failed.needed.first() {
-                Some(_) => format!(
-                    "stripewise pool import {pool} --dir DIR   # where {} is",
-                    failed.needed.join(", ")
-                ),
-                None => format!("stripewise volume delete {pool}/{} --yes", failed.name),
+            let mut condition = format!("volume {} has failed: {why}", failed.name);
+            let action = if failed.needed.is_empty() {
+                format!("stripewise volume delete {pool}/{} --yes", failed.name)
+            } else {
+                condition += &format!("; with these it could be read again: {}", failed.needed.join(", "));
+                format!("stripewise pool import {pool} --dir DIR")
             };
             return (condition, action);
         }
@@ -392,11 +391,14 @@ impl Inner {
         }
         let degraded = volumes.iter().find(|volume| volume.state == VolumeState::Degraded);
         if let Some(volume) = degraded {
+            let left = match volume.redundancy_left {
+                0 => "has no redundancy left".to_owned(),
+                left => format!("can lose {} more", counted(left, "drive")),
+            };
             let condition = format!(
-                "{} out of service: {listed}; everything can be read and written, volume {} can lose {} more",
+                "{} out of service: {listed}; everything can be read and written, volume {} {left}",
                 counted(out.len(), "drive"),
                 volume.name,
-                counted(volume.redundancy_left, "drive"),
             );
             let action = match out.first() {
                 Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
