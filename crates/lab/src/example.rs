@@ -162,6 +162,7 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
                 reads: Tally::new(),
                 writes: Tally::new(),
                 errors: 0,
+                stalled_ns: 0,
                 cpu_seconds: Some(0.2 * seconds),
                 interrupted: false,
             };

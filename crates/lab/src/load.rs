@@ -24,6 +24,8 @@ const AT_ONCE_LIMIT: u32 = 16;
 const ERROR_PAUSE_NS: u64 = 1_000_000;
 /// How many error messages are kept; the rest are only counted.
 const MESSAGES_KEPT: usize = 5;
+/// A time without any answer that is worth telling of, where answers otherwise come much faster.
+const STALL_NS: u64 = 200_000_000;
 /// One hour: latencies above it count as this.
 const LATENCY_LIMIT_NS: u64 = 3_600_000_000_000;
 /// How often waiting loops look whether they can go on.
@@ -93,6 +95,8 @@ pub struct Window {
     pub writes: Tally,
     /// Requests that failed.
     pub errors: u64,
+    /// Times of 0.2 s and more in which nothing completed, added up; none where a request takes that long anyway.
+    pub stalled_ns: u64,
     /// Processor time the process used meanwhile, where it is known.
     pub cpu_seconds: Option<f64>,
     /// The condition that had to hold all through stopped holding; the window ended there.
@@ -107,6 +111,7 @@ impl Window {
             reads: Tally::new(),
             writes: Tally::new(),
             errors: 0,
+            stalled_ns: 0,
             cpu_seconds: None,
             interrupted: false,
         }
@@ -170,6 +175,7 @@ struct Shared<T> {
     recording: Cell<bool>,
     window: RefCell<Window>,
     completed: Cell<u64>,
+    last_completion_ns: Cell<u64>,
     in_flight: Cell<u64>,
     errors: Cell<u64>,
     messages: RefCell<Vec<String>>,
@@ -207,6 +213,7 @@ impl<T: Target> Load<T> {
             recording: Cell::new(false),
             window: RefCell::new(Window::new(start_ns)),
             completed: Cell::new(0),
+            last_completion_ns: Cell::new(start_ns),
             in_flight: Cell::new(0),
             errors: Cell::new(0),
             messages: RefCell::new(Vec::new()),
@@ -280,6 +287,10 @@ impl<T: Target> Load<T> {
         shared.recording.set(false);
         let mut window = shared.window.replace(Window::new(start_ns));
         window.duration_ns = shared.context.now_ns() - start_ns;
+        let ordinary_gap_ns = window.duration_ns / window.requests().max(1);
+        if ordinary_gap_ns > STALL_NS / 10 {
+            window.stalled_ns = 0;
+        }
         window.errors = self.errors() - errors_before;
         window.cpu_seconds = cpu_before.zip(cpu_seconds()).map(|(before, after)| (after - before).max(0.0));
         window.interrupted = interrupted;
@@ -378,7 +389,12 @@ impl<T> Shared<T> {
             let mut window = self.window.borrow_mut();
             let tally = if choice.is_read { &mut window.reads } else { &mut window.writes };
             tally.record(choice.length_bytes, ended_ns - began_ns);
+            let gap_ns = ended_ns - self.last_completion_ns.get().max(window.start_ns);
+            if gap_ns >= STALL_NS {
+                window.stalled_ns += gap_ns;
+            }
         }
+        self.last_completion_ns.set(ended_ns);
         self.moved_bytes.set(self.moved_bytes.get() + choice.length_bytes);
     }
 
@@ -475,6 +491,32 @@ mod tests {
             let until = context.now_ns() + 500 * MS;
             let window = load.measure(&limits(2000), &no_cpu, &|| context.now_ns() < until).await;
             assert!(window.interrupted && window.duration_ns < 600 * MS);
+            load.stop(u64::MAX).await;
+        });
+    }
+
+    #[test]
+    fn stalls_are_noticed_where_answers_otherwise_come_fast() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS);
+        let target = DriveTarget::new(drive.clone(), BufferPool::phantom());
+        let slow = SlowDrive::new(&context, NullDrive::new("slower", CAPACITY), 300 * MS);
+        let slow = DriveTarget::new(slow, BufferPool::phantom());
+        executor.block_on(async {
+            let load = Load::start(&context, &target, &Workload::random_read(4), None, &nowhere()).unwrap();
+            let steady = load.measure(&limits(1000), &no_cpu, &|| true).await;
+            assert_eq!(steady.stalled_ns, 0);
+            drive.pause(500 * MS);
+            let stalled = load.measure(&limits(2000), &no_cpu, &|| true).await.stalled_ns / MS;
+            assert!((490..=510).contains(&stalled), "{stalled} ms");
+            load.stop(u64::MAX).await;
+            let load = Load::start(&context, &slow, &Workload::random_read(4), None, &nowhere()).unwrap();
+            assert_eq!(
+                load.measure(&limits(3000), &no_cpu, &|| true).await.stalled_ns,
+                0,
+                "it is always slow"
+            );
             load.stop(u64::MAX).await;
         });
     }

@@ -4,6 +4,7 @@
 //! one place. A remark is never a reason to drop a figure: both are shown.
 
 use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
+use crate::tables::short_name;
 
 /// From this share of what the host gave without an array on, a figure is the host's.
 const HOST_LIMIT: f64 = 0.9;
@@ -13,6 +14,8 @@ const CPU_LIMIT: f64 = 0.9;
 const COST_MODEL_SHARE: f64 = 0.8;
 /// Above this multiple of what the drives can give, a cache took part.
 const IMPOSSIBLE: f64 = 1.1;
+/// A cell in which nothing completed for more than this share of its time was disturbed.
+const STALLED_SHARE: f64 = 0.03;
 /// A half interval wider than this share of the median is wide.
 const WIDE_INTERVAL: f64 = 0.1;
 /// Little's law may be off by this much in a steady state.
@@ -101,6 +104,18 @@ fn on_the_whole(evaluation: &Evaluation, found: &mut Vec<Remark>) {
             format!("A virtual machine: caches of its host are beyond our reach and may take part.{held}"),
         );
     }
+    let wide = wide_intervals(evaluation);
+    if !wide.is_empty() {
+        say(
+            Severity::Note,
+            format!(
+                "Intervals wider than ±{:.0} %: {}. Repeat with more runs (--runs) or longer ones (--seconds) before \
+                 comparing these.",
+                100.0 * WIDE_INTERVAL,
+                wide.join(", ")
+            ),
+        );
+    }
     if settings.virtual_time {
         say(
             Severity::Note,
@@ -115,6 +130,27 @@ fn on_the_whole(evaluation: &Evaluation, found: &mut Vec<Remark>) {
                 .into(),
         );
     }
+}
+
+/// The cells whose interval is too wide to compare them, each with its half width.
+fn wide_intervals(evaluation: &Evaluation) -> Vec<String> {
+    let mut wide = Vec::new();
+    for array in &evaluation.arrays {
+        for (state, cells) in &array.states {
+            for workload in &evaluation.settings.workloads {
+                let Some(cell) = cells.get(&workload.name).filter(|cell| cell.mb_per_s > 0.0) else {
+                    continue;
+                };
+                let Some([low, high]) = cell.ci95 else { continue };
+                let half = (high - low) / 2.0 / cell.mb_per_s;
+                if half > WIDE_INTERVAL {
+                    let load = short_name(&workload.name);
+                    wide.push(format!("{} {state} {load} ±{:.0} %", array.layout, 100.0 * half));
+                }
+            }
+        }
+    }
+    wide
 }
 
 fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Remark>) {
@@ -162,13 +198,23 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
             ),
         );
     }
-    let begun_under_load = array.rebuilds.iter().filter(|rebuild| rebuild.kind == RebuildKind::Load).count();
-    if begun_under_load > 1 {
+    let begun = array.rebuilds.iter().filter(|rebuild| rebuild.kind == RebuildKind::Load).count();
+    let discarded: u32 =
+        array.states.values().flat_map(|cells| cells.values()).map(|cell| cell.discarded_runs).sum();
+    let discarded = match discarded {
+        0 => String::new(),
+        1 => " 1 run was discarded, because the rebuild ended meanwhile.".into(),
+        many => format!(" {many} runs were discarded, because the rebuild ended meanwhile."),
+    };
+    if begun > 1 || !discarded.is_empty() {
+        let rebuilds = match begun {
+            1 => "1 rebuild was begun".to_owned(),
+            many => format!("{many} rebuilds were begun, each with another drive"),
+        };
         say(
             Severity::Note,
             format!(
-                "{begun_under_load} rebuilds were begun, each with a new drive, so that one was under way in every run \
-                 that counts as rebuilding."
+                "{rebuilds}, so that one was under way in every run that counts as rebuilding.{discarded}"
             ),
         );
     }
@@ -299,33 +345,11 @@ impl CellRemarks<'_> {
 
     fn runs(&mut self) {
         let cell = self.cell;
-        if cell.discarded_runs > 0 {
-            let text = format!(
-                "{} {} discarded, because the rebuild ended meanwhile.",
-                cell.discarded_runs,
-                if cell.discarded_runs == 1 { "run was" } else { "runs were" }
-            );
+        let settings = &self.evaluation.settings;
+        if cell.ci95.is_none() && !settings.quick && !settings.virtual_time {
+            let text = format!("{} runs are too few for an interval.", cell.runs.len());
             self.say(Severity::Note, text);
         }
-        match cell.ci95 {
-            None if !self.evaluation.settings.quick && !self.evaluation.settings.virtual_time => {
-                let text = format!("{} runs are too few for an interval.", cell.runs.len());
-                self.say(Severity::Note, text);
-            }
-            Some([low, high]) if cell.mb_per_s > 0.0 => {
-                let half = (high - low) / 2.0 / cell.mb_per_s;
-                if half > WIDE_INTERVAL {
-                    let text = format!(
-                        "The interval is wide, ±{:.0} %: repeat with more runs (--runs) or longer ones (--seconds) before \
-                         comparing.",
-                        100.0 * half
-                    );
-                    self.say(Severity::Note, text);
-                }
-            }
-            _ => {}
-        }
-        let settings = &self.evaluation.settings;
         let fewest = cell.run_mean_latencies.iter().copied().fold(f64::INFINITY, f64::min);
         // The length of a run is settled by the latencies seen in it; a tenth covers what came in its last moments.
         if !settings.quick && fewest < 0.9 * settings.mean_latencies_per_run {
@@ -338,6 +362,15 @@ impl CellRemarks<'_> {
     }
 
     fn steadiness(&mut self) {
+        let stalled = self.cell.stalled_seconds;
+        if stalled > STALLED_SHARE * self.cell.total_seconds() {
+            let text = format!(
+                "Nothing at all completed for {stalled:.1} s of {:.1} s: the host was busy with something else.",
+                self.cell.total_seconds()
+            );
+            self.say(Severity::Warning, text);
+            return;
+        }
         if self.evaluation.settings.quick {
             return;
         }
@@ -431,7 +464,11 @@ mod tests {
         let cell = |change: fn(&mut Measurement)| with_cell("raid1", State::Rebuilding, "mixed", change);
         only(&cell(|cell| cell.discarded_runs = 1), "1 run was discarded, because the rebuild ended");
         only(&cell(|cell| cell.ci95 = None), "3 runs are too few");
-        only(&cell(|cell| cell.ci95 = Some([50.0, 150.0])), "The interval is wide, ±");
+        only(
+            &cell(|cell| cell.ci95 = Some([50.0, 150.0])),
+            "all: Intervals wider than ±10 %: raid1 rebuilding M ±",
+        );
+        only(&cell(|cell| cell.stalled_seconds = 9.0), "Nothing at all completed for 9.0 s of ");
         only(
             &cell(|cell| cell.run_mean_latencies[1] = 1.5),
             "A run lasted only 1.5 mean latencies (4 are wanted)",
@@ -472,7 +509,7 @@ mod tests {
             let again = e.arrays[2].rebuilds[0].clone();
             e.arrays[2].rebuilds.push(again);
         };
-        only(&with(twice), "2 rebuilds were begun");
+        only(&with(twice), "2 rebuilds were begun, each with another drive");
         only(&with(|e| e.arrays[2].incidents = vec!["A drive was slow.".into()]), "raid5: A drive was slow.");
     }
 

@@ -62,14 +62,24 @@ fn conditions(evaluation: &Evaluation) -> String {
         runs => format!("median of {runs} runs"),
     };
     format!(
-        "{} drives of {}, {}; {runs} of at least {} s and {} mean latencies{}.",
-        settings.drive_count,
-        bytes(settings.drive_bytes),
+        "Drives of {}; {}; {runs} of {} s or more{}.",
+        drive_sizes(evaluation),
         settings.pace_text(),
-        number(settings.seconds_per_run),
-        settings.mean_latencies_per_run,
-        if settings.quick { "; quick look" } else { "" },
+        settings.seconds_per_run,
+        if settings.quick { "; a quick look" } else { "" },
     )
+}
+
+/// The size of the drives, and which arrays had others.
+fn drive_sizes(evaluation: &Evaluation) -> String {
+    let common = evaluation.settings.drive_bytes;
+    let others: Vec<String> = evaluation
+        .arrays
+        .iter()
+        .filter(|array| array.drive_bytes != common)
+        .map(|array| format!("{}: {}", array.layout, bytes(array.drive_bytes)))
+        .collect();
+    if others.is_empty() { bytes(common) } else { format!("{} ({})", bytes(common), others.join(", ")) }
 }
 
 fn header(page: &mut String, evaluation: &Evaluation, title: &str) {
@@ -291,7 +301,7 @@ fn rebuilds(page: &mut String, evaluation: &Evaluation) {
     page.push_str("<h2>Rebuild</h2>\n");
     page.push_str(
         "<div class=\"legend\"><span><i class=\"stroke\" style=\"color:var(--normal)\"></i>load, MB/s</span>\
-         <span><i class=\"stroke\" style=\"color:var(--rebuilding)\"></i>written to the replacement, MB/s</span>\
+         <span><i class=\"stroke\" style=\"color:var(--rebuilding)\"></i>written to the replacement by rebuild and load, MB/s</span>\
          <span><i class=\"dash\"></i>rebuilt, %</span></div>\n<div class=\"charts wide\">\n",
     );
     for array in &evaluation.arrays {
@@ -398,16 +408,13 @@ fn settings_and_environment(page: &mut String, evaluation: &Evaluation) {
         .collect();
     let mut entries = vec![
         ("drives", settings.drives.clone()),
-        ("drive size", format!("{} ({} bytes)", bytes(settings.drive_bytes), settings.drive_bytes)),
+        ("drives per array", format!("{} unless the table says otherwise", settings.drive_count)),
+        ("drive size", format!("{}, that is {} bytes", drive_sizes(evaluation), settings.drive_bytes)),
         ("pace", format!("{} (asked for: {})", settings.pace_text(), settings.pace_asked)),
         ("runs per cell", settings.runs.to_string()),
         (
             "a run lasts at least",
-            format!(
-                "{} s and {} mean latencies",
-                number(settings.seconds_per_run),
-                settings.mean_latencies_per_run
-            ),
+            format!("{} s and {} mean latencies", settings.seconds_per_run, settings.mean_latencies_per_run),
         ),
         ("rebuild priority", format!("{} % of drive time under load", settings.rebuild_priority_percent)),
         ("workloads", workloads.join("; ")),
@@ -441,6 +448,7 @@ fn settings_and_environment(page: &mut String, evaluation: &Evaluation) {
         ("device model", or_unknown(&environment.device_model)),
         ("rotational", yes_no(environment.rotational)),
         ("page cache passed by", yes_no(environment.direct_io)),
+        ("memory used at most", evaluation.max_resident_bytes.map_or_else(unknown, bytes)),
         ("optimised build", yes_no(Some(environment.optimised_build))),
         ("version", environment.program_version.clone()),
     ];

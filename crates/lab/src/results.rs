@@ -219,6 +219,8 @@ pub struct Measurement {
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Times of 0.2 s and more in which nothing completed, added up over all runs.
+    pub stalled_seconds: f64,
     /// Runs thrown away, because the rebuild ended under them.
     pub discarded_runs: u32,
     /// Reads alone, where there are any.
@@ -319,6 +321,7 @@ impl Measurement {
             outstanding,
             requests: all.requests,
             errors: windows.iter().map(|window| window.errors).sum(),
+            stalled_seconds: windows.iter().map(|window| window.stalled_ns as f64 / 1e9).sum(),
             discarded_runs,
             read: one_way(&reads),
             write: one_way(&writes),

@@ -279,7 +279,7 @@ pub fn summary_text(evaluation: &Evaluation) -> String {
         evaluation.settings.pace_text(),
         evaluation.settings.runs,
         if evaluation.settings.runs == 1 { "" } else { "s" },
-        number(evaluation.settings.seconds_per_run),
+        evaluation.settings.seconds_per_run,
     );
     if !evaluation.remarks.is_empty() {
         text += "\nRemarks\n";
@@ -340,7 +340,7 @@ mod tests {
         let text = summary_text(&evaluation);
         assert!(text.contains("! raid5, normal, seq_read: Limited by the processor"), "{text}");
         assert!(
-            text.contains("each drive paced at 200MB/s,20000iops (auto); 3 runs per cell of at least 2.00 s"),
+            text.contains("each drive paced at 200MB/s,20000iops (auto); 3 runs per cell of at least 2 s"),
             "{text}"
         );
     }

@@ -1,5 +1,6 @@
 //! Drives for this crate's tests: one that takes a known time, one with a place that cannot be accessed.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -13,11 +14,24 @@ pub(crate) struct SlowDrive {
     inner: Rc<dyn Drive>,
     turn: Semaphore,
     request_ns: u64,
+    /// Nothing is answered before this.
+    paused_until_ns: Rc<Cell<u64>>,
 }
 
 impl SlowDrive {
     pub(crate) fn new(context: &Context, inner: Rc<dyn Drive>, request_ns: u64) -> Rc<Self> {
-        Rc::new(Self { context: context.clone(), inner, turn: Semaphore::new(1), request_ns })
+        Rc::new(Self {
+            context: context.clone(),
+            inner,
+            turn: Semaphore::new(1),
+            request_ns,
+            paused_until_ns: Rc::default(),
+        })
+    }
+
+    /// Answers nothing for a while.
+    pub(crate) fn pause(&self, for_ns: u64) {
+        self.paused_until_ns.set(self.context.now_ns() + for_ns);
     }
 }
 
@@ -29,9 +43,10 @@ impl Drive for SlowDrive {
     fn submit(&self, request: IoRequest) -> Completion {
         let (sender, answer) = completion();
         let (context, inner, turn) = (self.context.clone(), self.inner.clone(), self.turn.clone());
-        let request_ns = self.request_ns;
+        let (request_ns, paused) = (self.request_ns, self.paused_until_ns.clone());
         self.context.spawn(async move {
             let _permit = turn.acquire(1).await;
+            context.sleep_until_ns(paused.get()).await;
             context.sleep_ns(request_ns).await;
             sender.complete(inner.submit(request).await);
         });

@@ -27,8 +27,6 @@ use crate::workload::{Workload, mix};
 
 /// How long a stopped load may take to get its last answers.
 const DRAIN_LIMIT_NS: u64 = 60_000_000_000;
-/// Ramp-ups end after this even if not every request was answered once.
-const RAMP_LIMIT_S: f64 = 20.0;
 /// Fills and comparisons keep this many requests in flight ...
 const SWEEP_DEPTH: u32 = 24;
 /// ... of whole stripes of about this size.
@@ -335,8 +333,7 @@ impl Work<'_> {
         let phase = || format!("{state}, {}", workload.name);
         let load = Load::start(&bench.world.context, target, &workload, contents.clone(), &bench.moved_bytes)
             .map_err(|error| self.wrong(&phase(), &error.to_string()))?;
-        let ramp_limit_s = RAMP_LIMIT_S.min(plan.most_run_s).max(plan.ramp_s);
-        load.ramp_up((plan.ramp_s * 1e9) as u64, (ramp_limit_s * 1e9) as u64).await;
+        load.ramp_up((plan.ramp_s * 1e9) as u64, (plan.most_ramp_s * 1e9) as u64).await;
         let before = traffic();
         let limits = WindowLimits {
             least_ns: (plan.least_run_s * 1e9) as u64,

@@ -8,7 +8,7 @@ use super::svg::{Anchor, Svg, round_steps};
 use crate::results::{ArrayResult, Evaluation, Measurement, RebuildRecord, State};
 use crate::tables::{bytes, duration, milliseconds, number, short_name};
 
-const WIDTH: f64 = 440.0;
+const WIDTH: f64 = 390.0;
 const LABELS: f64 = 62.0;
 const RIGHT: f64 = 50.0;
 const ROW: f64 = 15.0;
@@ -217,8 +217,13 @@ pub(super) fn rebuild(array: &ArrayResult, rebuild: &RebuildRecord) -> String {
     for load in &rebuild.loads {
         let (from, to) = (x(load.from_seconds), x(load.to_seconds));
         svg.bar("band", from, PLOT_TOP, to - from, PLOT_BOTTOM - PLOT_TOP, short_name(&load.workload));
+    }
+    for same in rebuild.loads.chunk_by(|one, next| one.workload == next.workload) {
+        let (from, to) = (x(same[0].from_seconds), x(same[same.len() - 1].to_seconds));
         if to - from > 16.0 {
-            svg.text("tick", (from + to) / 2.0, PLOT_TOP - 6.0, Anchor::Middle, short_name(&load.workload));
+            let runs = if same.len() > 1 { format!(" ×{}", same.len()) } else { String::new() };
+            let text = format!("{}{runs}", short_name(&same[0].workload));
+            svg.text("tick", (from + to) / 2.0, PLOT_TOP - 6.0, Anchor::Middle, &text);
         }
     }
     for step in &steps {
