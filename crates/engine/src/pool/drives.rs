@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use stripewise_drive::{Drive, IoRequest};
+use stripewise_drive::{Drive, DriveError, IoRequest};
 
 use super::commit::Change;
 use super::error::PoolError;
@@ -272,12 +272,11 @@ impl Inner {
             return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
         };
         let slots = slots_to_rebuild(&self.manifest.borrow(), old);
-        // Nothing that an earlier life of the drive left may be taken for these volumes' region maps.
-        for (volume, _) in &slots {
-            let (_, map_bytes) = volume.spec().geometry()?;
-            superblock::zero(&member, volume.base_bytes, map_bytes).await?;
+        if let Err(error) = clear_maps(&member, &slots).await {
+            // No good to anybody.
+            self.exclude_member(&member, &error.to_string()).await?;
+            return Err(error.into());
         }
-        member.submit(Class::Foreground, IoRequest::flush()).await?;
         self.commit(None, move |manifest| {
             for (volume, slot) in slots_to_rebuild(manifest, old) {
                 let volume = manifest.volume_by_id_mut(volume.id).expect("just found");
@@ -312,7 +311,11 @@ impl Inner {
         let _alone = self.administering.acquire(1).await;
         while !self.closed.get() {
             let Some((old, new)) = self.next_to_heal() else { return Ok(()) };
-            self.take_over(old, new).await?;
+            let outcome = self.take_over(old, new).await;
+            // A spare that fails at this gives way to the next.
+            if outcome.is_err() && self.working_member(new).is_some() {
+                return outcome;
+            }
         }
         Ok(())
     }
@@ -342,6 +345,15 @@ impl Inner {
         }
         None
     }
+}
+
+/// Makes sure that nothing which an earlier life of the drive left is taken for these volumes' region maps.
+async fn clear_maps(member: &Rc<Member>, slots: &[(VolumeRecord, usize)]) -> Result<(), DriveError> {
+    for (volume, _) in slots {
+        let map_bytes = volume.spec().geometry().map_or(0, |(_, map_bytes)| map_bytes);
+        superblock::zero(member, volume.base_bytes, map_bytes).await?;
+    }
+    member.submit(Class::Foreground, IoRequest::flush()).await
 }
 
 /// Whether an open drive is this one, under the same name perhaps opened again.
