@@ -29,6 +29,7 @@ pub struct Cli {
 /// What can be done.
 #[derive(Subcommand)]
 pub enum Command {
+    Evaluate(evaluate::Options),
     /// Make files to use as drives; look at drives
     #[command(subcommand)]
     Drive(DriveCommand),

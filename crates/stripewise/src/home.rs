@@ -246,7 +246,7 @@ fn holder_text(lock: &mut File) -> String {
 }
 
 /// Replaces a file in one step and durably: after a crash there is the old one or the new one, never a part.
-fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(contents)?;

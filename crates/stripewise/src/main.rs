@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, app: &App) -> Result<Exit> {
     match command {
+        Command::Evaluate(options) => evaluate::run(options, app),
         Command::Drive(command) => match command {
             DriveCommand::Make(options) => drive_make::run(options, app),
             DriveCommand::Show(options) => drive_show::run(options, app),

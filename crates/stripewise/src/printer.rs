@@ -81,6 +81,11 @@ impl Printer {
         write_out(text.as_bytes())
     }
 
+    /// As [`Self::result`] for what has both forms already.
+    pub fn text_or_json(&self, text: &str, json: &str) -> Result<()> {
+        write_out(if self.json { json } else { text }.as_bytes())
+    }
+
     /// A message about what is going on; not with `--quiet`.
     pub fn note(&self, text: impl AsRef<str>) {
         if !self.quiet {

@@ -62,6 +62,14 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Prints something while the bar is out of the way.
+    pub fn suspended(&self, print: impl FnOnce()) {
+        match &self.mode {
+            Mode::Bar(Some(bar)) => bar.suspend(print),
+            _ => print(),
+        }
+    }
+
     fn is_due(&self) -> bool {
         self.started.elapsed() >= FIRST_AFTER
             && match &self.mode {

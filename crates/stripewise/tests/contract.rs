@@ -158,14 +158,18 @@ fn layouts_go_by_all_their_names() {
         ("raid60 --groups 2", "raid60", 8),
     ];
     let data = unique_bytes(700_000, 1);
-    for (index, (words, layout, columns)) in layouts.into_iter().enumerate() {
+    for (index, (words, layout, columns)) in layouts.iter().enumerate() {
         let created = sandbox.json(&format!("volume create tank/v{index} --layout {words} --size 1MiB"));
         let volume = &created["volumes"][0];
-        assert_eq!((&volume["layout"], &volume["columns"]), (&layout.into(), &columns.into()), "{words}");
+        assert_eq!(
+            (&volume["layout"], &volume["columns"]),
+            (&(*layout).into(), &(*columns).into()),
+            "{words}"
+        );
         sandbox.write(&format!("tank/v{index}"), 3333, &data);
     }
-    for index in 0..layouts.len() {
-        assert!(sandbox.read(&format!("tank/v{index}"), 3333, data.len()) == data, "{:?}", layouts[index]);
+    for (index, layout) in layouts.iter().enumerate() {
+        assert!(sandbox.read(&format!("tank/v{index}"), 3333, data.len()) == data, "{layout:?}");
     }
 }
 

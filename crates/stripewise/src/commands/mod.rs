@@ -2,6 +2,7 @@
 
 pub mod drive_make;
 pub mod drive_show;
+pub mod evaluate;
 pub mod pool_create;
 pub mod pool_destroy;
 pub mod pool_export;

@@ -1,0 +1,359 @@
+//! `evaluate`: the laboratory's main measurement, as people call it. What is measured and how is the laboratory's
+//! (`stripewise-lab`); here are its options, progress, and the files it leaves.
+//!
+//! Expected faults: drives that hold something, a folder for the results that cannot be written (found out before anything
+//! is measured), too little room, an interrupt.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use stripewise_drive::{ModelSpec, Pace};
+use stripewise_lab::evaluate::{
+    DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts, default_layouts, evaluate,
+};
+use stripewise_lab::report_html;
+use stripewise_lab::results::Evaluation;
+use stripewise_lab::tables::summary_text;
+use stripewise_layout::LayoutSpec;
+use stripewise_runtime::{DriveIdentity, OpenOptions};
+
+use crate::candidates::{self, Candidate};
+use crate::commands::App;
+use crate::commands::pool_create::refuse_contents;
+use crate::commands::volume_create::parse_layout;
+use crate::failure::{Exit, Failure, Result, chain, system_text};
+use crate::home::replace_file;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::session::{executor, open_drive, pace_of};
+use crate::size::ByteSize;
+
+/// Measure RAID layouts: normal, with a drive failed, while rebuilding; verify every byte; write a report
+#[derive(Args)]
+#[command(
+    after_help = "Writes report.html and results.json into --out. Without --drives nothing is left behind but these two."
+)]
+pub struct Options {
+    /// A folder to make drives in, or drives (files or block devices), whose contents are lost: those beyond --count serve
+    /// as replacements. Without it: four files in the current folder, removed again
+    #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
+    drives: Vec<PathBuf>,
+    /// Drives per array; layouts that need more get them where drives are made [default: 4, or all that are given]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
+    count: Option<u16>,
+    /// Size of each drive that is made; chosen to fit the time if left out
+    #[arg(long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+    /// Layouts with commas between them, or `all` [default: single,raid0,raid5,raid10,raid1]
+    #[arg(long, value_name = "LAYOUTS", value_parser = parse_layouts)]
+    layouts: Option<Layouts>,
+    /// What each drive is held to: `auto` measures the place first and stays below it, `none` measures the place itself,
+    /// or rates such as `180MB/s,400iops` [default: auto; none for block devices; the drives' own if they carry one]
+    #[arg(long, value_name = "auto|none|RATES", value_parser = parse_pace)]
+    pace: Option<Pacing>,
+    /// A first look, in a minute at most
+    #[arg(long)]
+    quick: bool,
+    /// The loads: `toshiba` is the sequential and mixed load of study 004
+    #[arg(long, value_name = "PROFILE", default_value = "toshiba")]
+    profile: Profile,
+    /// Least length of a run
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Runs per figure; intervals need three [default: 3, or 1 with --quick]
+    #[arg(long, value_name = "N")]
+    runs: Option<u32>,
+    /// Share of drive time for rebuilds under load, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rebuild_priority: u32,
+    /// Modelled drives in virtual time, each with a fixed latency, rate and queue: `fixed:LATENCY,RATE,DEPTH` as in
+    /// fixed:100us,500MB/s,32
+    #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"])]
+    model: Option<Model>,
+    /// Where all random choices start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The folder for report.html and results.json
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Overwrite drives that hold something
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Profile {
+    Toshiba,
+}
+
+#[derive(Clone, Debug)]
+struct Layouts(Vec<LayoutSpec>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pacing(PaceChoice);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Model {
+    name: String,
+    spec: ModelSpec,
+}
+
+fn parse_layouts(text: &str) -> std::result::Result<Layouts, String> {
+    match text {
+        "all" => Ok(Layouts(all_layouts())),
+        _ => text
+            .split(',')
+            .map(|name| parse_layout(name.trim()))
+            .collect::<std::result::Result<_, _>>()
+            .map(Layouts),
+    }
+}
+
+fn parse_pace(text: &str) -> std::result::Result<Pacing, String> {
+    let choice = match text {
+        "auto" => PaceChoice::Auto,
+        "none" => PaceChoice::None,
+        _ => PaceChoice::Rates(text.parse::<Pace>().map_err(|error| format!("{error}; or auto, or none"))?),
+    };
+    Ok(Pacing(choice))
+}
+
+fn parse_model(text: &str) -> std::result::Result<Model, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no model of a drive; write fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32"
+        )
+    };
+    let parts: Vec<&str> = text.strip_prefix("fixed:").ok_or_else(wrong)?.split(',').collect();
+    let [latency, rate, depth] = parts[..] else { return Err(wrong()) };
+    let rate: Pace = rate.parse().map_err(|_| wrong())?;
+    let spec = ModelSpec {
+        latency_ns: latency_ns(latency).ok_or_else(wrong)?,
+        bytes_per_second: rate.bytes_per_second.ok_or_else(wrong)?,
+        queue_depth: depth.parse().ok().filter(|depth| (1..=65_536).contains(depth)).ok_or_else(wrong)?,
+    };
+    Ok(Model { name: text.to_owned(), spec })
+}
+
+/// `250ns`, `100us`, `8.5ms`, up to a minute.
+fn latency_ns(text: &str) -> Option<u64> {
+    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let scale = match &text[unit..] {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    let value: f64 = text[..unit].parse().ok()?;
+    let ns = value * scale;
+    (0.0..=60e9).contains(&ns).then_some(ns as u64)
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let Profile::Toshiba = options.profile;
+    let out = prepare_output(&options.out)?;
+    let (drives, default_count, default_pace) = source(options, app)?;
+    let asked = EvaluateOptions {
+        drives,
+        count: options.count.map_or(default_count, usize::from),
+        drive_bytes: options.size.map(|size| size.0),
+        layouts: options.layouts.clone().map_or_else(default_layouts, |layouts| layouts.0),
+        pace: options.pace.map_or(default_pace, |pace| pace.0),
+        quick: options.quick,
+        seconds_per_run: options.seconds,
+        runs: options.runs,
+        rebuild_priority_percent: options.rebuild_priority,
+        seed: options.seed,
+        ..EvaluateOptions::new(PathBuf::new(), iso_8601(SystemTime::now()))
+    };
+    let shown = Shown { printer: &app.printer, progress: RefCell::new(Progress::new(&app.printer)) };
+    let result = evaluate(&asked, &shown);
+    drop(shown);
+    let evaluation = result.map_err(|error| failure(&error))?;
+
+    let json = serde_json::to_string_pretty(&evaluation).expect("plain data becomes JSON") + "\n";
+    let (report, results) = (out.join("report.html"), out.join("results.json"));
+    write(&results, &json)?;
+    write(&report, &report_html(&evaluation))?;
+    app.printer.text_or_json(&summary_text(&evaluation), &json)?;
+    app.printer.note(format!("report: {}\nresults: {}", report.display(), results.display()));
+    refuse_corruption(&evaluation)
+}
+
+/// Where drives come from, how many to an array, and what they are held to, unless the options say otherwise.
+fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoice)> {
+    if let Some(model) = &options.model {
+        return Ok((DriveSource::Model { name: model.name.clone(), spec: model.spec }, 4, PaceChoice::None));
+    }
+    match options.drives.as_slice() {
+        [] => return Ok((DriveSource::Folder(PathBuf::from(".")), 4, PaceChoice::Auto)),
+        [folder] if folder.is_dir() => return Ok((DriveSource::Folder(folder.clone()), 4, PaceChoice::Auto)),
+        _ => {}
+    }
+    if let Some(size) = options.size {
+        return Err(Failure::usage(format!(
+            "--size {size} is for drives that are made; those given have their size"
+        )));
+    }
+    let candidates = candidates::all(&options.drives)?;
+    let executor = executor()?;
+    for candidate in &candidates {
+        let opened = open_drive(
+            app,
+            &executor,
+            &candidate.path,
+            &OpenOptions { read_only: true, ..OpenOptions::default() },
+        )?;
+        refuse_contents(app, &executor, candidate, &opened, options.force)?;
+    }
+    let pace = default_pace(app, &candidates);
+    let paths: Vec<PathBuf> = candidates.into_iter().map(|candidate| candidate.path).collect();
+    let count = paths.len();
+    Ok((DriveSource::Paths(paths), count, pace))
+}
+
+/// Real drives need no pace; files that carry one keep it.
+fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
+    let is_device = |candidate: &Candidate| matches!(candidate.identity, DriveIdentity::BlockDevice { .. });
+    if candidates.iter().all(is_device) {
+        return PaceChoice::None;
+    }
+    let own: Vec<Option<Pace>> = candidates.iter().map(|candidate| pace_of(app, &candidate.path)).collect();
+    match own.first() {
+        Some(Some(pace)) if own.iter().all(|other| *other == Some(*pace)) => PaceChoice::Rates(*pace),
+        _ => PaceChoice::Auto,
+    }
+}
+
+/// Makes the folder and finds out whether it can be written, before minutes are spent.
+fn prepare_output(out: &Path) -> Result<PathBuf> {
+    let unusable = |error: std::io::Error| {
+        Failure::new(format!("cannot write results into {}: {}", out.display(), system_text(&error)))
+            .hint("--out names another folder")
+    };
+    std::fs::create_dir_all(out).map_err(unusable)?;
+    let probe = out.join(format!(".stripewise-{}", std::process::id()));
+    std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe)).map_err(unusable)?;
+    std::path::absolute(out).map_err(unusable)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    replace_file(path, text.as_bytes())
+        .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))
+}
+
+fn failure(error: &EvaluateError) -> Failure {
+    let failure = match error {
+        EvaluateError::Options(text) => Failure::usage(text.clone()),
+        EvaluateError::Interrupted => Failure::new("interrupted; nothing is left behind"),
+        _ => Failure::new(format!("cannot evaluate: {}", chain(error))),
+    };
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// An array that gave back other bytes than were written is the one result that must not pass unseen.
+fn refuse_corruption(evaluation: &Evaluation) -> Result<Exit> {
+    let corrupt: Vec<String> = evaluation
+        .arrays
+        .iter()
+        .filter(|array| array.corrupt_bytes > 0)
+        .map(|array| format!("{} ({} bytes)", array.layout, array.corrupt_bytes))
+        .collect();
+    match corrupt.as_slice() {
+        [] => Ok(Exit::Success),
+        _ => Err(Failure::new(format!("bytes read back differ from those written: {}", corrupt.join(", ")))),
+    }
+}
+
+struct Shown<'a> {
+    printer: &'a Printer,
+    progress: RefCell<Progress<'a>>,
+}
+
+impl stripewise_lab::evaluate::Progress for Shown<'_> {
+    fn update(&self, status: &Status) {
+        self.progress.borrow_mut().update(
+            &status.what,
+            status.percent,
+            status.mb_per_s,
+            Some(status.seconds_left),
+        );
+    }
+
+    fn note(&self, text: &str) {
+        self.progress.borrow().suspended(|| self.printer.note(text));
+    }
+}
+
+/// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a leap day comes last.
+fn iso_8601(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    // Days since 0000-03-01; an era is 400 years.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        let text = |seconds| iso_8601(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(text(0), "1970-01-01T00:00:00Z");
+        assert_eq!(text(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(text(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(text(951_868_800), "2000-03-01T00:00:00Z");
+        assert_eq!(text(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(text(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn models_are_read() {
+        let model = parse_model("fixed:100us,500MB/s,32").expect("a model");
+        let expected = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
+        assert_eq!(model.spec, expected);
+        assert_eq!(parse_model("fixed:8.5ms,1GiB/s,1").expect("a model").spec.latency_ns, 8_500_000);
+        for text in [
+            "hdd",
+            "fixed:",
+            "fixed:1,2,3",
+            "fixed:100us,500iops,32",
+            "fixed:100us,500MB/s,0",
+            "fixed:61s,1MB/s,1",
+        ] {
+            assert!(parse_model(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn layouts_and_paces_are_read() {
+        let names = |text: &str| {
+            parse_layouts(text).map(|layouts| layouts.0.iter().map(|spec| spec.level.to_string()).collect())
+        };
+        assert_eq!(names("raid5, mirror"), Ok(vec!["raid5".to_owned(), "raid1".to_owned()]));
+        assert_eq!(names("all").map(|all: Vec<String>| all.len()), Ok(10));
+        assert!(names("raid5,raid9").expect_err("unknown").contains("\"raid9\""));
+        assert_eq!(parse_pace("auto"), Ok(Pacing(PaceChoice::Auto)));
+        assert!(matches!(parse_pace("180MB/s"), Ok(Pacing(PaceChoice::Rates(_)))));
+        assert!(parse_pace("fast").expect_err("no pace").ends_with("; or auto, or none"));
+    }
+}
