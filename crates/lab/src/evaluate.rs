@@ -240,7 +240,7 @@ async fn matrix(
         options,
         plan,
         pace,
-        workloads: workloads,
+        workloads,
         ledger,
         moved_bytes: moved_bytes.clone(),
         verifies: !world.buffers.is_phantom(),
