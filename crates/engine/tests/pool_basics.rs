@@ -97,6 +97,9 @@ fn drives_that_hold_a_pool_are_not_overwritten_unasked() {
 
         let error = life.open(&drives).await.err().unwrap();
         assert!(matches!(&error, PoolError::SeveralPools { first, .. } if first == "drive0"), "{error}");
+        let copy: Rc<dyn Drive> = images[1].duplicate("copy of drive1");
+        let error = life.open(&[drives[1].clone(), copy, drives[2].clone()]).await.err().unwrap();
+        assert_eq!(error.to_string(), "drive1 and copy of drive1 are the same drive");
         let pool = life.open(&drives[1..]).await.unwrap();
         assert_eq!((pool.id(), pool.name().as_str()), (second.id(), "other"));
         pool.close().await.unwrap();

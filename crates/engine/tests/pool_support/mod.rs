@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Buffer, BufferPool, Completion, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo, IoRequest,
-    MemoryDrive, Operation,
+    Buffer, BufferPool, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo,
+    IoRequest, MemoryDrive, Operation, completion,
 };
 use stripewise_engine::{
     DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
@@ -157,38 +157,39 @@ pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     all
 }
 
-/// Cuts the power of all its drives at one of their writes, counted over all of them.
+/// Cuts the power of all its drives at one of their writes, counted over all of them. That write is in flight, and with it
+/// all that are asked for at the same moment: each of their sectors is kept, lost or torn by the seed.
 pub struct Cut {
-    drives: RefCell<Vec<Rc<CrashDrive>>>,
+    drives: Vec<Rc<CrashDrive>>,
     /// Writes so far.
     writes: Cell<u64>,
-    /// The write at which power goes; that write is in flight.
+    /// The write at which power goes.
     at: Cell<u64>,
     seed: u64,
+    in_flight: RefCell<Vec<(IoRequest, CompletionSender)>>,
     images: RefCell<Option<Vec<Rc<MemoryDrive>>>>,
 }
 
 impl Cut {
     /// Drives that start with what `images` hold, under the same labels.
     pub fn over(images: &[Rc<MemoryDrive>], seed: u64) -> Rc<Self> {
-        let drives =
-            images.iter().map(|image| CrashDrive::from_image(&image.info().label, image)).collect::<Vec<_>>();
+        let drives = images.iter().map(|image| CrashDrive::from_image(&image.info().label, image));
         Rc::new(Self {
-            drives: RefCell::new(drives),
+            drives: drives.collect(),
             writes: Cell::new(0),
             at: Cell::new(u64::MAX),
             seed,
-            images: RefCell::new(None),
+            in_flight: RefCell::default(),
+            images: RefCell::default(),
         })
     }
 
-    pub fn drives(self: &Rc<Self>) -> Vec<Rc<dyn Drive>> {
-        let drives = self.drives.borrow();
-        let cutting = |index: usize| {
-            let info = drives[index].info().clone();
-            Rc::new(CuttingDrive { info, index, cut: self.clone() }) as Rc<dyn Drive>
+    pub fn drives(self: &Rc<Self>, context: &Context) -> Vec<Rc<dyn Drive>> {
+        let cutting = |drive: &Rc<CrashDrive>| {
+            let (context, drive, cut) = (context.clone(), drive.clone(), self.clone());
+            Rc::new(CuttingDrive { context, drive, cut }) as Rc<dyn Drive>
         };
-        (0..drives.len()).map(cutting).collect()
+        self.drives.iter().map(cutting).collect()
     }
 
     /// From now on counts writes from 1, and cuts at write number `at`.
@@ -211,45 +212,56 @@ impl Cut {
     }
 
     fn take_images(&self) -> Vec<Rc<MemoryDrive>> {
-        let drives = self.drives.borrow();
         let image = |(index, drive): (usize, &Rc<CrashDrive>)| {
             drive.image_after_cut(&drive.info().label, self.seed.wrapping_mul(31) + index as u64)
         };
-        drives.iter().enumerate().map(image).collect()
+        self.drives.iter().enumerate().map(image).collect()
+    }
+
+    fn strike(&self) {
+        *self.images.borrow_mut() = Some(self.take_images());
+        for (request, sender) in self.in_flight.take() {
+            sender.complete(Err(request.error(&"cut".into(), DriveErrorKind::Gone, None)));
+        }
     }
 }
 
 struct CuttingDrive {
-    info: DriveInfo,
-    index: usize,
+    context: Context,
+    drive: Rc<CrashDrive>,
     cut: Rc<Cut>,
 }
 
 impl Drive for CuttingDrive {
     fn info(&self) -> &DriveInfo {
-        &self.info
+        self.drive.info()
     }
 
     fn submit(&self, request: IoRequest) -> Completion {
         let cut = &self.cut;
-        let gone = request.error(&self.info.label, DriveErrorKind::Gone, None);
         if cut.images.borrow().is_some() {
+            let gone = request.error(&self.info().label, DriveErrorKind::Gone, None);
             return Completion::ready(Err(gone));
         }
-        let drive = cut.drives.borrow()[self.index].clone();
-        if !matches!(request.operation, Operation::Read | Operation::Flush) {
-            cut.writes.set(cut.writes.get() + 1);
-            if cut.writes.get() == cut.at.get() {
-                let operation = match request.operation {
-                    Operation::Write { .. } => Operation::Write { fua: false },
-                    other => other,
-                };
-                let _ = drive.submit(IoRequest { operation, ..request }).try_take();
-                let images = cut.take_images();
-                *cut.images.borrow_mut() = Some(images);
-                return Completion::ready(Err(gone));
-            }
+        if matches!(request.operation, Operation::Read | Operation::Flush) {
+            return self.drive.submit(request);
         }
-        drive.submit(request)
+        cut.writes.set(cut.writes.get() + 1);
+        if cut.writes.get() < cut.at.get() {
+            return self.drive.submit(request);
+        }
+        if cut.writes.get() == cut.at.get() {
+            let cut = cut.clone();
+            self.context.spawn(async move { cut.strike() });
+        }
+        let operation = match request.operation {
+            Operation::Write { .. } => Operation::Write { fua: false },
+            other => other,
+        };
+        let header = IoRequest { segments: Default::default(), ..request };
+        let _ = self.drive.submit(IoRequest { operation, ..request }).try_take();
+        let (sender, answer) = completion();
+        cut.in_flight.borrow_mut().push((header, sender));
+        answer
     }
 }
