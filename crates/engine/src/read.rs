@@ -4,8 +4,9 @@
 //! its stripes with other readers and keeps writers out, so that data and parity belong together. Whatever a drive refuses
 //! goes to `recover.rs`.
 
+use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, DriveError, IoRequest};
+use stripewise_drive::{Buffer, Completion, DriveError, IoRequest, access};
 use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
 use stripewise_parity::Recovery;
 
@@ -17,11 +18,12 @@ use crate::stripe_table::StripeGuard;
 /// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all copies busy with long runs.
 const MIRROR_ZONE_BYTES: u64 = 1 << 20;
 
-/// A direct read under way: where in the stripe, and where its bytes go.
+/// A direct read under way.
 struct Direct {
     stripe: u64,
     range: UnitRange,
-    target: Buffer,
+    /// Where its bytes go in the request's buffer.
+    at: usize,
     slot: usize,
     answer: Completion,
 }
@@ -48,8 +50,7 @@ impl Inner {
     async fn read_blocks(&self, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
         if !self.is_whole() {
-            self.read_degraded(start, end, &buffer).await?;
-            return Ok(buffer);
+            return self.read_degraded(start, end, buffer).await;
         }
         let (place, left) = self.read_place(start);
         if end - start <= left && self.regions.all_written() {
@@ -59,49 +60,68 @@ impl Inner {
                 Class::Foreground,
                 IoRequest::read(place.offset_bytes, buffer.clone()),
             );
-            if let Err(error) = answer.await {
-                let location = self.geometry.locate(start);
-                let range = self.unit_range(location.from, end - start);
-                self.recover_read(location.stripe, range, place.member, &error, &buffer).await?;
-            }
-            return Ok(buffer);
+            return match answer.await {
+                Ok(()) => Ok(buffer),
+                Err(error) => {
+                    let location = self.geometry.locate(start);
+                    let range = self.unit_range(location.from, end - start);
+                    self.recover_read(location.stripe, range, place.member, &error).await
+                }
+            };
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
         while at < end {
             let (place, left) = self.read_place(at);
             let length = left.min(end - at);
-            let target = buffer.slice((at - start) as usize..(at - start + length) as usize);
+            let from = (at - start) as usize;
+            let target = buffer.slice(from..from + length as usize);
             let location = self.geometry.locate(at);
             at += length;
             if self.regions.is_virgin(location.stripe) {
                 target.fill(0);
                 continue;
             }
-            let answer = self.submit(
-                place.member,
-                Class::Foreground,
-                IoRequest::read(place.offset_bytes, target.clone()),
-            );
+            let answer =
+                self.submit(place.member, Class::Foreground, IoRequest::read(place.offset_bytes, target));
             let range = self.unit_range(location.from, length);
-            direct.push(Direct { stripe: location.stripe, range, target, slot: place.member, answer });
+            direct.push(Direct { stripe: location.stripe, range, at: from, slot: place.member, answer });
         }
-        self.await_direct(direct).await?;
-        Ok(buffer)
+        let recovered = self.await_direct(direct).await?;
+        Ok(self.with_recovered(buffer, recovered))
     }
 
-    async fn await_direct(&self, direct: SmallVec<[Direct; 4]>) -> Result<(), ArrayError> {
-        let mut refused: SmallVec<[(Direct2, DriveError); 1]> = SmallVec::new();
-        for Direct { stripe, range, target, slot, answer } in direct {
+    /// Awaits direct reads. Gives what had to be got by other means, each with its place in the request's buffer.
+    async fn await_direct(&self, direct: SmallVec<[Direct; 4]>) -> Result<Recovered, ArrayError> {
+        let mut refused: SmallVec<[(Refused, DriveError); 1]> = SmallVec::new();
+        for Direct { stripe, range, at, slot, answer } in direct {
             if let Err(error) = answer.await {
-                refused.push(((stripe, range, target, slot), error));
+                refused.push(((stripe, range, at, slot), error));
             }
         }
+        let mut recovered = Recovered::new();
         let mut result = Ok(());
-        for ((stripe, range, target, slot), error) in refused {
-            result = result.and(self.recover_read(stripe, range, slot, &error, &target).await);
+        for ((stripe, range, at, slot), error) in refused {
+            match self.recover_read(stripe, range, slot, &error).await {
+                Ok(bytes) => recovered.push((at, bytes)),
+                Err(error) => result = result.and(Err(error)),
+            }
         }
-        result
+        result.map(|()| recovered)
+    }
+
+    /// A drive that was given up may still write into the memory it was handed, whenever it pleases: where something had
+    /// to be recovered, the request gets other memory.
+    fn with_recovered(&self, buffer: Buffer, recovered: Recovered) -> Buffer {
+        if recovered.is_empty() {
+            return buffer;
+        }
+        let fresh = self.buffers.allocate(buffer.len());
+        fresh.copy_from(&buffer);
+        for (at, bytes) in recovered {
+            fresh.slice(at..at + bytes.len()).copy_from(&bytes);
+        }
+        fresh
     }
 
     /// The range within its unit of `length` bytes at byte `from` of a stripe's data.
@@ -142,7 +162,7 @@ impl Inner {
     }
 
     /// Reads with members missing, being rebuilt, or with blocks known as lost.
-    async fn read_degraded(&self, start: u64, end: u64, buffer: &Buffer) -> Result<(), ArrayError> {
+    async fn read_degraded(&self, start: u64, end: u64, buffer: Buffer) -> Result<Buffer, ArrayError> {
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut decoding: Vec<(Segment, Buffer)> = Vec::new();
         let mut at = 0;
@@ -152,24 +172,31 @@ impl Inner {
             at += length;
             if self.regions.is_virgin(segment.stripe) {
                 target.fill(0);
-            } else if !self.read_directly(&segment, &target, &mut direct) {
+            } else if !self.read_directly(&segment, &target, at - length, &mut direct) {
                 decoding.push((segment, target));
             }
         }
         // Both kinds are in the drives' queues together.
         let decoded = self.read_decoding(decoding);
-        let (first, second) = futures_util::future::join(decoded, self.await_direct(direct)).await;
-        first.and(second)
+        let (decoded, recovered) = join(decoded, self.await_direct(direct)).await;
+        decoded?;
+        Ok(self.with_recovered(buffer, recovered?))
     }
 
     /// Sends the reads of a stripe in which everything asked for is there. `false` if something has to be decoded.
-    fn read_directly(&self, segment: &Segment, target: &Buffer, direct: &mut SmallVec<[Direct; 4]>) -> bool {
+    fn read_directly(
+        &self,
+        segment: &Segment,
+        target: &Buffer,
+        target_at: usize,
+        direct: &mut SmallVec<[Direct; 4]>,
+    ) -> bool {
         let missing = self.missing_in(segment.stripe);
-        let mut places: SmallVec<[(UnitRange, Place, Buffer); 4]> = SmallVec::new();
+        let mut places: SmallVec<[(UnitRange, Place, usize); 4]> = SmallVec::new();
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
             let length = range.length() as usize;
-            let part = target.slice(at..at + length);
+            let part = at;
             at += length;
             let copies = 0..self.geometry.copies();
             let usable = copies
@@ -187,54 +214,43 @@ impl Inner {
             places.push((range, place, part));
         }
         for (range, place, part) in places {
-            let request = IoRequest::read(place.offset_bytes + range.start, part.clone());
+            let memory = target.slice(part..part + range.length() as usize);
+            let request = IoRequest::read(place.offset_bytes + range.start, memory);
             let answer = self.submit(place.member, Class::Foreground, request);
-            direct.push(Direct { stripe: segment.stripe, range, target: part, slot: place.member, answer });
+            let at = target_at + part;
+            direct.push(Direct { stripe: segment.stripe, range, at, slot: place.member, answer });
         }
         true
     }
 
+    /// Each stripe by itself: it is held only while it is read, so that a request over many stripes does not keep the first
+    /// while it waits for the last.
     async fn read_decoding(&self, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
-        let mut under_way: Vec<DecodingRead> = Vec::with_capacity(segments.len());
-        let mut result = Ok(());
-        for (segment, target) in segments {
-            let guard = self.table.lock_shared(segment.stripe).await;
-            let stripe = self.geometry.stripe(segment.stripe);
-            let missing = self.missing_in(segment.stripe);
-            match plan_read(&self.geometry, &stripe, segment.from, segment.to, &missing, |_| 0) {
-                Err(lost) => {
-                    result =
-                        result.and(Err(ArrayError::Lost { stripe: segment.stripe, what: lost.to_string() }));
-                }
-                Ok(plan) => {
-                    let reads = plan
-                        .reads
-                        .iter()
-                        .map(|&range| {
-                            let buffer = self.buffers.allocate(range.length() as usize);
-                            let answer = if self.is_lost(&stripe, range) {
-                                self.lost_answer(&stripe, range)
-                            } else {
-                                self.submit_unit_read(&stripe, range, Class::Foreground, buffer.clone())
-                            };
-                            (range, buffer, answer)
-                        })
-                        .collect();
-                    under_way.push(DecodingRead {
-                        segment,
-                        stripe,
-                        target,
-                        reads,
-                        decode: plan.decode,
-                        guard,
-                    });
-                }
-            }
-        }
-        for read in under_way {
-            result = result.and(self.finish_decoding(read).await);
-        }
-        result
+        let reads = segments.into_iter().map(|(segment, target)| self.read_stripe_decoding(segment, target));
+        join_all(reads).await.into_iter().collect()
+    }
+
+    async fn read_stripe_decoding(&self, segment: Segment, target: Buffer) -> Result<(), ArrayError> {
+        let guard = self.table.lock_shared(segment.stripe).await;
+        let stripe = self.geometry.stripe(segment.stripe);
+        let missing = self.missing_in(segment.stripe);
+        let plan = plan_read(&self.geometry, &stripe, segment.from, segment.to, &missing, |_| 0)
+            .map_err(|lost| ArrayError::Lost { stripe: segment.stripe, what: lost.to_string() })?;
+        let reads = plan
+            .reads
+            .iter()
+            .map(|&range| {
+                let buffer = self.buffers.allocate(range.length() as usize);
+                let answer = if self.is_lost(&stripe, range) {
+                    self.lost_answer(&stripe, range)
+                } else {
+                    self.submit_unit_read(&stripe, range, Class::Foreground, buffer.clone())
+                };
+                (range, buffer, answer)
+            })
+            .collect();
+        self.finish_decoding(DecodingRead { segment, stripe, target, reads, decode: plan.decode, guard })
+            .await
     }
 
     async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {
@@ -331,9 +347,11 @@ impl Inner {
     }
 }
 
-use stripewise_drive::access;
+/// Stripe, range, place in the request's buffer, and slot of a direct read that was refused.
+type Refused = (u64, UnitRange, usize, usize);
 
-type Direct2 = (u64, UnitRange, Buffer, usize);
+/// What had to be got by other means, and where in the request's buffer it belongs.
+type Recovered = SmallVec<[(usize, Buffer); 1]>;
 
 struct DecodingRead {
     segment: Segment,

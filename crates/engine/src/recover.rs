@@ -22,8 +22,7 @@ impl Inner {
         range: UnitRange,
         slot: usize,
         error: &DriveError,
-        target: &Buffer,
-    ) -> Result<(), ArrayError> {
+    ) -> Result<Buffer, ArrayError> {
         self.note_read_error(slot, error).await?;
         let _alone = self.table.lock(stripe).await;
         let stripe = self.geometry.stripe(stripe);
@@ -33,10 +32,11 @@ impl Inner {
         } else {
             range.unit
         };
-        self.fetch_unit(&stripe, UnitRange { unit, ..range }, target, Class::Foreground).await
+        self.fetch_unit(&stripe, UnitRange { unit, ..range }, Class::Foreground).await
     }
 
-    /// Reads data of a stripe by every means, from byte `from` of its data. The caller holds the stripe alone.
+    /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no drive was handed. The caller
+    /// holds the stripe alone.
     pub async fn fetch_data(
         &self,
         stripe: &Stripe,
@@ -47,7 +47,8 @@ impl Inner {
         let mut at = 0;
         for range in self.geometry.data_ranges(from, from + target.len() as u64) {
             let length = range.length() as usize;
-            self.fetch_unit(stripe, range, &target.slice(at..at + length), class).await?;
+            let bytes = self.fetch_unit(stripe, range, class).await?;
+            target.slice(at..at + length).copy_from(&bytes);
             at += length;
         }
         Ok(())
@@ -55,21 +56,24 @@ impl Inner {
 
     /// Reads a range of a unit by every means: from its member, else from the rest of the stripe, and then repairs the
     /// member. For mirrors any copy will do. The caller holds the stripe alone.
+    ///
+    /// The bytes come in memory of their own: a drive that was given up may still write into what it was handed, so what
+    /// was handed to a drive that refused is never used again.
     pub async fn fetch_unit(
         &self,
         stripe: &Stripe,
         range: UnitRange,
-        target: &Buffer,
         class: Class,
-    ) -> Result<(), ArrayError> {
+    ) -> Result<Buffer, ArrayError> {
         let slot = stripe.units[range.unit].member;
         let mut repair = false;
         if !self.missing_in(stripe.index).contains(slot) {
             if self.is_lost(stripe, range) {
                 repair = true;
             } else {
-                match self.submit_unit_read(stripe, range, class, target.clone()).await {
-                    Ok(()) => return Ok(()),
+                let read = self.buffers.allocate(range.length() as usize);
+                match self.submit_unit_read(stripe, range, class, read.clone()).await {
+                    Ok(()) => return Ok(read),
                     Err(error) => {
                         self.note_read_error(slot, &error).await?;
                         repair = error.kind == DriveErrorKind::Medium;
@@ -77,14 +81,12 @@ impl Inner {
                 }
             }
         }
-        // A drive that gave an error may still write into what it was handed: the result goes to fresh memory first.
         let fresh = self.buffers.allocate(range.length() as usize);
         self.reconstruct(stripe, range, &fresh, class).await?;
-        target.copy_from(&fresh);
         if repair && !self.protected.get() && !self.missing_in(stripe.index).contains(slot) {
-            self.write_back(stripe, range, fresh, class).await?;
+            self.write_back(stripe, range, fresh.clone(), class).await?;
         }
-        Ok(())
+        Ok(fresh)
     }
 
     /// Writes a reconstructed range to the member that could not read it.

@@ -182,7 +182,7 @@ impl Inner {
         purpose: Purpose,
         report: &mut ScrubReport,
     ) -> Result<bool, ArrayError> {
-        let StripeRead { stripe, units, answers, _guard } = read;
+        let StripeRead { stripe, mut units, answers, _guard } = read;
         let mut refused: SmallVec<[usize; 2]> = SmallVec::new();
         for ((unit, buffer), answer) in units.iter().zip(answers) {
             report.checked_bytes += buffer.len() as u64;
@@ -195,12 +195,13 @@ impl Inner {
             }
         }
         for unit in &refused {
-            let (_, buffer) =
-                units.iter().find(|(have, _)| have == unit).expect("refused units were asked for");
-            if !self.repair_unreadable(&stripe, *unit, buffer).await? {
+            let Some(repaired) = self.repair_unreadable(&stripe, *unit).await? else {
                 report.unreadable_strips += 1;
                 return Ok(true);
-            }
+            };
+            let (_, buffer) =
+                units.iter_mut().find(|(have, _)| have == unit).expect("refused units were asked for");
+            *buffer = repaired;
         }
         if units.len() < stripe.units.len() {
             return Ok(false);
@@ -214,24 +215,21 @@ impl Inner {
         Ok(true)
     }
 
-    /// Reads block by block what could not be read at once; writes back what was reconstructed.
-    async fn repair_unreadable(
-        &self,
-        stripe: &Stripe,
-        unit: usize,
-        buffer: &Buffer,
-    ) -> Result<bool, ArrayError> {
+    /// Reads a unit block by block that could not be read at once; writes back what was reconstructed. `None` if some of it
+    /// is lost.
+    async fn repair_unreadable(&self, stripe: &Stripe, unit: usize) -> Result<Option<Buffer>, ArrayError> {
+        let length = self.geometry.interleave_bytes();
+        let whole = self.buffers.allocate(length as usize);
         let mut all = true;
-        for start in (0..buffer.len() as u64).step_by(BLOCK_BYTES as usize) {
+        for start in (0..length).step_by(BLOCK_BYTES as usize) {
             let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
-            let part = slice_of(buffer, 0, block.start, block.end);
-            match self.fetch_unit(stripe, block, &part, Class::Background).await {
-                Ok(()) => {}
+            match self.fetch_unit(stripe, block, Class::Background).await {
+                Ok(bytes) => slice_of(&whole, 0, block.start, block.end).copy_from(&bytes),
                 Err(ArrayError::Lost { .. } | ArrayError::Drive(_)) => all = false,
                 Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok(all.then_some(whole))
     }
 
     fn agrees(&self, units: &[(usize, Buffer)]) -> bool {

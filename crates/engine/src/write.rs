@@ -368,7 +368,7 @@ impl Inner {
         let old = loop {
             let mut old: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
             let mut planned_for = self.missing_in(work.index);
-            for (range, buffer, answer) in std::mem::take(&mut work.reads) {
+            for (range, mut buffer, answer) in std::mem::take(&mut work.reads) {
                 if let Err(error) = answer.await {
                     let slot = work.stripe.units[range.unit].member;
                     if !self.is_lost(&work.stripe, range) {
@@ -376,7 +376,7 @@ impl Inner {
                     }
                     planned_for = self.missing_in(work.index);
                     if !planned_for.contains(slot) {
-                        self.fetch_unit(&work.stripe, range, &buffer, Class::Foreground).await?;
+                        buffer = self.fetch_unit(&work.stripe, range, Class::Foreground).await?;
                     }
                 }
                 old.push((range, buffer));
