@@ -186,15 +186,14 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
     for incident in &array.incidents {
         say(Severity::Warning, incident.clone());
     }
-    let drive_speed = single(evaluation, "seq_write").map(|cell| cell.mb_per_s);
-    if let (Some(rate), Some(speed)) = (array.rebuild_mb_per_s, drive_speed)
-        && rate < REBUILD_SHARE * speed
+    if let (Some(rate), Some(bound)) = (array.rebuild_mb_per_s, rebuild_bound_mb_per_s(evaluation, array))
+        && rate < REBUILD_SHARE * bound
     {
         say(
             Severity::Note,
             format!(
-                "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of a single drive's sequential writes.",
-                100.0 * rate / speed
+                "The idle rebuild wrote {rate:.0} MB/s, {:.0} % of what a drive and the host allow ({bound:.0} MB/s).",
+                100.0 * rate / bound
             ),
         );
     }
@@ -240,14 +239,36 @@ pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f
 }
 
 /// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed: sequential reads from all
-/// drives at once, sequential writes to as many drives' worth as hold data.
+/// drives at once, sequential writes to as many drives' worth as hold data; but no more than the host gives to all of them
+/// together.
 pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workload: &str) -> Option<f64> {
     let drive = single(evaluation, workload)?.mb_per_s;
+    let host = evaluation.host.as_ref();
+    let data_drives = array.capacity_bytes as f64 / array.drive_bytes.max(1) as f64;
+    let no_limit = f64::INFINITY;
     match workload {
-        "seq_read" => Some(drive * array.drives as f64),
-        "seq_write" => Some(drive * array.capacity_bytes as f64 / array.drive_bytes.max(1) as f64),
+        "seq_read" => {
+            let host = host.map_or(no_limit, |host| host.seq_read_mb_per_s);
+            Some((drive * array.drives as f64).min(host))
+        }
+        "seq_write" => {
+            let share = data_drives / array.drives.max(1) as f64;
+            let host = host.map_or(no_limit, |host| host.seq_write_mb_per_s * share);
+            Some((drive * data_drives).min(host))
+        }
         _ => None,
     }
+}
+
+/// What an idle rebuild can write: one drive's sequential writes, but no more than the host gives to it and to the drives
+/// that are read for it.
+fn rebuild_bound_mb_per_s(evaluation: &Evaluation, array: &ArrayResult) -> Option<f64> {
+    let drive = single(evaluation, "seq_write")?.mb_per_s;
+    let sources = if array.copies > 1 { 1 } else { array.data_units };
+    let host = evaluation.host.as_ref().map_or(f64::INFINITY, |host| {
+        1.0 / (sources as f64 / host.seq_read_mb_per_s + 1.0 / host.seq_write_mb_per_s)
+    });
+    Some(drive.min(host))
 }
 
 struct CellRemarks<'a> {
@@ -455,6 +476,17 @@ mod tests {
             found[0].contains("the drives wrote 2.67 bytes for each, where whole stripes need 1.33"),
             "{found:?}"
         );
+        let mut unpaced = quiet();
+        unpaced.settings.pace = None;
+        if let Some(host) = &mut unpaced.host {
+            (host.seq_read_mb_per_s, host.seq_write_mb_per_s) = (300.0, 300.0);
+        }
+        let model = |layout: &str, workload: &str| {
+            let array = unpaced.arrays.iter().find(|array| array.layout == layout).expect("that array");
+            cost_model_mb_per_s(&unpaced, array, workload).expect("known loads")
+        };
+        assert_eq!(model("raid0", "seq_read"), 300.0, "four files on one disk give no more than the disk");
+        assert_eq!(model("raid5", "seq_write"), 225.0);
         let found = with_cell("raid0", State::Normal, "seq_read", |cell| cell.mb_per_s = 1200.0);
         only(&found, "1200 MB/s is more than 4 drives can give together (799 MB/s): a cache took part");
     }
@@ -504,7 +536,10 @@ mod tests {
 
     #[test]
     fn slow_and_repeated_rebuilds_are_told() {
-        only(&with(|e| e.arrays[2].rebuild_mb_per_s = Some(120.0)), "120 MB/s, 60 % of a single drive's");
+        only(
+            &with(|e| e.arrays[2].rebuild_mb_per_s = Some(120.0)),
+            "The idle rebuild wrote 120 MB/s, 60 % of what",
+        );
         let twice = |e: &mut Evaluation| {
             let again = e.arrays[2].rebuilds[0].clone();
             e.arrays[2].rebuilds.push(again);

@@ -152,7 +152,8 @@ fn matrix(page: &mut String, evaluation: &Evaluation) {
 /// A table with its headings tied to their columns and rows. `caption` is HTML.
 fn table(page: &mut String, table: &Table, caption: &str, class: &str) {
     let _ = writeln!(page, "<div class=\"scroll\"><table class=\"{class}\">");
-    let _ = writeln!(page, "<caption><b>{}.</b> {caption}</caption>\n<thead>", escape(&table.title));
+    let _ =
+        writeln!(page, "<caption><span><b>{}.</b> {caption}</span></caption>\n<thead>", escape(&table.title));
     let grouped = table.groups.iter().any(|group| !group.title.is_empty());
     let edge = |position: usize, group: &ColumnGroup| {
         if position == 0 && !group.title.is_empty() { " class=\"edge\"" } else { "" }
@@ -318,7 +319,7 @@ fn rebuilds(page: &mut String, evaluation: &Evaluation) {
             };
             let _ = writeln!(
                 page,
-                "<figure><h3>{}, {}</h3>{}<figcaption>{} lost; {} rebuilt in {}; rebuild priority {} %. {}</figcaption>\
+                "<figure><h3>{}, {}</h3>{}<figcaption>{} lost; {} written to its replacement in {}; rebuild priority {} %. {}</figcaption>\
                  </figure>",
                 escape(&array.layout),
                 escape(&kind),

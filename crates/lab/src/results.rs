@@ -356,7 +356,7 @@ pub struct RebuildRecord {
     pub seconds: f64,
     /// Of these, without load.
     pub idle_seconds: f64,
-    /// Bytes written to the replacement.
+    /// Bytes written to the replacement meanwhile, by the rebuild and by the load.
     pub rebuilt_bytes: u64,
     /// Progress and foreground load against time.
     pub timeline: Vec<RebuildPoint>,

@@ -16,7 +16,7 @@ use crate::workload::Workload;
 /// A run lasts at least this many mean latencies.
 pub(super) const LATENCIES_PER_RUN: f64 = 4.0;
 /// Drives are made smaller until no more than this share of the allowed time is expected; the rest is for what was not foreseen.
-const PLANNED_SHARE: f64 = 0.75;
+const PLANNED_SHARE: f64 = 0.8;
 /// Runs are cut short of their mean latencies only where more than this share would be needed.
 const CUT_SHARE: f64 = 0.88;
 const MIB: u64 = 1 << 20;
