@@ -5,7 +5,7 @@ mod pool_support;
 use std::rc::Rc;
 
 use pool_support::*;
-use stripewise_drive::{CrashDrive, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
+use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
 use stripewise_engine::{JobKind, OpenMode, Pool, PoolState, VolumeState};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -437,6 +437,35 @@ fn a_pool_of_modelled_drives_needs_no_memory() {
         let least_s = (32 * at_once / 3) as f64 / 200e6;
         assert!((least_s..least_s * 1.1).contains(&took_s), "{took_s} s for what takes {least_s} s");
         assert_eq!(pool.status().state, PoolState::Online);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn errors_of_a_lost_drive_are_not_laid_to_its_replacement() {
+    let images = memory_drives(4, 16);
+    let life = Life::new();
+    life.run(async {
+        let faults: Vec<_> =
+            images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect();
+        let drives = as_drives(&faults);
+        let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 8 * MIB).await;
+        volume.flush().await.unwrap();
+        faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
+        // A scrub has a whole region's reads in flight, and looks at their errors one by one, repairing in between: long
+        // enough for the spare to be in place when it comes to the last.
+        pool.start_jobs();
+        pool.scrub().await.unwrap();
+        life.context.sleep_ns(1_500_000).await;
+        faults[1].unplug();
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        pool.wait(JobKind::Scrub).await.unwrap();
+        let status = pool.status();
+        assert_eq!((status.state, state_of(&status, "drive3")), (PoolState::Online, "online"), "{status:#?}");
+        assert!(pool.scrub_reports()[0].report.checked_bytes > MIB, "it was under way");
+        holds(&volume, 1, 0, 8 * MIB).await.unwrap();
         pool.close().await.unwrap();
     });
 }
