@@ -204,8 +204,9 @@ async fn matrix(
         let seconds = if options.quick { 0.3 } else { 1.2 };
         Some(host::measure_host(world, options.count, seconds, options.seed, moved_bytes).await?)
     };
+    let most_drives = subjects.iter().map(|subject| subject.shape.width).fold(options.count, usize::max);
     let pace = match (&options.pace, &host) {
-        (PaceChoice::Auto, Some(host)) => Some(host::auto_pace(host, options.count)),
+        (PaceChoice::Auto, Some(host)) => Some(host::auto_pace(host, most_drives)),
         (PaceChoice::Rates(pace), Some(_)) => Some(*pace),
         _ => None,
     };

@@ -188,6 +188,7 @@ fn on_an_array(evaluation: &Evaluation, array: &ArrayResult, found: &mut Vec<Rem
     }
     if let (Some(rate), Some(bound)) = (array.rebuild_mb_per_s, rebuild_bound_mb_per_s(evaluation, array))
         && rate < REBUILD_SHARE * bound
+        && !evaluation.settings.quick
     {
         say(
             Severity::Note,
@@ -249,7 +250,9 @@ pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workloa
     match workload {
         "seq_read" => {
             let host = host.map_or(no_limit, |host| host.seq_read_mb_per_s);
-            Some((drive * array.drives as f64).min(host))
+            // With a fixed parity drive that one has nothing to read.
+            let drives = if array.layout == "raid4" { data_drives } else { array.drives as f64 };
+            Some((drive * drives).min(host))
         }
         "seq_write" => {
             let share = data_drives / array.drives.max(1) as f64;

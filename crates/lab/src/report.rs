@@ -341,7 +341,9 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
         "All threads of the process, making and checking of data included. {}",
         escape(&conditions(evaluation))
     );
-    table(page, &cpu_table(evaluation), &caption, "");
+    if cpu_table(evaluation).has_figures() {
+        table(page, &cpu_table(evaluation), &caption, "");
+    }
     let caption = format!(
         "Counted at the drives, between the engine and their pace: parity, copies, pre-reads and, while rebuilding, the \
          rebuild. {}",

@@ -41,6 +41,12 @@ pub fn short_name(workload: &str) -> &str {
 }
 
 impl Table {
+    /// Whether any cell behind the first group holds one.
+    pub fn has_figures(&self) -> bool {
+        let first = self.groups.first().map_or(0, |group| group.columns.len());
+        self.rows.iter().any(|row| row.iter().skip(first).any(|cell| cell != NOTHING))
+    }
+
     /// For a terminal: columns aligned, first column to the left, figures to the right.
     pub fn to_text(&self) -> String {
         let columns: Vec<&str> =
@@ -270,8 +276,10 @@ pub fn duration(seconds: f64) -> String {
 pub fn summary_text(evaluation: &Evaluation) -> String {
     let mut text = String::new();
     for table in [throughput_table(evaluation), percent_table(evaluation), cpu_table(evaluation)] {
-        text += &table.to_text();
-        text.push('\n');
+        if table.has_figures() {
+            text += &table.to_text();
+            text.push('\n');
+        }
     }
     text += "SW, SR: sequential writes and reads of 1 MiB at depth 64. M: random 4 KiB to 2 MiB, half reads, 8 jobs at depth 64.\n";
     text += &format!(
@@ -343,6 +351,18 @@ mod tests {
             text.contains("each drive paced at 200MB/s,20000iops (auto); 3 runs per cell of at least 2 s"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn tables_without_figures_are_left_out() {
+        let mut evaluation = quiet();
+        for cell in
+            evaluation.arrays.iter_mut().flat_map(|a| a.states.values_mut()).flat_map(|c| c.values_mut())
+        {
+            cell.cpu_seconds_per_gb = None;
+        }
+        assert!(!summary_text(&evaluation).contains("Processor"));
+        assert!(summary_text(&quiet()).contains("Processor"));
     }
 
     #[test]
