@@ -283,7 +283,7 @@ impl PoolReport {
         }
         page.line("");
         let mut drives =
-            Table::new(&["DRIVE", "ROLE", "STATE", ">SIZE", ">READ", ">WRITE", ">WRONG", "ID"]).indented();
+            Table::new(&["DRIVE", "ROLE", "STATE", ">SIZE", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"]).indented();
         for drive in &self.drives {
             drives.row([
                 plain(&drive.path),
