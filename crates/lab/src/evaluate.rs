@@ -49,11 +49,8 @@ pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Ev
         DriveSource::Folder(folder) => {
             let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
             let world = World::in_folder(executor.context(), executor.opener(), folder.clone());
-            let room = free_space_bytes(folder).map_err(|_| EvaluateError::NoSpace {
-                path: folder.clone(),
-                needed_bytes: 0,
-                free_bytes: 0,
-            })?;
+            let room = free_space_bytes(folder)
+                .map_err(|source| EvaluateError::Folder { path: folder.clone(), source })?;
             let environment = Environment::capture(Some(folder));
             in_real_time(&executor, &world, options, environment, Some(room), progress)
         }
@@ -361,7 +358,11 @@ mod tests {
             seconds_per_run: Some(0.1),
             // Shallower than in the study: a model check does not need 150 MB in flight.
             workloads: Workload::study_004()
-                .map(|workload| Workload { depth: workload.depth / 8, ..workload })
+                .map(|workload| Workload {
+                    depth: workload.depth / 8,
+                    jobs: workload.jobs.div_ceil(4),
+                    ..workload
+                })
                 .to_vec(),
             ..EvaluateOptions::new("/nowhere".into(), "2026-01-01T00:00:00Z".into())
         }
@@ -438,7 +439,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_figures() {
         let figures = || {
-            let evaluation = evaluated(&options(&["raid5"]));
+            let evaluation = evaluated(&EvaluateOptions { runs: Some(1), ..options(&["raid5"]) });
             serde_json::to_value(&evaluation.arrays).expect("plain data")
         };
         assert_eq!(figures(), figures());
@@ -446,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_rebuild_too_fast_for_a_run_is_told() {
-        let slow_runs = EvaluateOptions { seconds_per_run: Some(30.0), runs: Some(1), ..options(&["raid1"]) };
+        let slow_runs = EvaluateOptions { seconds_per_run: Some(8.0), runs: Some(1), ..options(&["raid1"]) };
         let evaluation = evaluated(&slow_runs);
         let array = &evaluation.arrays[0];
         assert!(!array.states.contains_key(&State::Rebuilding));

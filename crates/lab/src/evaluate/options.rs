@@ -148,11 +148,20 @@ pub enum EvaluateError {
     #[error("setting up io_uring failed")]
     Executor(#[source] std::io::Error),
     /// A drive's file could not be made.
-    #[error("making a drive failed: {0}")]
+    #[error(transparent)]
     Create(#[from] stripewise_runtime::CreateError),
     /// A drive could not be opened.
-    #[error("opening a drive failed: {0}")]
+    #[error(transparent)]
     Open(#[from] stripewise_runtime::OpenError),
+    /// The folder for the drives cannot be used.
+    #[error("{}: no drives can be made in this folder", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
     /// Not enough room for the drives.
     #[error("{}: {needed_bytes} bytes are needed for the drives, {free_bytes} are free", path.display())]
     NoSpace {
@@ -183,6 +192,7 @@ impl EvaluateError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoSpace { .. } => Some("make the drives smaller (--size) or fewer (--count), or name another folder (--drives DIR)".into()),
+            Self::Folder { .. } => Some("name a folder that exists (--drives DIR)".into()),
             Self::Create(error) => error.hint().map(str::to_owned),
             Self::Open(error) => error.hint(),
             Self::Executor(_) => Some("Linux 5.11 or newer is needed, and io_uring must not be forbidden (sysctl kernel.io_uring_disabled, seccomp)".into()),
