@@ -256,6 +256,25 @@ impl PoolReport {
         }
     }
 
+    /// Says that copies or parity of a volume are still to be compared after a crash.
+    pub fn add_resync(&mut self, volume: &str) {
+        if self.activity.iter().any(|job| job.kind == "scrub" && job.volume == volume) {
+            return;
+        }
+        self.activity.push(ActivityReport {
+            kind: "scrub".to_owned(),
+            percent: 0.0,
+            mb_per_s: 0.0,
+            seconds_left: None,
+            volume: volume.to_owned(),
+            drive: None,
+        });
+        if self.action.is_empty() {
+            self.condition = "all there; what a crash left open is still to be compared".to_owned();
+            self.action = format!("stripewise pool wait {} scrub", self.name);
+        }
+    }
+
     /// The exit code that tells scripts how the pool is.
     pub fn exit(&self) -> Exit {
         match self.state.as_str() {
@@ -283,7 +302,8 @@ impl PoolReport {
         }
         page.line("");
         let mut drives =
-            Table::new(&["DRIVE", "ROLE", "STATE", ">SIZE", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"]).indented();
+            Table::new(&["DRIVE", "ROLE", "STATE", ">SIZE", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"])
+                .indented();
         for drive in &self.drives {
             drives.row([
                 plain(&drive.path),

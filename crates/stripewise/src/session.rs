@@ -163,7 +163,15 @@ impl<'a> Session<'a> {
 
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
-        PoolReport::from(&self.pool.status())
+        let mut report = PoolReport::from(&self.pool.status());
+        // A pool that is only looked at has no jobs of its own; what a crash left open is due all the same.
+        let names: Vec<String> = report.volumes.iter().map(|volume| volume.name.clone()).collect();
+        for name in names {
+            if self.pool.volume(&name).is_ok_and(|volume| volume.needs_resync()) {
+                report.add_resync(&name);
+            }
+        }
+        report
     }
 
     /// Tells the user what the pool has to say.
