@@ -80,3 +80,38 @@ fn an_interrupt_ends_in_order() {
     assert!(says.contains("hint: `stripewise pool wait tank rebuild` goes on from here"), "{says}");
     assert!(rebuild_percent(&sandbox).is_some_and(|percent| percent >= reached), "what was done is kept");
 }
+
+#[test]
+fn what_a_killed_writer_left_open_is_told_and_compared() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5");
+    let data = unique_bytes(32 << 20, 22);
+    sandbox.write("tank/a", 0, &data);
+    // A writer over what is there already, killed while its input is still open.
+    let mut child =
+        sandbox.command("volume write tank/a").stdin(std::process::Stdio::piped()).spawn().expect("started");
+    let mut stdin = child.stdin.take().expect("piped");
+    let noise = unique_bytes(20 << 20, 23);
+    std::io::Write::write_all(&mut stdin, &noise).expect("it reads");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+
+    let status = sandbox.json("pool status");
+    assert_eq!(status["pools"][0]["activity"][0]["kind"], "scrub");
+    assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank scrub");
+    assert_eq!(sandbox.json("pool wait tank scrub")["worked"], true);
+    let status = sandbox.json("pool status");
+    assert_eq!(status["pools"][0]["activity"], serde_json::json!([]));
+    // Parity fits: without a drive the same is read as with it, old bytes or new ones.
+    let whole = sandbox.read("tank/a", 0, data.len());
+    for (index, block) in whole.chunks(512).enumerate() {
+        let place = index * 512..index * 512 + 512;
+        assert!(
+            *block == data[place.clone()] || noise.get(place).is_some_and(|new| new == block),
+            "block {index}"
+        );
+    }
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    assert!(sandbox.read("tank/a", 0, data.len()) == whole);
+}

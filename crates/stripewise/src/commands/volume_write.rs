@@ -45,6 +45,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), |session| {
             session.show_notices();
+            // Jobs belong to the pool: whoever has it open for long works on them.
+            session.pool.start_jobs();
             let volume = find_volume(session, name)?;
             let capacity = volume.capacity_bytes();
             if offset > capacity {
