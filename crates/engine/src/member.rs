@@ -234,7 +234,9 @@ pub struct Member {
     /// The drive's label, in memory of this member's own: every error that it gives carries this very one, so that whose
     /// error it is can be told even when another drive of the same name has taken its place.
     label: Rc<str>,
-    drive: Rc<dyn Drive>,
+    info: DriveInfo,
+    /// `None` once it was let go of.
+    drive: RefCell<Option<Rc<dyn Drive>>>,
     options: MemberOptions,
     queue: RefCell<Queue>,
     wakeup: Event,
@@ -261,7 +263,8 @@ impl Member {
         let member = Rc::new(Self {
             context: context.clone(),
             label: Rc::from(&*drive.info().label),
-            drive,
+            info: drive.info().clone(),
+            drive: RefCell::new(Some(drive)),
             options,
             queue: RefCell::new(Queue {
                 foreground: ClassQueue::default(),
@@ -292,7 +295,27 @@ impl Member {
 
     /// Identity and geometry of the drive.
     pub fn info(&self) -> &DriveInfo {
-        self.drive.info()
+        &self.info
+    }
+
+    /// Lets go of the drive, so that it can be closed, pulled, or given back under the same name. To be called when the
+    /// member has failed or was stopped: it answers "gone" from now on.
+    pub fn release(&self) {
+        // Dropped outside the borrow: closing a drive may run code of its own.
+        let drive = self.drive.borrow_mut().take();
+        drop(drive);
+    }
+
+    /// Whether this very drive is behind the queue.
+    pub fn is_of(&self, drive: &Rc<dyn Drive>) -> bool {
+        self.drive.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, drive))
+    }
+
+    fn ask(&self, request: IoRequest) -> Completion {
+        match &*self.drive.borrow() {
+            Some(drive) => drive.submit(request),
+            None => Completion::ready(Err(self.gone(&request))),
+        }
     }
 
     /// What people call the drive.
@@ -443,7 +466,7 @@ impl Member {
     fn submit_directly(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
         self.count_request(&request);
         let kept = request.clone();
-        let answer = match self.drive.submit(request).try_take() {
+        let answer = match self.ask(request).try_take() {
             Ok(result) => return Completion::ready(self.own(result)),
             Err(pending) => pending,
         };
@@ -497,7 +520,7 @@ impl Member {
 
     /// Which class may send its next request now.
     fn next_class(&self, queue: &Queue) -> Option<Class> {
-        let info = self.drive.info();
+        let info = &self.info;
         let flights = queue.foreground.in_flight + queue.background.in_flight;
         if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
         {
@@ -529,7 +552,7 @@ impl Member {
     }
 
     fn dispatch(self: &Rc<Self>) {
-        let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = *self.drive.info();
+        let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
         loop {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();
@@ -544,7 +567,7 @@ impl Member {
             let request = merged_request(&parts, &self.ditch);
             self.count_request(&request);
             let token = self.take_off(class, parts);
-            if let Some(result) = self.drive.submit(request).notify(self.clone(), token) {
+            if let Some(result) = self.ask(request).notify(self.clone(), token) {
                 self.queue.borrow_mut().answers.push((token, result));
                 self.wakeup.notify_all();
             }

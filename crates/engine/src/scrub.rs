@@ -287,7 +287,7 @@ impl Inner {
         let parity: SmallVec<[Buffer; 3]> =
             (0..self.geometry.parity_units()).map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
         let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
-        access(&data, &targets, |data, parity| stripewise_parity::encode(data, parity));
+        access(&data, &targets, stripewise_parity::encode);
         for (number, buffer) in parity.iter().cloned().enumerate() {
             self.write_unit(stripe, UnitRange { unit: data_units + number, start, end }, buffer).await?;
         }

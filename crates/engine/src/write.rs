@@ -25,6 +25,9 @@ const HOLD_NS: u64 = 50_000_000;
 /// New data of one data unit: parts in order, without gaps.
 type UnitParts = SmallVec<[(u64, Buffer); 1]>;
 
+/// What is known of a unit's content, old and new: start, end and bytes; where pieces overlap the first counts.
+type KnownPieces = SmallVec<[(u64, u64, Buffer); 2]>;
+
 /// One stripe on its way through the steps of a write.
 struct Work {
     index: u64,
@@ -460,10 +463,10 @@ impl Inner {
         let data_units = self.geometry.data_units();
         let decoded = plan.decode.as_ref().map(|decode| self.decode(decode, old));
         // Old data first, new data over it; what remains are stretches in which every unit is one piece of memory.
-        let mut units: SmallVec<[SmallVec<[(u64, u64, Buffer); 2]>; 8]> = SmallVec::new();
+        let mut units: SmallVec<[KnownPieces; 8]> = SmallVec::new();
         let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_iter([start, end]);
         for unit in 0..data_units {
-            let mut pieces: SmallVec<[(u64, u64, Buffer); 2]> = SmallVec::new();
+            let mut pieces = KnownPieces::new();
             for (from, data) in &work.parts[unit] {
                 pieces.push((*from, from + data.len() as u64, data.clone()));
             }
@@ -500,7 +503,7 @@ impl Inner {
             let targets: SmallVec<[Buffer; 3]> =
                 parity.iter().map(|p| p.slice((from - start) as usize..(to - start) as usize)).collect();
             let targets: SmallVec<[&Buffer; 3]> = targets.iter().collect();
-            access(&sources, &targets, |data, parity| stripewise_parity::encode(data, parity));
+            access(&sources, &targets, stripewise_parity::encode);
         }
         parity
     }

@@ -168,7 +168,7 @@ impl Inner {
         for number in excluded {
             if let Some(drive) = self.open_drive(*number) {
                 drive.member.fail("it was excluded");
-                drive.guard.release();
+                drive.member.release();
             }
         }
         self.after_exclusion();

@@ -10,7 +10,6 @@ use stripewise_drive::{Drive, DriveError, IoRequest};
 use super::commit::Change;
 use super::error::PoolError;
 use super::format::{Errors, MAX_DRIVE_RECORDS, MIB, Manifest, Role, SlotState, VolumeRecord, end_of_space};
-use super::guard::Guard;
 use super::ids::DriveId;
 use super::superblock::{self, Content};
 use super::{Inner, OpenDrive, Pool};
@@ -178,13 +177,12 @@ impl Inner {
             (number, Self::check_room(&planned))
         };
         room?;
-        let guard = Guard::new(drive, false);
-        let member = Member::new(&self.context, guard.clone(), self.options.member);
+        let member = Member::new(&self.context, drive, self.options.member);
         if let Err(error) = superblock::wipe(&member).await {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive { member: member.clone(), guard, errors_before: Errors::default() };
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default() };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let added = self
@@ -358,7 +356,7 @@ async fn clear_maps(member: &Rc<Member>, slots: &[(VolumeRecord, usize)]) -> Res
 
 /// Whether an open drive is this one, under the same name perhaps opened again.
 fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
-    open.guard.is(drive) || open.member.label() == &drive.info().label
+    open.member.is_of(drive) || open.member.label() == &drive.info().label
 }
 
 /// Slots of a drive that hold nothing current, in volumes from which they can be rebuilt.

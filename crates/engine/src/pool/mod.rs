@@ -17,10 +17,10 @@ mod commit;
 mod drives;
 mod error;
 mod format;
-mod guard;
 mod ids;
 mod jobs;
 mod open;
+mod read_only;
 mod space;
 mod status;
 mod superblock;
@@ -43,7 +43,6 @@ pub use volume::{Volume, VolumeSpec};
 use crate::array::{Array, ArrayOptions, LocalFuture, Membership};
 use crate::member::{Member, MemberOptions};
 use format::{Errors, Manifest};
-use guard::Guard;
 use ids::IdSource;
 use jobs::Jobs;
 
@@ -96,7 +95,6 @@ pub enum OpenMode {
 #[derive(Clone)]
 pub(crate) struct OpenDrive {
     member: Rc<Member>,
-    guard: Rc<Guard>,
     /// What was counted before the pool was opened.
     errors_before: Errors,
 }
@@ -118,7 +116,7 @@ impl Drop for Inner {
         for drive in self.drives.get_mut().values() {
             drive.member.fail("the pool was dropped");
             drive.member.stop();
-            drive.guard.release();
+            drive.member.release();
         }
     }
 }
@@ -304,7 +302,7 @@ impl Inner {
         }
         for drive in self.drives.borrow().values() {
             drive.member.stop();
-            drive.guard.release();
+            drive.member.release();
         }
         result
     }

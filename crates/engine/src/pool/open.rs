@@ -14,9 +14,9 @@ use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 use super::assemble::{Choice, Found, Worth, choose};
 use super::error::PoolError;
 use super::format::{Errors, MAX_DRIVES, MIB, Manifest, Role, SlotState, Standing, check_name};
-use super::guard::Guard;
 use super::ids::{DriveId, IdSource, PoolId};
 use super::jobs::Jobs;
+use super::read_only::ReadOnly;
 use super::superblock::{self, Content, FORMAT_VERSION, Superblock};
 use super::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
@@ -296,9 +296,8 @@ fn open_drive(
     options: &PoolOptions,
     errors_before: Errors,
 ) -> OpenDrive {
-    let guard = Guard::new(drive, mode == OpenMode::ReadOnly);
-    let member = Member::new(context, guard.clone(), options.member);
-    OpenDrive { member, guard, errors_before }
+    let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
+    OpenDrive { member: Member::new(context, drive, options.member), errors_before }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct
