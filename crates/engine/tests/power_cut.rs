@@ -139,7 +139,7 @@ fn cut_while_writing(seed: u64) {
             let sectors = (array.capacity_bytes().min(8 << 20) / SECTOR) as usize;
             let history = Rc::new(History::new(sectors));
             // In half of the runs the array was written and closed before: then no region is marked as being written to.
-            let array = if seed % 2 == 0 {
+            let array = if seed.is_multiple_of(2) {
                 array.write(0, Model::data(0, sectors as u64, 1), false).await.expect("a write");
                 history.durable.borrow_mut().fill(1);
                 history.written.borrow_mut().fill(1);
@@ -260,7 +260,7 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
             };
             while replacement_top.requests() < before + steps && !rebuild.is_finished() {
                 context.sleep_ns(20_000).await;
-                if replacement_top.requests() % 3 == 0
+                if replacement_top.requests().is_multiple_of(3)
                     && let Some(next) = array.checkpoint_rebuild(slot).await.expect("a checkpoint")
                 {
                     checkpoint.set(next);
