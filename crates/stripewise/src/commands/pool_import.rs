@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolOptions, inspect};
-use stripewise_runtime::{OpenOptions, RealExecutor};
+use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
 
 use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
@@ -80,8 +80,12 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 fn places(options: &Options) -> Result<(Vec<PathBuf>, String)> {
     let mut paths = Vec::new();
     if options.folders.is_empty() {
-        paths.extend(files_in(Path::new("."))?);
-        paths.extend(block_devices());
+        let devices = block_devices();
+        let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
+        let is_behind =
+            |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
+        paths.extend(files_in(Path::new("."))?.into_iter().filter(|path| !is_behind(path)));
+        paths.extend(devices);
         return Ok((paths, "the current folder and on block devices".to_owned()));
     }
     for folder in &options.folders {
@@ -108,6 +112,13 @@ fn block_devices() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = entries.map(|entry| Path::new("/dev").join(entry.file_name())).collect();
     paths.sort();
     paths
+}
+
+/// The file that a loop device stands for: one drive, not two.
+fn file_behind(device: &Path) -> Option<DriveIdentity> {
+    let attribute = Path::new("/sys/class/block").join(device.file_name()?).join("loop/backing_file");
+    let path = std::fs::read_to_string(attribute).ok()?;
+    drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
 }
 
 /// Drives that belong to some pool; everything else is passed over.
