@@ -88,16 +88,22 @@ pub fn chain(error: &dyn Error) -> String {
         }
         source = error.source();
     }
-    text
+    without_numbers(&text)
 }
 
-/// A system error without the number people do not read: "No such file or directory".
+/// A system error in words: "No such file or directory".
 pub fn system_text(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+    without_numbers(&error.to_string())
+}
+
+/// Leaves out the error numbers that people do not read.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        words.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
     }
+    words
 }
 
 #[cfg(test)]
@@ -121,6 +127,9 @@ mod tests {
 
     #[test]
     fn system_errors_lose_their_number() {
-        assert_eq!(system_text(&std::io::Error::from_raw_os_error(2)), "No such file or directory");
+        let error = || std::io::Error::from_raw_os_error(2);
+        assert_eq!(system_text(&error()), "No such file or directory");
+        assert_eq!(chain(&Quoting(error())), "outer of No such file or directory");
+        assert_eq!(without_numbers("a (os error 5), b (os error 28): c"), "a, b: c");
     }
 }
