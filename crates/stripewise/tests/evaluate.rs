@@ -101,13 +101,9 @@ fn people_get_the_matrix() {
         "evaluate --model fixed:100us,500MB/s,32 --size 64MiB --layouts single,raid10 --seconds 0.2 --quick";
     let answer = sandbox.ok(words);
     let text = answer.text();
-    for expected in [
-        "Throughput in MB/s",
-        "─ normal ─",
-        "─ degraded ─",
-        "rebuild, idle",
-        "% of a single drive",
-    ] {
+    for expected in
+        ["Throughput in MB/s", "─ normal ─", "─ degraded ─", "rebuild, idle", "% of a single drive"]
+    {
         assert!(text.contains(expected), "{expected}:\n{text}");
     }
     let says = format!("report: {}\n", sandbox.text("report.html"));
