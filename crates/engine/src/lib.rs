@@ -18,6 +18,7 @@ mod read;
 mod rebuild;
 mod recover;
 mod regions;
+pub mod rows;
 mod scrub;
 mod stripe_table;
 mod write;
