@@ -51,13 +51,9 @@ impl Array {
 impl Inner {
     /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty, `(end, end)`, if none).
     async fn unwrite_regions(&self, start: u64, end: u64) -> Result<(u64, u64), ArrayError> {
-        let region_bytes = self.regions.shape.stripes_per_region * self.geometry.stripe_data_bytes();
+        let region_bytes = self.regions.shape.region_data_bytes;
         let first = start.div_ceil(region_bytes);
-        let last = if end == self.geometry.capacity_bytes() {
-            self.regions.shape.regions
-        } else {
-            end / region_bytes
-        };
+        let last = if end == self.size_bytes.get() { self.regions.count() } else { end / region_bytes };
         if first >= last {
             return Ok((end, end));
         }
@@ -66,11 +62,11 @@ impl Inner {
                 self.unwrite_region(region).await?;
             }
         }
-        Ok((first * region_bytes, (last * region_bytes).min(self.geometry.capacity_bytes())))
+        Ok((first * region_bytes, (last * region_bytes).min(self.size_bytes.get())))
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
-        let stripes = self.regions.stripes_of(region, self.geometry.stripes());
+        let stripes = self.regions.stripes_of(region);
         let mut guards = Vec::new();
         for stripe in stripes {
             guards.push(self.table.lock(stripe).await);
@@ -80,13 +76,12 @@ impl Inner {
         if was_durable {
             self.persist_page(Regions::page_of(region)).await?;
         }
-        let bytes = self.regions.shape.member_region_bytes;
-        let at = region * bytes;
-        let length = bytes.min(self.geometry.member_bytes() - at);
-        for slot in self.present_slots() {
+        let length = self.regions.shape.member_region_bytes;
+        let at = region * length;
+        for column in 0..self.geometry.width() {
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);
-            let _ = self.submit(slot, Class::Foreground, request).await;
+            let _ = self.submit(column, Class::Foreground, request).await;
         }
         Ok(())
     }

@@ -52,6 +52,17 @@ pub enum ArrayError {
         "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"
     )]
     Protected,
+    /// There is no space left for a thin volume to grow into.
+    #[error("no space left: {0}")]
+    NoSpace(String),
+    /// A column of a row is not, or no longer, being moved or filled: its drive went, or the pool gave it another place.
+    #[error("column {column} of row {row} has another place now")]
+    Moved {
+        /// The row.
+        row: u64,
+        /// The column.
+        column: usize,
+    },
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

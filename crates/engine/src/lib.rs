@@ -10,10 +10,13 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod columns;
 mod discard;
 mod error;
+pub mod linear;
+mod map;
 mod member;
-pub mod pool;
+mod moves;
 mod read;
 mod rebuild;
 mod recover;
@@ -24,14 +27,10 @@ mod stripe_table;
 mod write;
 
 pub use array::{
-    Array, ArrayCounters, ArrayOptions, ArraySpec, LocalFuture, Membership, NoMembership, SlotInit,
+    AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
+    NoHost,
 };
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
-pub use pool::{
-    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
-    PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
-    inspect,
-};
-pub use rebuild::{RebuildProgress, RebuildReport};
+pub use rebuild::RowRebuild;
 pub use scrub::{ScrubProgress, ScrubReport};

@@ -36,9 +36,10 @@ impl Array {
         if length == 0 {
             return Ok(inner.buffers.allocate(0));
         }
-        let block = inner.block_bytes;
+        let block = inner.block_bytes.get();
         let start = offset_bytes / block * block;
         let end = (offset_bytes + length as u64).next_multiple_of(block);
+        let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
         let buffer = inner.read_blocks(start, end).await?;
         let at = (offset_bytes - start) as usize;
@@ -147,13 +148,10 @@ impl Inner {
         }
         let turn = ((first.offset_bytes / MIRROR_ZONE_BYTES) % copies as u64) as usize;
         let mut best = self.geometry.copy_place(offset, turn).0;
-        let load_of = |place: &Place| {
-            self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
-        };
-        let mut best_load = load_of(&best) / 2;
+        let mut best_load = self.load_at(best) / 2;
         for copy in (0..copies).filter(|copy| *copy != turn) {
             let place = self.geometry.copy_place(offset, copy).0;
-            let load = load_of(&place).saturating_add(2);
+            let load = self.load_at(place).saturating_add(2);
             if load < best_load {
                 (best, best_load) = (place, load);
             }
@@ -207,9 +205,7 @@ impl Inner {
                     )
                 })
                 .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
-                .min_by_key(|place| {
-                    self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
-                });
+                .min_by_key(|place| self.load_at(*place));
             let Some(place) = usable else { return false };
             places.push((range, place, part));
         }
@@ -261,14 +257,14 @@ impl Inner {
             match answer.await {
                 Ok(()) => parts.push((range, buffer)),
                 Err(error) => {
-                    refused.get_or_insert((stripe.units[range.unit].member, range, error));
+                    refused.get_or_insert((range, error));
                 }
             }
         }
-        if let Some((slot, range, error)) = refused {
+        if let Some((range, error)) = refused {
             drop(guard);
             if !self.is_lost(&stripe, range) {
-                self.note_read_error(slot, &error).await?;
+                self.note_read_error(&error).await?;
             }
             let _alone = self.table.lock(segment.stripe).await;
             return self.fetch_data(&stripe, segment.from, &target, Class::Foreground).await;

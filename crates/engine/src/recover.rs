@@ -23,7 +23,7 @@ impl Inner {
         slot: usize,
         error: &DriveError,
     ) -> Result<Buffer, ArrayError> {
-        self.note_read_error(slot, error).await?;
+        self.note_read_error(error).await?;
         let _alone = self.table.lock(stripe).await;
         let stripe = self.geometry.stripe(stripe);
         // For mirrors the refused copy is the unit to repair.
@@ -75,7 +75,7 @@ impl Inner {
                 match self.submit_unit_read(stripe, range, class, read.clone()).await {
                     Ok(()) => return Ok(read),
                     Err(error) => {
-                        self.note_read_error(slot, &error).await?;
+                        self.note_read_error(&error).await?;
                         repair = error.kind == DriveErrorKind::Medium;
                     }
                 }
@@ -106,7 +106,7 @@ impl Inner {
                 Ok(())
             }
             // The client has its data; if the drive cannot be spared, so be it.
-            Err(error) => match self.note_write_error(place.member, &error).await {
+            Err(error) => match self.note_write_error(&error).await {
                 Err(error @ ArrayError::CannotExclude(_)) => Err(error),
                 _ => Ok(()),
             },
@@ -177,7 +177,7 @@ impl Inner {
                     Ok(()) => have.push((unit, buffer)),
                     Err(error) => {
                         refused.push((unit, error.to_string()));
-                        self.note_read_error(stripe.units[unit].member, &error).await?;
+                        self.note_read_error(&error).await?;
                     }
                 }
             }
@@ -236,10 +236,8 @@ impl Inner {
     pub fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
         let place = stripe.units[range.unit];
         let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
-        let label = match &*self.slots[place.member].member.borrow() {
-            Some(member) => member.label().clone(),
-            None => "missing member".into(),
-        };
+        let member = self.member_at(place);
+        let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
         Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
     }
 

@@ -23,8 +23,8 @@ use crate::stripe_table::StripeGuard;
 pub struct ScrubReport {
     /// Bytes read from the members and compared.
     pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known member, by slot, and repaired.
-    pub blamed: Vec<(usize, u64)>,
+    /// Blocks of 4 KiB found wrong on a known drive, by its label, and repaired.
+    pub blamed: Vec<(String, u64)>,
     /// Rows of blocks that disagreed where nobody can tell which is wrong; made to agree.
     pub unattributed_blocks: u64,
     /// Strips of which some could not be read, nor reconstructed.
@@ -34,10 +34,10 @@ pub struct ScrubReport {
 }
 
 impl ScrubReport {
-    fn blame(&mut self, slot: usize) {
-        match self.blamed.iter_mut().find(|(blamed, _)| *blamed == slot) {
+    fn blame(&mut self, label: &str) {
+        match self.blamed.iter_mut().find(|(blamed, _)| blamed == label) {
             Some((_, blocks)) => *blocks += 1,
-            None => self.blamed.push((slot, 1)),
+            None => self.blamed.push((label.to_owned(), 1)),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Array {
     ) -> Result<ScrubReport, ArrayError> {
         self.0.check_writable()?;
         let mut report = ScrubReport::default();
-        let regions = self.0.regions.shape.regions;
+        let regions = self.0.regions.count();
         for region in first_region..regions {
             self.0.check_region(region, Purpose::Scrub, &mut report).await?;
             progress(region + 1, regions);
@@ -136,11 +136,11 @@ impl Inner {
             return Ok(());
         }
         for read in self.read_stripes(region).await {
-            for ((unit, buffer), answer) in read.units.iter().zip(read.answers) {
+            for ((_, buffer), answer) in read.units.iter().zip(read.answers) {
                 report.checked_bytes += buffer.len() as u64;
                 if let Err(error) = answer.await {
                     report.unreadable_strips += 1;
-                    self.note_read_error(read.stripe.units[*unit].member, &error).await?;
+                    self.note_read_error(&error).await?;
                 }
             }
         }
@@ -151,7 +151,7 @@ impl Inner {
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        for index in self.regions.stripes_of(region, self.geometry.stripes()) {
+        for index in self.regions.stripes_of(region) {
             let guard = self.table.lock(index).await;
             if self.regions.is_virgin(index) {
                 continue;
@@ -190,7 +190,7 @@ impl Inner {
                 refused.push(*unit);
                 let range = UnitRange { unit: *unit, start: 0, end: buffer.len() as u64 };
                 if !self.is_lost(&stripe, range) {
-                    self.note_read_error(stripe.units[*unit].member, &error).await?;
+                    self.note_read_error(&error).await?;
                 }
             }
         }
@@ -262,9 +262,8 @@ impl Inner {
         }
         let liar = if purpose == Purpose::Scrub { self.liar(&blocks) } else { None };
         if let Some(unit) = liar {
-            let slot = stripe.units[unit].member;
-            report.blame(slot);
-            if let Some(member) = &*self.slots[slot].member.borrow() {
+            if let Some(member) = self.member_at(stripe.units[unit]) {
+                report.blame(member.label());
                 member.count_checksum_errors(1);
             }
             let right = self.buffers.allocate(BLOCK_BYTES as usize);
@@ -316,7 +315,7 @@ impl Inner {
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);
         match self.submit(place.member, Class::Background, request).await {
             Ok(()) => Ok(()),
-            Err(error) => self.note_write_error(place.member, &error).await,
+            Err(error) => self.note_write_error(&error).await,
         }
     }
 }

@@ -192,7 +192,7 @@ impl Inner {
             let written = self.finish_writes(&mut work).await;
             work.result = work.result.and(written);
             if work.result.is_ok() {
-                self.regions.mark_initialised(work.index, self.geometry.stripes());
+                self.regions.mark_initialised(work.index);
             }
             drop(work.intent);
             for (ticket, _) in &work.taken {
@@ -250,7 +250,8 @@ impl Inner {
         let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
         for work in works {
             let region = self.regions.region_of(work.index);
-            let (intent, needs_mark) = WriteIntent::new(&self.regions, region);
+            let away = self.is_column_away(self.row_of(work.index));
+            let (intent, needs_mark) = WriteIntent::new(&self.regions, region, away);
             work.intent = Some(intent);
             let page = Regions::page_of(region);
             if needs_mark && !pages.contains(&page) {
@@ -373,12 +374,11 @@ impl Inner {
             let mut planned_for = self.missing_in(work.index);
             for (range, mut buffer, answer) in std::mem::take(&mut work.reads) {
                 if let Err(error) = answer.await {
-                    let slot = work.stripe.units[range.unit].member;
                     if !self.is_lost(&work.stripe, range) {
-                        self.note_read_error(slot, &error).await?;
+                        self.note_read_error(&error).await?;
                     }
                     planned_for = self.missing_in(work.index);
-                    if !planned_for.contains(slot) {
+                    if !planned_for.contains(work.stripe.units[range.unit].member) {
                         buffer = self.fetch_unit(&work.stripe, range, Class::Foreground).await?;
                     }
                 }
@@ -540,13 +540,12 @@ impl Inner {
     /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it lacks, as long as the
     /// layout can do without all that are gone.
     async fn finish_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
-        let mut failed: SmallVec<[(usize, stripewise_drive::DriveError); 2]> = SmallVec::new();
+        let mut failed: SmallVec<[stripewise_drive::DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
-            let slot = work.stripe.units[range.unit].member;
             if let Err(_first) = answer.await
                 && let Err(error) = self.submit_unit_write(&work.stripe, range, segments, work.fua).await
             {
-                failed.push((slot, error));
+                failed.push(error);
                 continue;
             }
             self.forget_lost(&work.stripe, range);
@@ -554,21 +553,20 @@ impl Inner {
         if failed.is_empty() {
             return Ok(());
         }
-        for (slot, error) in &failed {
-            self.note_write_error(*slot, error).await?;
+        for error in &failed {
+            self.note_write_error(error).await?;
         }
         if !self.protected.get() && self.geometry.stripe_survives(work.index, &self.missing_in(work.index)) {
             return Ok(());
         }
-        Err(ArrayError::Drive(failed.swap_remove(0).1))
+        Err(ArrayError::Drive(failed.swap_remove(0)))
     }
 
     /// Writes zeros to every stripe of a partly initialised region that was not written yet.
     pub async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
         self.check_writable()?;
-        let total = self.geometry.stripes();
         let mut held = Vec::new();
-        for stripe in self.regions.stripes_of(region, total) {
+        for stripe in self.regions.stripes_of(region) {
             if self.regions.is_virgin(stripe) {
                 let guard = self.table.lock(stripe).await;
                 if self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(stripe) {
@@ -584,19 +582,19 @@ impl Inner {
                     let length = self.geometry.interleave_bytes();
                     let answer =
                         self.submit_zeroes(place.member, Class::Foreground, place.offset_bytes, length);
-                    answers.push((place.member, answer));
+                    answers.push(answer);
                 }
             }
         }
         let mut result = Ok(());
-        for (slot, answer) in answers {
+        for answer in answers {
             if let Err(error) = answer.await {
-                result = result.and(self.note_write_error(slot, &error).await);
+                result = result.and(self.note_write_error(&error).await);
             }
         }
         result.and(self.check_writable())?;
         for (index, guard) in held {
-            self.regions.mark_initialised(index, total);
+            self.regions.mark_initialised(index);
             drop(guard);
         }
         Ok(())

@@ -12,9 +12,8 @@ use stripewise_drive::{
     Buffer, BufferPool, CheckedDrive, Context, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec,
     SplitMix64,
 };
-use stripewise_engine::{
-    Array, ArrayError, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit,
-};
+use stripewise_engine::linear::{LinearSpec, SlotInit, missing_columns};
+use stripewise_engine::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_layout::{LayoutSpec, Shape};
 
 pub const SECTOR: u64 = 512;
@@ -54,14 +53,14 @@ pub fn shape(level: &str, drives: usize, interleave_bytes: u64) -> Shape {
 }
 
 /// Space on each member so that the volume gets about `data_bytes` of each.
-pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> ArraySpec {
-    ArraySpec { id, shape: *shape, base_bytes: 1 << 20, space_bytes: (1 << 20) + data_bytes }
+pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
+    LinearSpec { id, shape: *shape, base_bytes: 1 << 20, space_bytes: (1 << 20) + data_bytes }
 }
 
 pub struct Rig {
     pub context: Context,
     pub buffers: BufferPool,
-    pub spec: ArraySpec,
+    pub spec: LinearSpec,
     pub drives: RefCell<Vec<TestDrive>>,
     pub members: RefCell<Vec<Option<Rc<Member>>>>,
     pub array: RefCell<Array>,
@@ -98,9 +97,8 @@ impl Rig {
         let array = Array::create(
             context,
             &buffers,
-            spec.clone(),
-            slots,
-            Rc::new(NoMembership),
+            spec.init(slots).expect("a possible array"),
+            Rc::new(NoHost),
             ArrayOptions::default(),
         )
         .await
@@ -139,12 +137,12 @@ impl Rig {
         let member = drive.member(&self.context);
         self.drives.borrow_mut()[slot] = drive;
         self.members.borrow_mut()[slot] = Some(member.clone());
-        self.array().attach(slot, member).await
+        self.spec.attach(&self.array(), slot, number as u32, member).await
     }
 
     /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones resume there.
     pub async fn reopen(&self, rebuilding: &[(usize, u64)]) {
-        let missing = self.array().missing();
+        let missing = missing_columns(&self.array());
         for member in self.members.borrow().iter().flatten() {
             member.stop();
         }
@@ -165,9 +163,8 @@ impl Rig {
         let array = Array::open(
             &self.context,
             &self.buffers,
-            self.spec.clone(),
-            slots,
-            Rc::new(NoMembership),
+            self.spec.init(slots).expect("a possible array"),
+            Rc::new(NoHost),
             ArrayOptions::default(),
         )
         .await

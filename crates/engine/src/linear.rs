@@ -1,0 +1,160 @@
+//! Arrays without a pool: every row on the same drives, one slab after the other, the region map in the first slabs of each.
+//! For tests and benchmarks of the engine by itself; nothing of it is recorded anywhere.
+
+use std::rc::Rc;
+
+use stripewise_layout::{MemberSet, Shape};
+
+use crate::array::{AreaPlace, Array, ArrayInit, ArrayMember, ArraySpec};
+use crate::error::ArrayError;
+use crate::member::Member;
+use crate::rebuild::RowRebuild;
+use crate::rows::{Places, RowTable, SlotPlace, SlotState};
+
+/// Where on its drives an array lies, and what it is.
+#[derive(Clone, Debug)]
+pub struct LinearSpec {
+    /// The array's identity.
+    pub id: u128,
+    /// Its layout.
+    pub shape: Shape,
+    /// Where it begins on every drive, bytes.
+    pub base_bytes: u64,
+    /// Its space on every drive, region map included, bytes.
+    pub space_bytes: u64,
+}
+
+/// What a column of the array holds when it is opened. Column *i* is drive number *i*.
+#[derive(Clone)]
+pub enum SlotInit {
+    /// Current data.
+    Active(Rc<Member>),
+    /// Nothing.
+    Missing,
+    /// A replacement that is current in rows below this one.
+    Rebuilding(Rc<Member>, u64),
+}
+
+impl LinearSpec {
+    /// The array's own specification: slabs of 1 MiB, larger where the layout needs it.
+    pub fn array_spec(&self) -> ArraySpec {
+        let spec = |slab_bytes| ArraySpec { id: self.id, shape: self.shape, slab_bytes };
+        let sizes = (20..=27).map(|bits| 1u64 << bits);
+        sizes.map(spec).find(|spec| spec.geometry().is_ok()).unwrap_or_else(|| spec(1 << 20))
+    }
+
+    /// Slabs of the region map on each drive, and rows of data behind them.
+    fn slabs(&self) -> Result<(u64, u64), ArrayError> {
+        let spec = self.array_spec();
+        let slabs = self.space_bytes / spec.slab_bytes;
+        let map_slabs = spec.map_bytes(slabs)?.div_ceil(spec.slab_bytes);
+        Ok((map_slabs, slabs.saturating_sub(map_slabs)))
+    }
+
+    /// Where the data begins on every drive, bytes.
+    pub fn data_base_bytes(&self) -> Result<u64, ArrayError> {
+        Ok(self.base_bytes + self.slabs()?.0 * self.array_spec().slab_bytes)
+    }
+
+    /// Puts the array together.
+    pub fn init(&self, slots: Vec<SlotInit>) -> Result<ArrayInit, ArrayError> {
+        let spec = self.array_spec();
+        let (map_slabs, rows) = self.slabs()?;
+        let mut table = RowTable::new(self.shape.width, rows);
+        let places = |state_of: &dyn Fn(&SlotInit) -> SlotState, row: u64| -> Places {
+            let slab = (map_slabs + row) as u32;
+            let place = |(drive, slot)| SlotPlace { drive: drive as u32, slab, state: state_of(slot) };
+            slots.iter().enumerate().map(place).collect()
+        };
+        for row in 0..rows {
+            let state_of = |slot: &SlotInit| match slot {
+                SlotInit::Active(_) => SlotState::Active,
+                SlotInit::Missing => SlotState::Missing,
+                SlotInit::Rebuilding(_, next) if row < *next => SlotState::Active,
+                SlotInit::Rebuilding(..) => SlotState::Rebuilding,
+            };
+            table.set(row, 1, &places(&state_of, row));
+        }
+        let members = slots.iter().enumerate().filter_map(|(number, slot)| match slot {
+            SlotInit::Active(member) | SlotInit::Rebuilding(member, _) => {
+                Some(self.member(number as u32, member.clone()))
+            }
+            SlotInit::Missing => None,
+        });
+        let map_place = |number| AreaPlace { drive: number as u32, slab: 0, slabs: map_slabs as u32 };
+        Ok(ArrayInit {
+            size_bytes: rows * spec.row_data_bytes()?,
+            spec,
+            rows: table,
+            map: (0..slots.len()).map(map_place).collect(),
+            members: members.collect(),
+        })
+    }
+
+    fn member(&self, number: u32, member: Rc<Member>) -> ArrayMember {
+        ArrayMember { number, member, slabs_base_bytes: self.base_bytes }
+    }
+
+    /// Puts a new drive, under a number of its own, into a column that is missing. It holds nothing current until it was
+    /// rebuilt.
+    pub async fn attach(
+        &self,
+        array: &Array,
+        column: usize,
+        number: u32,
+        member: Rc<Member>,
+    ) -> Result<(), ArrayError> {
+        let mut rows = array.rows();
+        let mut old = u32::MAX;
+        rows.update(|_, _, places| {
+            old = places[column].drive;
+            places[column] = SlotPlace { drive: number, state: SlotState::Rebuilding, ..places[column] };
+            true
+        });
+        array.add_member(self.member(number, member));
+        array.set_rows(rows);
+        let (gone, _): (Vec<_>, Vec<_>) =
+            array.map_places().into_iter().partition(|place| place.drive == old);
+        array.remove_map_places(&gone);
+        array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: self.slabs()?.0 as u32 }]).await
+    }
+}
+
+/// Columns of which some row holds nothing, or is on a drive that is not there.
+pub fn missing_columns(array: &Array) -> MemberSet {
+    let mut missing = MemberSet::EMPTY;
+    for run in array.rows().runs() {
+        for (column, place) in run.places.iter().enumerate() {
+            if place.state == SlotState::Missing || array.member(place.drive).is_none() {
+                missing.insert(column);
+            }
+        }
+    }
+    missing
+}
+
+/// Fills all rows that are to be filled and takes them for current.
+pub async fn rebuild(array: &Array) -> Result<RowRebuild, ArrayError> {
+    let mut total = RowRebuild::default();
+    for (first, rows, ..) in array.lacking_rows() {
+        for row in first..first + rows {
+            let RowRebuild { bytes, lost_blocks } = array.rebuild_row(row).await?;
+            total.bytes += bytes;
+            total.lost_blocks += lost_blocks;
+        }
+    }
+    take_over_rebuilt(array);
+    Ok(total)
+}
+
+/// Takes what was filled for current.
+pub fn take_over_rebuilt(array: &Array) {
+    let mut rows = array.rows();
+    for (row, column) in array.rebuilt() {
+        let Some(run) = rows.run(row) else { continue };
+        let mut places = run.places_of(row);
+        places[column].state = SlotState::Active;
+        rows.set(row, 1, &places);
+    }
+    array.set_rows(rows);
+}
