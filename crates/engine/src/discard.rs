@@ -4,6 +4,8 @@
 //! space is free, so a crash in between leaves either the old data or zeros. The rest of a write-zeroes is written as
 //! zeros; the rest of a discard is left as it is, which a discard allows.
 
+use std::future::Future;
+
 use stripewise_drive::{IoRequest, Operation};
 
 use crate::array::{Array, Inner};
@@ -31,9 +33,16 @@ impl Array {
         let end_bytes = offset_bytes + length_bytes;
         let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
         for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {
+            let region_bytes = inner.regions.shape.region_data_bytes;
             let mut at = start;
             while at < end {
-                let length = (end - at).min(ZERO_WRITE_BYTES);
+                let region = at / region_bytes;
+                let length = (end - at).min(ZERO_WRITE_BYTES).min((region + 1) * region_bytes - at);
+                if inner.regions.state(region) == RegionState::Unwritten {
+                    // It reads as zeros as it is; a thin volume takes no space for it.
+                    at += length;
+                    continue;
+                }
                 let zeroes = inner.buffers.allocate_zeroed(length as usize);
                 let _permit = inner.admission.acquire(length).await;
                 inner.write_admitted(at, zeroes, false).await?;
@@ -45,6 +54,42 @@ impl Array {
             }
         }
         Ok(())
+    }
+}
+
+impl Array {
+    /// Rows that have slabs though nothing in them was ever written, or all of it was discarded: their slabs can be given back,
+    /// see [`Self::release_row`].
+    pub fn empty_rows(&self) -> Vec<u64> {
+        let inner = &self.0;
+        let is_empty = |row: &u64| {
+            inner.regions_of_row(*row).all(|region| inner.regions.state(region) == RegionState::Unwritten)
+        };
+        let rows = inner.rows.borrow();
+        rows.runs().flat_map(|run| run.first_row..run.end_row()).filter(is_empty).collect()
+    }
+
+    /// Keeps everybody out of a row that holds nothing and has `record` take it out of the slab map, durably and by
+    /// [`Self::set_rows`]; when this ends with `true` nobody reads or writes its slabs any more. `false`: somebody has written to it.
+    pub async fn release_row(
+        &self,
+        row: u64,
+        record: impl Future<Output = Result<(), ArrayError>>,
+    ) -> Result<bool, ArrayError> {
+        let inner = &self.0;
+        let mut guards = Vec::new();
+        for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
+            guards.push(inner.table.lock(stripe).await);
+        }
+        let mut regions = inner.regions_of_row(row);
+        if !regions.all(|region| inner.regions.state(region) == RegionState::Unwritten) {
+            return Ok(false);
+        }
+        inner.persist_map().await?;
+        record.await?;
+        self.drain_reads().await;
+        drop(guards);
+        Ok(true)
     }
 }
 

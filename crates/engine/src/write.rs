@@ -175,7 +175,10 @@ impl Inner {
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         self.active_groups.set(self.active_groups.get() + 1);
         let mut works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
-        let marked = self.mark_dirty(&mut works).await;
+        let mut marked = self.fill_holes(&works).await;
+        if marked.is_ok() {
+            marked = self.mark_dirty(&mut works).await;
+        }
         let mut result = Ok(());
         for work in &mut works {
             work.result = marked.clone();
@@ -243,6 +246,17 @@ impl Inner {
             }
             start == u64::MAX || range.end == start || range.start == end
         })
+    }
+
+    /// Has slabs allocated for rows that have none: a thin volume's first write there.
+    async fn fill_holes(&self, works: &[Work]) -> Result<(), ArrayError> {
+        for work in works {
+            let row = self.row_of(work.index);
+            if self.rows.borrow().is_hole(row) {
+                self.host.allocate_rows(self.spec.id, row, 1).await.map_err(ArrayError::NoSpace)?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts the writes in and makes their chunks' dirty marks durable where they are not.
