@@ -14,6 +14,8 @@ mod discard;
 mod error;
 mod member;
 pub mod pool;
+#[allow(dead_code)]
+mod pool2;
 mod read;
 mod rebuild;
 mod recover;
