@@ -1,0 +1,288 @@
+//! The manifest: all that a pool knows of itself, the same on every drive.
+//!
+//! In memory it is one value that is cheap to clone: maps are shared between clones block by block, events one by one. On
+//! the drives it is sections (`sections.rs`) of which a commit writes those that changed. What is read is checked as a whole
+//! (`check.rs`) before any of it is believed.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
+use super::events::Events;
+use super::ids::{Id, VolumeId};
+use super::volume_record::{PartRecord, VolumeRecord};
+
+/// Most drives, in whatever role and state, that take part.
+pub(crate) const MAX_DRIVES: usize = 255;
+/// Records of drives, those that were excluded and not yet replaced included.
+pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
+/// Most volumes of a pool.
+pub(crate) const MAX_VOLUMES: usize = 256;
+/// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
+pub(crate) const MAX_ROWS: u64 = 1 << 32;
+/// Branches remembered; the oldest are forgotten.
+pub(super) const MAX_BRANCHES: usize = 128;
+/// Drives that no longer belong, remembered so that they can be told from strangers.
+pub(super) const MAX_FORMER: usize = 64;
+/// Ranges of lost blocks that can be recorded in all.
+const MAX_LOST_RANGES: usize = 1500;
+/// Lost blocks that can be recorded in all: they are kept in memory one by one.
+const MAX_LOST_BLOCKS: u64 = 1 << 20;
+
+/// One line of the pool's descent: it is lived on from this generation on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Branch {
+    pub id: Id,
+    pub generation: u64,
+}
+
+/// A scrub that was begun: volumes still to do, the first of them from a region on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScrubIntent {
+    pub volumes: Vec<VolumeId>,
+    pub next_region: u64,
+}
+
+/// How scrubs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Patrol {
+    /// At most so much per second is read; left out: what the rebuild priority gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself this long after the last one; left out: only by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<u64>,
+    /// When the last scrub ended, seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_unix_s: Option<u64>,
+}
+
+/// Other settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Warn when so much of the space is allocated.
+    pub space_warning_percent: u32,
+    /// At most so much per second is moved between tiers; left out: what the rebuild priority gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier_bytes_per_s: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { space_warning_percent: 80, tier_bytes_per_s: None }
+    }
+}
+
+/// All that a pool knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub name: String,
+    /// Counts commits.
+    pub generation: u64,
+    /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes part.
+    pub branches: Vec<Branch>,
+    pub next_number: u32,
+    /// In the order of their numbers.
+    pub drives: Vec<DriveRecord>,
+    /// Drives that were replaced or given back.
+    pub former: Vec<Id>,
+    pub slab_bytes: u64,
+    pub volumes: Vec<VolumeRecord>,
+    pub rebuild_priority_percent: u32,
+    pub patrol: Patrol,
+    pub scrub: Option<ScrubIntent>,
+    pub settings: Settings,
+    pub events: Events,
+}
+
+impl Manifest {
+    pub fn new(name: &str, slab_bytes: u64, rebuild_priority_percent: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            generation: 0,
+            branches: Vec::new(),
+            next_number: 0,
+            drives: Vec::new(),
+            former: Vec::new(),
+            slab_bytes,
+            volumes: Vec::new(),
+            rebuild_priority_percent,
+            patrol: Patrol::default(),
+            scrub: None,
+            settings: Settings::default(),
+            events: Events::default(),
+        }
+    }
+
+    pub fn branch(&self) -> Branch {
+        *self.branches.last().expect("a checked manifest has a branch")
+    }
+
+    /// Goes on under a new branch from the current generation on.
+    pub fn fork(&mut self, id: Id) {
+        if self.branches.len() >= MAX_BRANCHES {
+            self.branches.remove(0);
+        }
+        self.branches.push(Branch { id, generation: self.generation });
+    }
+
+    /// Whether `other` describes an earlier (or the same) moment of the history that led here.
+    pub fn descends_from(&self, other: &Manifest) -> bool {
+        let theirs = other.branch().id;
+        let Some(index) = self.branches.iter().position(|branch| branch.id == theirs) else {
+            // Forgotten, or never known. A drive so far behind is of no use in either case.
+            let oldest = self.branches.first().expect("a checked manifest has a branch");
+            return self.branches.len() == MAX_BRANCHES && other.generation < oldest.generation;
+        };
+        match self.branches.get(index + 1) {
+            Some(next) => other.generation < next.generation,
+            None => other.generation <= self.generation,
+        }
+    }
+
+    pub fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.drives.push(DriveRecord {
+            number,
+            id,
+            path: shortened(path),
+            role,
+            standing: Standing::Online,
+            retiring: false,
+            capacity_bytes,
+            errors: Errors::default(),
+            replaced: false,
+        });
+        number
+    }
+
+    pub fn drive(&self, number: u32) -> Option<&DriveRecord> {
+        let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
+        Some(&self.drives[index])
+    }
+
+    pub fn drive_mut(&mut self, number: u32) -> Option<&mut DriveRecord> {
+        let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
+        Some(&mut self.drives[index])
+    }
+
+    pub fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {
+        self.drives.iter().find(|drive| drive.id == id)
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&VolumeRecord> {
+        self.volumes.iter().find(|volume| volume.name == name)
+    }
+
+    pub fn volume_by_id(&self, id: VolumeId) -> Option<&VolumeRecord> {
+        self.volumes.iter().find(|volume| volume.id == id)
+    }
+
+    pub fn volume_by_id_mut(&mut self, id: VolumeId) -> Option<&mut VolumeRecord> {
+        self.volumes.iter_mut().find(|volume| volume.id == id)
+    }
+
+    /// The parts of all volumes.
+    pub fn parts(&self) -> impl Iterator<Item = &PartRecord> {
+        self.volumes.iter().flat_map(|volume| &volume.parts)
+    }
+
+    /// The part with this array's identity.
+    pub fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
+        self.volumes.iter_mut().find_map(|volume| volume.part_mut(id))
+    }
+
+    pub fn is_online(&self, number: u32) -> bool {
+        self.drive(number).is_some_and(DriveRecord::is_online)
+    }
+
+    /// Whether a map says that the drive holds something current.
+    pub fn is_needed(&self, number: u32) -> bool {
+        self.parts().any(|part| part.needs(number))
+    }
+
+    /// Drives that any row, map or journal names.
+    pub fn named_drives(&self) -> BTreeSet<u32> {
+        self.parts().flat_map(PartRecord::drives).collect()
+    }
+
+    /// Records that drives are out, and what follows from it for the volumes ([`Self::settle`]).
+    pub fn exclude(&mut self, out: &[Exclusion]) {
+        for exclusion in out {
+            if let Some(drive) = self.drive_mut(exclusion.drive) {
+                drive.standing =
+                    Standing::Excluded { reason: shortened(&exclusion.reason), kind: exclusion.kind };
+            }
+        }
+        self.settle();
+    }
+
+    /// Has every volume that can be read without the drives that are out go on without them: what lies there is missing
+    /// from now on. A volume that cannot is not written to, so what they hold of it stays what it is, and it is whole again
+    /// when they return. To be called whenever drives came or went; a manifest in which this is due fails its check.
+    pub fn settle(&mut self) {
+        let online: BTreeSet<u32> =
+            self.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
+        let is_out = |number: u32| !online.contains(&number);
+        for volume in &mut self.volumes {
+            let readable = volume.survives(is_out);
+            for part in &mut volume.parts {
+                part.set_missing(is_out, !readable);
+            }
+        }
+    }
+
+    /// Another drive has taken this one's place.
+    pub fn set_replaced(&mut self, number: u32) {
+        if let Some(drive) = self.drive_mut(number) {
+            drive.replaced = true;
+        }
+        self.forget_replaced();
+    }
+
+    /// Takes the records of replaced drives away where nothing refers to them any more.
+    pub fn forget_replaced(&mut self) {
+        if !self.drives.iter().any(|drive| drive.replaced) {
+            return;
+        }
+        let named = self.named_drives();
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.drives)
+            .into_iter()
+            .partition(|drive| drive.replaced && !named.contains(&drive.number));
+        self.drives = kept;
+        self.former.extend(gone.iter().map(|drive| drive.id));
+        let surplus = self.former.len().saturating_sub(MAX_FORMER);
+        self.former.drain(..surplus);
+    }
+
+    /// Whether no more blocks are lost than can be recorded.
+    pub fn lost_fits(&self) -> bool {
+        let lost = || self.parts().flat_map(|part| &part.lost);
+        let blocks = lost().fold(0u64, |sum, range| sum.saturating_add(range.2));
+        lost().count() <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
+    }
+}
+
+/// A name of a pool or volume; what is wrong with it, otherwise.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if name.len() > 63 {
+        return Err(format!("it has {} characters", name.len()));
+    }
+    if let Some(c) = name.chars().find(|&c| !allowed(c)) {
+        return Err(format!("it contains {c:?}"));
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Err("it does not begin with a letter or digit".to_owned());
+    }
+    Ok(())
+}
