@@ -17,6 +17,7 @@ pub mod linear;
 mod map;
 mod member;
 mod moves;
+mod new_parity;
 mod pool2;
 mod read;
 mod rebuild;
