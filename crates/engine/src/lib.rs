@@ -13,6 +13,7 @@ mod array;
 mod columns;
 mod discard;
 mod error;
+mod journal;
 pub mod linear;
 mod map;
 mod member;
@@ -23,10 +24,12 @@ mod read;
 mod rebuild;
 mod recover;
 mod regions;
+mod replay;
 pub mod rows;
 mod scrub;
 mod stripe_table;
 mod write;
+mod write_log;
 
 pub use array::{
     AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
