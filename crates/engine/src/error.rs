@@ -52,6 +52,9 @@ pub enum ArrayError {
         "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"
     )]
     Protected,
+    /// The journal cannot take or give back what it should.
+    #[error("the volume's journal: {0}")]
+    Journal(String),
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,
