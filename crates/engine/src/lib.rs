@@ -11,6 +11,8 @@
 
 mod array;
 mod columns;
+#[doc(hidden)]
+pub mod checksums;
 mod discard;
 mod error;
 pub mod linear;
