@@ -108,14 +108,13 @@ impl Newest {
     /// `known`: the stamp of what is in memory and was written to the places, if anything is.
     fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
         let newest = own.stamp().max(copy.stamp()).max(known);
-        let mut result = Self {
-            image: None,
-            both: true,
-            behind: SmallVec::new(),
-            wrong: SmallVec::new(),
-            lost: newest.is_none()
-                && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable)),
-        };
+        // The copy is written before the own place, so one that was never written has no predecessor to be lost: a cut tore
+        // the first copy there ever was.
+        let lost = newest.is_none()
+            && !matches!(own, Found::Blank)
+            && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable));
+        let mut result =
+            Self { image: None, both: true, behind: SmallVec::new(), wrong: SmallVec::new(), lost };
         for (found, side) in [(&own, Side::Own), (&copy, Side::Copy)] {
             let is_behind = found.is_there() && found.stamp() < newest;
             if is_behind {
