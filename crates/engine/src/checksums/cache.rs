@@ -52,7 +52,9 @@ impl Cache {
     pub fn with<T>(&self, key: u64, f: impl FnOnce(&Page) -> T) -> Option<T> {
         let ring = self.ring.borrow();
         let page = ring.index.get(&key)?;
-        page.referenced.set(true);
+        if !page.referenced.get() {
+            page.referenced.set(true);
+        }
         Some(f(page))
     }
 

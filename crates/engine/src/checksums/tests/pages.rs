@@ -105,7 +105,7 @@ fn an_old_own_page_gives_way_to_its_newer_copy() {
             // A change of another block before anybody looks must not get in the way of the second opinion.
             record(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1), 3).await;
             assert!(verify(&bed.sums, 1, 0, &newer).await.is_good());
-            assert!(verify(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1)).await.is_good());
+            assert_eq!(verify(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1)).await, Verdict::default());
             assert!(!verify(&bed.sums, 1, 0, &data(1, 1)).await.is_good(), "the block as it was");
             assert_eq!(*bed.places.wrong.borrow(), [(id(1, 0), Side::Own)]);
             bed.sums.checkpoint().await.expect("a checkpoint");
@@ -407,11 +407,50 @@ fn what_changes_while_it_is_written_stays_changed() {
         // Copies are answered at 1 ms, durable at 2, own pages answered at 3, durable at 4.
         context.sleep_ns(1_500_000).await;
         record(&bed.sums, 1, BLOCK_BYTES, &data(6, 1), 3).await;
-        let second = bed.sums.checkpoint();
+        // Asked for while the first is under way, it must not be content with that one's end.
+        let sums = bed.sums.clone();
+        let second = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
+        context.sleep_ns(1).await;
         assert_eq!(checkpoint.await.pages, 1);
         assert_eq!(bed.sums.dirty_bytes(), 4096);
-        assert_eq!(second.await.expect("a checkpoint").pages, 1);
+        assert_eq!(second.await.pages, 1);
         assert_eq!(bed.sums.dirty_bytes(), 0);
         assert!(bed.peek(id(1, 0), Side::Own) == bed.peek(id(1, 0), Side::Copy));
+    });
+}
+
+#[test]
+fn what_is_written_is_newer_than_what_was_read_whatever_stamp_was_asked_for() {
+    run(|context| async move {
+        let (mut bed, _) = filled(&context).await;
+        for _ in 0..50 {
+            record(&bed.sums, 1, 0, &data(2, 1), 2).await;
+            bed.sums.checkpoint().await.expect("a checkpoint");
+        }
+        bed.reopen(ChecksumOptions { first_stamp: 0, ..OPTIONS });
+        record(&bed.sums, 1, 0, &data(3, 1), 3).await;
+        let (drive, offset) = place(3, id(1, 0), Side::Own);
+        bed.faults[drive].arm_write_fault_at(offset..offset + 4096, WriteFault::Lost);
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.reopen(BOTH);
+        assert!(verify(&bed.sums, 1, 0, &data(3, 1)).await.is_good());
+        assert_eq!(*bed.places.wrong.borrow(), [(id(1, 0), Side::Own)]);
+    });
+}
+
+#[test]
+fn memory_is_counted_as_pages_grow_and_go() {
+    run(|context| async move {
+        let bed = Bed::new(&context, 3, OPTIONS);
+        record(&bed.sums, 0, 0, &data(1, 256), 1).await;
+        let small = bed.sums.memory_bytes();
+        assert!((1024..1400).contains(&small), "{small}");
+        for block in 0..256 {
+            record(&bed.sums, 0, block * BLOCK_BYTES, &data(1, 1), block as u32 + 1).await;
+        }
+        let large = bed.sums.memory_bytes();
+        assert!((2048..2400).contains(&large), "{large}");
+        bed.sums.forget(0, 0, MIB);
+        assert_eq!(bed.sums.memory_bytes(), 0);
     });
 }
