@@ -10,9 +10,9 @@
 #![forbid(unsafe_code)]
 
 mod array;
-mod columns;
 #[doc(hidden)]
 pub mod checksums;
+mod columns;
 mod discard;
 mod error;
 pub mod linear;
