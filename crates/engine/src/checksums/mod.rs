@@ -12,7 +12,9 @@
 //!
 //! What this relies on, and the array provides: the sums of a write are durable elsewhere (in the journal) before
 //! [`Checksums::set`], and stay there until a checkpoint that began after `set` has ended; a region that was never written
-//! is known as such and is not verified; its first write begins with [`Checksums::fresh`].
+//! is known as such and is not verified; its first write begins with [`Checksums::fresh`], and it is durably known as
+//! written only when a checkpoint has written its pages or the journal has all its sums (what the drives hold of its pages
+//! until then may be from before it was last discarded).
 //!
 //! Faults expected: pages unreadable, torn, of another place, old (a lost write) or on a drive that is gone. One of the two
 //! places serves as long as it is whole. Where neither is, nothing is known of the blocks and they pass unverified; that is

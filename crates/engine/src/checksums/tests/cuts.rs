@@ -75,7 +75,8 @@ async fn check(
         places.missing.borrow_mut()[missing] = true;
     }
     let sums = open(&places, options);
-    for (&(column, offset), &(durable, newest)) in &*history.blocks.borrow() {
+    let blocks = history.blocks.borrow().clone();
+    for ((column, offset), (durable, newest)) in blocks {
         if usize::from(column) == missing {
             continue; // its blocks are missing as well
         }
