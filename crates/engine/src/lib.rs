@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 
 mod array;
+#[doc(hidden)]
+pub mod checksums;
 mod columns;
 mod discard;
 mod error;
