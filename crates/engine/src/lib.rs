@@ -15,9 +15,9 @@ pub mod checksums;
 mod columns;
 mod discard;
 mod error;
-// Not used outside its tests until the write path goes through it.
-#[allow(dead_code)]
 mod journal;
+pub mod linear;
+mod map;
 mod member;
 mod moves;
 mod new_parity;
