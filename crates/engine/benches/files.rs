@@ -142,6 +142,7 @@ async fn array(
         base_bytes: 1 << 20,
         space_bytes: files.bytes - (1 << 20),
         journal_slabs: 0,
+        write_back: false,
     };
     let slots = members.iter().cloned().map(SlotInit::Active).collect();
     let buffers = BufferPool::new(64 << 20);
@@ -340,6 +341,7 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
                 base_bytes: 1 << 20,
                 space_bytes: files.bytes - (1 << 20),
                 journal_slabs: 0,
+                write_back: false,
             };
             let slots = members[..DRIVES].iter().cloned().map(SlotInit::Active).collect();
             let buffers = BufferPool::new(64 << 20);

@@ -13,6 +13,7 @@ mod array;
 #[doc(hidden)]
 pub mod checksums;
 mod columns;
+mod destage;
 mod discard;
 mod error;
 mod journal;
@@ -21,6 +22,7 @@ mod map;
 mod member;
 mod moves;
 mod new_parity;
+mod pending;
 mod pool2;
 mod read;
 mod rebuild;

@@ -24,6 +24,8 @@ pub struct LinearSpec {
     pub space_bytes: u64,
     /// Slabs of its journal on every drive; none: no journal.
     pub journal_slabs: u64,
+    /// Acknowledge partial stripes when the journal has them.
+    pub write_back: bool,
 }
 
 /// What a column of the array holds when it is opened. Column *i* is drive number *i*.
@@ -97,6 +99,7 @@ impl LinearSpec {
             map: (0..slots.len()).map(map_place).collect(),
             journal: (0..with_journal).map(journal_place).collect(),
             journal_epoch: 1,
+            write_back: self.write_back,
             read_only: false,
             members: members.collect(),
         })

@@ -15,6 +15,7 @@ use crate::array::{AreaPlace, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
+use crate::pending::PendingPiece;
 use crate::regions::RegionState;
 use crate::write_log::WriteLog;
 
@@ -99,10 +100,17 @@ impl Inner {
                 self.regions.mark_synced(chunk);
             }
         }
+        let log = Rc::new(WriteLog::new(journal.clone()));
         for found in &replay.records {
-            journal.release(found.record.sequence);
+            let record = &found.record;
+            if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
+                log.note_data(record.stripe);
+            } else {
+                journal.release(record.sequence);
+            }
         }
-        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal)));
+        *self.log.borrow_mut() = Some(log);
+        self.start_destaging();
         Ok(())
     }
 
@@ -118,11 +126,18 @@ impl Inner {
         let mut report = ReplayReport::default();
         for found in records {
             let record = &found.record;
-            let region = self.regions.region_of(record.stripe);
-            if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
-                // Never made durable as a whole, or forgotten since: it reads as zeros.
+            if record.kind == Kind::Data {
+                self.keep_data(&journal.load(found).await?);
                 continue;
             }
+            let region = self.regions.region_of(record.stripe);
+            if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
+                continue;
+            }
+            // Whoever writes a stripe in place has first put in place what was pending of it.
+            let (pending, _) = self.pending.snapshot(record.stripe);
+            self.pending.remove(record.stripe, record.sequence);
             let stripe = self.geometry.stripe(record.stripe);
             match record.kind {
                 Kind::Redo => {
@@ -133,11 +148,60 @@ impl Inner {
                     report.dead_blocks += self.settle_stripe(&stripe).await?;
                     report.settled += 1;
                 }
-                Kind::Data | Kind::Parity => {}
+                Kind::Parity => {
+                    self.redo_pending(&stripe, &pending).await?;
+                    self.redo(&stripe, &journal.load(found).await?).await?;
+                    report.redone += 1;
+                }
+                Kind::Data => unreachable!("kept above"),
             }
         }
         self.flush_members().await?;
         Ok(report)
+    }
+
+    /// Data that was acknowledged from the journal is pending again.
+    fn keep_data(&self, record: &Record) {
+        let interleave = self.geometry.interleave_bytes();
+        for part in &record.parts {
+            let unit = u64::from(part.unit);
+            let start = u64::from(part.start);
+            let fits = start + part.len() <= interleave && unit < self.geometry.data_units() as u64;
+            let region = self.regions.region_of(record.stripe);
+            if !fits || region >= self.regions.count() {
+                continue;
+            }
+            let mut from = unit * interleave + start;
+            for data in &part.segments {
+                let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
+                from = piece.to();
+                self.pending.insert(record.stripe, piece, self.context.now_ns());
+            }
+        }
+    }
+
+    /// Writes in place what the journal has as data; the parity that belongs to it follows.
+    async fn redo_pending(&self, stripe: &Stripe, pending: &[(u64, Buffer)]) -> Result<(), ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        for (from, data) in pending {
+            let mut at = 0;
+            for range in self.geometry.data_ranges(*from, from + data.len() as u64) {
+                let length = range.length() as usize;
+                let bytes = data.slice(at..at + length);
+                at += length;
+                let place = stripe.units[range.unit];
+                if missing.contains(place.member) {
+                    continue;
+                }
+                // In order: where pieces overlap the last counts.
+                let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
+                if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+                    self.note_write_error(&error).await?;
+                }
+                self.forget_lost(stripe, range);
+            }
+        }
+        Ok(())
     }
 
     async fn redo(&self, stripe: &Stripe, record: &Record) -> Result<(), ArrayError> {

@@ -34,6 +34,8 @@ pub(crate) struct WriteLog {
     live: RefCell<FxHashMap<u64, (u32, u32)>>,
     /// In place, though perhaps in the drives' caches only.
     applied: RefCell<Vec<Logged>>,
+    /// Data that is in place durably, but in regions that the map on the drives does not know as written yet.
+    early: RefCell<Vec<Logged>>,
     /// Intents released, and how many of them durably: a crash would take the others for writes under way.
     over: Cell<u64>,
     marked: Cell<u64>,
@@ -51,6 +53,7 @@ impl WriteLog {
             journal,
             live: RefCell::default(),
             applied: RefCell::default(),
+            early: RefCell::default(),
             over: Cell::new(0),
             marked: Cell::new(0),
             checkpointing: Cell::new(false),
@@ -59,6 +62,26 @@ impl WriteLog {
             flushes_begun: Cell::new(0),
             flushes_done: Cell::new(0),
         }
+    }
+
+    /// Whether the journal holds anything of the stripe.
+    pub fn has_live(&self, stripe: u64) -> bool {
+        self.live.borrow().contains_key(&stripe)
+    }
+
+    /// Data of the stripe was logged.
+    pub fn note_data(&self, stripe: u64) {
+        self.count(stripe, Kind::Data, 1);
+    }
+
+    /// What a crash would make unreachable: to be released when the map on the drives has their regions.
+    pub fn note_early(&self, logged: Vec<Logged>) {
+        self.early.borrow_mut().extend(logged);
+    }
+
+    /// Takes what was early out; what still is has to be put back.
+    pub fn take_early(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.early.borrow_mut())
     }
 
     /// Whether the stripe must be made durable before a record of this kind for it.
@@ -79,13 +102,17 @@ impl WriteLog {
     }
 
     /// Makes records durable in the journal; gives them back by their names. Together where that fits, else one by one.
-    pub async fn log(&self, records: SmallVec<[Record; 1]>) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
+    pub async fn log(
+        &self,
+        records: SmallVec<[Record; 1]>,
+        quota: Quota,
+    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
         if records.len() == 1 || self.journal.fits(Journal::bytes_of(&records)) {
-            return self.log_together(records).await;
+            return self.log_together(records, quota).await;
         }
         let mut logged = SmallVec::new();
         for record in records {
-            match self.log_together(SmallVec::from_iter([record])).await {
+            match self.log_together(SmallVec::from_iter([record]), quota).await {
                 Ok(one) => logged.extend(one),
                 Err(error) => {
                     // What is logged already is written by nobody now; doing it again would be wrong.
@@ -100,10 +127,11 @@ impl WriteLog {
     async fn log_together(
         &self,
         records: SmallVec<[Record; 1]>,
+        quota: Quota,
     ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
         let names: SmallVec<[(u64, Kind); 4]> =
             records.iter().map(|record| (record.stripe, record.kind)).collect();
-        let room = self.journal.reserve(Journal::bytes_of(&records), Quota::Client).await?;
+        let room = self.journal.reserve(Journal::bytes_of(&records), quota).await?;
         for &(stripe, kind) in &names {
             self.count(stripe, kind, 1);
         }

@@ -82,6 +82,19 @@ impl Journal {
         pages_for(bytes) <= state.longest_append()
     }
 
+    /// As [`Self::reserve`] for several appends, all of the room at once.
+    pub async fn reserve_many(&self, bytes: &[u64], quota: Quota) -> Result<Vec<Reservation>, ArrayError> {
+        let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
+        // As many bytes as these pages can hold, so that rounding gives no fewer.
+        let mut all = self.reserve(pages * PAGE_BYTES, quota).await?;
+        let parts = bytes.iter().map(|&bytes| {
+            let pages = pages_for(bytes);
+            all.grant.pages -= pages;
+            Reservation { inner: all.inner.clone(), grant: Grant { pages, rings: all.grant.rings.clone() } }
+        });
+        Ok(parts.collect())
+    }
+
     /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit, or all is over.
     pub async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
         let waiter = Rc::new(Waiter {
