@@ -59,10 +59,6 @@ fn garbage_never_panics_and_is_never_taken_for_a_record() {
                 check_record(&loaded, &[4096, 512], &format!("seed {seed}"));
                 assert!((3..8).contains(&loaded.stripe) || replay.missing_batches > 0, "seed {seed}");
             }
-            // With nothing missing, nothing is.
-            if replay.missing_batches == 0 && replay.records.len() < 5 {
-                assert!(!replay.blank.is_empty() || replay.records.is_empty(), "seed {seed}: {replay:?}");
-            }
             let done = append(&journal, record(9, &[4096]), Quota::Destage).await;
             done.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         });
