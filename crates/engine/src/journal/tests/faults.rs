@@ -104,10 +104,12 @@ fn an_area_that_comes_back_brings_nothing_of_its_old_life() {
         for tag in 0..5 {
             append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
         }
-        // Drive 2 alone gets a batch that nobody else has, and is away while the others are opened again.
+        // Drive 2 alone gets batches that nobody else has, and is away while the others are opened again.
         journal.remove_area(0);
         journal.remove_area(1);
-        append(&journal, record(100, &[4096]), Quota::Client).await.expect("room");
+        for tag in 100..115 {
+            append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
+        }
         journal.close().await.expect("closing");
         let (journal, replay) = open(&context, all[..2].to_vec(), 2, &host).await.expect("it opens");
         assert_eq!(tags(&replay), [0, 1, 2, 3, 4]);
@@ -167,5 +169,33 @@ fn drives_that_fail_at_open_are_excluded() {
         );
         let Err(ArrayError::Drive(error)) = fresh.await else { panic!("no drive is there") };
         assert_eq!(error.kind, DriveErrorKind::Gone);
+    });
+}
+
+#[test]
+fn appends_end_in_order_even_when_a_later_batch_is_durable_first() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+        let drives = faulty(&context, 2, bytes);
+        let journal = create(&context, areas(&context, &as_drives(&drives), bytes), 1, &host).await;
+        drives.iter().for_each(|drive| drive.stick_next(1));
+        let ended = Rc::new(RefCell::new(Vec::new()));
+        for tag in 0..8 {
+            let (journal, ended, context) = (journal.clone(), ended.clone(), context.clone());
+            context.clone().spawn(async move {
+                context.sleep_ns(1000 * tag).await;
+                append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
+                ended.borrow_mut().push(tag);
+            });
+        }
+        context.sleep_ns(1_000_000).await;
+        assert!(ended.borrow().is_empty(), "{:?} went past the first", ended.borrow());
+        let durable = journal.0.state.borrow().batches.iter().filter(|batch| batch.durable).count();
+        assert!(durable > 2, "only {durable} later batches are durable: nothing is shown");
+        drives.iter().for_each(|drive| drive.release());
+        context.sleep_ns(1_000_000).await;
+        assert_eq!(*ended.borrow(), (0..8).collect::<Vec<_>>());
     });
 }

@@ -185,3 +185,30 @@ fn rings_go_round_and_never_overlap() {
         });
     }
 }
+
+#[test]
+fn a_slot_is_not_used_again_before_it_is_durably_known_that_it_may_be() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+        let faults = stripewise_drive::FaultyDrive::new(&context, memory(1, bytes)[0].clone(), 1);
+        let drives: Vec<Rc<dyn Drive>> = vec![faults.clone()];
+        let journal = create(&context, areas(&context, &drives, bytes), 1, &host).await;
+        let first = append(&journal, record(1, &[4096]), Quota::Client).await.expect("room");
+        let number = journal.0.state.borrow().batches[0].number;
+        let held = || journal.0.state.borrow().rings[0].holds(number, 0);
+        faults.set_delay(stripewise_drive::Delay::Fixed(1_000_000));
+        let second = {
+            let journal = journal.clone();
+            context.spawn(async move { append(&journal, record(2, &[4096]), Quota::Client).await })
+        };
+        context.sleep_ns(1000).await;
+        journal.release(first);
+        assert!(held(), "no batch says so");
+        second.await.expect("room");
+        assert!(held(), "the second batch was put together before the release");
+        journal.mark().await.expect("a mark");
+        assert!(!held());
+    });
+}
