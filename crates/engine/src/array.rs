@@ -118,12 +118,12 @@ impl ArraySpec {
         Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
     }
 
-    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe with its parity, takes no more
-    /// than an eighth of it.
+    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe with its parity, fits
+    /// into what clients may append at a time, also where room is kept for destaging.
     pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
         let geometry = self.geometry()?;
         let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
-        Ok((8 * stripe_bytes).next_multiple_of(self.slab_bytes).max(1 << 20))
+        Ok((16 * stripe_bytes).next_multiple_of(self.slab_bytes).max(2 << 20))
     }
 
     /// Bytes that the region map of `rows` rows takes at each of its places.

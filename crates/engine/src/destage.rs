@@ -26,6 +26,8 @@ use crate::write_log::{Logged, WriteLog};
 
 /// The shortest time that a piece waits for neighbours while there is room.
 const HOLD_NS: u64 = 1_000_000_000;
+/// After a failure destaging is tried again this much later.
+const RETRY_NS: u64 = 100_000_000;
 /// Stripes destaged at a time.
 const BATCH: usize = 64;
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
@@ -69,7 +71,7 @@ impl Inner {
             return Ok(None);
         }
         let mut memory = self.pending.room.acquire(lengths.iter().sum()).await;
-        let journal = log.journal.reserve_many(&bytes, Quota::Client).await?;
+        let journal = log.wait_for_room(log.journal.reserve_many(&bytes, Quota::Client)).await?;
         let rooms = journal
             .into_iter()
             .zip(lengths)
@@ -265,12 +267,13 @@ impl Inner {
             while !inner.pending.is_empty() && !inner.is_closed() && !inner.protected.get() {
                 if let Some(wait_ns) = inner.destage_pause_ns() {
                     let pressure = std::pin::pin!(inner.pressure());
-                    let _ = inner.context.time_limit_ns(wait_ns, pressure).await;
-                    continue;
+                    if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {
+                        continue;
+                    }
                 }
                 if inner.destage_batch().await.is_err() {
-                    // It stays in the journal; the next write tries again.
-                    break;
+                    // It stays in the journal, and is tried again: drives may have been excluded meanwhile.
+                    inner.context.sleep_ns(RETRY_NS).await;
                 }
             }
             inner.destaging.set(false);

@@ -76,7 +76,8 @@ impl Inner {
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
-        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal)));
+        self.set_destage_room(&journal);
+        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal, self.me.clone())));
         Ok(())
     }
 
@@ -100,7 +101,7 @@ impl Inner {
                 self.regions.mark_synced(chunk);
             }
         }
-        let log = Rc::new(WriteLog::new(journal.clone()));
+        let log = Rc::new(WriteLog::new(journal.clone(), self.me.clone()));
         for found in &replay.records {
             let record = &found.record;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
@@ -109,9 +110,17 @@ impl Inner {
                 journal.release(record.sequence);
             }
         }
+        self.set_destage_room(&journal);
         *self.log.borrow_mut() = Some(log);
         self.start_destaging();
         Ok(())
+    }
+
+    /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.
+    fn set_destage_room(&self, journal: &Journal) {
+        if self.write_back {
+            journal.set_destage_percent(120 + 100 * self.geometry.parity_units() as u64);
+        }
     }
 
     pub async fn close_journal(&self) -> Result<(), ArrayError> {

@@ -229,20 +229,27 @@ impl Inner {
     /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The result is of all of them.
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         let works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
-        let Some(log) = self.write_log().filter(|_| self.write_back) else {
+        let Some(log) = self.write_log() else {
             return self.lead_in_place(works).await;
         };
         let (later, now): (Vec<Work>, Vec<Work>) =
             works.into_iter().partition(|work| self.is_deferrable(work));
         let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(&log, work)));
-        let (first, others) = join(self.lead_in_place(now.into()), deferring).await;
-        others.into_iter().fold(first, Result::and)
+        // Stripes never written need no room in the journal, and must not wait for those that do: a flush that makes room may
+        // have to wait for them.
+        let (new, others): (Vec<Work>, Vec<Work>) =
+            now.into_iter().partition(|work| self.regions.is_virgin(work.index));
+        let in_place = join(self.lead_in_place(new.into()), self.lead_in_place(others.into()));
+        let (deferred, (first, second)) = join(deferring, in_place).await;
+        deferred.into_iter().fold(first.and(second), Result::and)
     }
 
     /// Part of a stripe, all of it with room to be deferred.
     fn is_deferrable(&self, work: &Work) -> bool {
         let bytes: u64 = work.taken.iter().map(|(_, piece)| piece.data.len() as u64).sum();
-        bytes < self.geometry.stripe_data_bytes() && work.taken.iter().all(|(_, piece)| piece.room.is_some())
+        self.write_back
+            && bytes < self.geometry.stripe_data_bytes()
+            && work.taken.iter().all(|(_, piece)| piece.room.is_some())
     }
 
     /// Acknowledges pieces of a stripe from the journal, and leaves the stripe.

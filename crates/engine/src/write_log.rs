@@ -12,13 +12,21 @@
 //! Memory: one entry per live record, bounded by the journal's size.
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Weak;
+use std::task::Poll;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stripewise_drive::Event;
 
+use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::journal::{Journal, Kind, Quota, Record};
+
+/// Between two flushes while somebody waits for room in the journal.
+const ROOM_PAUSE_NS: u64 = 1_000_000;
 
 /// A record that was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +48,10 @@ pub(crate) struct WriteLog {
     over: Cell<u64>,
     marked: Cell<u64>,
     pub checkpointing: Cell<bool>,
+    /// Who waits for room in the journal; only a flush can give it.
+    waiting: Cell<u32>,
+    making_room: Cell<bool>,
+    inner: Weak<Inner>,
     pub flushing: Cell<bool>,
     pub flushed: Event,
     /// Flushes of the drives that were begun, and the number of the last one that ended well.
@@ -48,7 +60,7 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    pub fn new(journal: Journal) -> Self {
+    pub fn new(journal: Journal, inner: Weak<Inner>) -> Self {
         Self {
             journal,
             live: RefCell::default(),
@@ -57,6 +69,9 @@ impl WriteLog {
             over: Cell::new(0),
             marked: Cell::new(0),
             checkpointing: Cell::new(false),
+            waiting: Cell::new(0),
+            making_room: Cell::new(false),
+            inner,
             flushing: Cell::new(false),
             flushed: Event::new(),
             flushes_begun: Cell::new(0),
@@ -89,6 +104,34 @@ impl WriteLog {
         let live = self.live.borrow();
         live.get(&stripe)
             .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
+    }
+
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made.
+    pub async fn wait_for_room<T>(&self, reservation: impl Future<Output = T>) -> T {
+        let mut reservation = pin!(reservation);
+        let at_once = poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context))).await;
+        if let Poll::Ready(room) = at_once {
+            return room;
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        self.start_making_room();
+        let room = reservation.await;
+        self.waiting.set(self.waiting.get() - 1);
+        room
+    }
+
+    fn start_making_room(&self) {
+        let Some(inner) = self.inner.upgrade().filter(|_| !self.making_room.replace(true)) else { return };
+        inner.context.clone().spawn(async move {
+            let Some(log) = inner.write_log() else { return };
+            while log.waiting.get() > 0 && !inner.protected.get() {
+                inner.start_destaging();
+                // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
+                let _ = inner.flush().await;
+                inner.context.sleep_ns(ROOM_PAUSE_NS).await;
+            }
+            log.making_room.set(false);
+        });
     }
 
     fn count(&self, stripe: u64, kind: Kind, change: i32) {
@@ -131,7 +174,7 @@ impl WriteLog {
     ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
         let names: SmallVec<[(u64, Kind); 4]> =
             records.iter().map(|record| (record.stripe, record.kind)).collect();
-        let room = self.journal.reserve(Journal::bytes_of(&records), quota).await?;
+        let room = self.wait_for_room(self.journal.reserve(Journal::bytes_of(&records), quota)).await?;
         for &(stripe, kind) in &names {
             self.count(stripe, kind, 1);
         }

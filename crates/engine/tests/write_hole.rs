@@ -211,6 +211,7 @@ fn there_is_no_write_hole() {
     let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
     let mut errors = 0;
     for seed in 0..runs {
+        println!("seed {seed}");
         errors += cut_and_lose(seed);
     }
     println!("{errors} blocks under way were lost with their drives");
