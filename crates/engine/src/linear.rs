@@ -130,7 +130,10 @@ impl LinearSpec {
         let (gone, _): (Vec<_>, Vec<_>) =
             array.map_places().into_iter().partition(|place| place.drive == old);
         array.remove_map_places(&gone);
-        array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: self.slabs()?.0 as u32 }]).await
+        let map_slabs = self.slabs()?.0 as u32;
+        array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: map_slabs }]).await?;
+        let slabs = self.journal_slabs as u32;
+        array.add_journal_places(&[AreaPlace { drive: number, slab: map_slabs, slabs }]).await
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, access};
 use stripewise_layout::{Stripe, UnitRange};
 
-use crate::array::{AreaPlace, BLOCK_BYTES, Inner, LocalFuture};
+use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
@@ -28,6 +28,30 @@ pub struct ReplayReport {
     pub settled: u64,
     /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive is gone.
     pub dead_blocks: u64,
+}
+
+impl Array {
+    /// Takes further areas into the journal's use, after the drives were added; entries that have too few copies get more. Nothing
+    /// happens where the array has no journal.
+    pub async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+        let Some(log) = self.0.write_log() else { return Ok(()) };
+        for area in self.0.journal_areas(places) {
+            log.journal.add_area(area).await?;
+        }
+        log.journal.restore_copies().await.map(drop)
+    }
+
+    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many drives as the layout can spare asks
+    /// for. `false` without a journal.
+    pub fn is_journal_short(&self) -> bool {
+        self.0.write_log().is_some_and(|log| log.journal.is_short())
+    }
+
+    /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
+    pub fn journal_fill(&self) -> Option<(u64, u64)> {
+        let fill = self.0.write_log()?.journal.fill();
+        Some((fill.used_bytes, fill.capacity_bytes))
+    }
 }
 
 /// How the journal has a drive excluded that refuses its area.
