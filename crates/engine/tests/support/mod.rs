@@ -150,7 +150,7 @@ impl Rig {
         let member = drive.member(&self.context);
         self.drives.borrow_mut()[slot] = drive;
         self.members.borrow_mut()[slot] = Some(member.clone());
-        self.spec.attach(&self.array(), slot, number as u32, member).await
+        self.spec.attach(&self.array(), slot, member).await
     }
 
     /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones resume there.
