@@ -20,7 +20,7 @@ pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
 /// Most volumes of a pool.
 pub(crate) const MAX_VOLUMES: usize = 256;
 /// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
-pub(crate) const MAX_ROWS: u64 = 1 << 32;
+pub(crate) const MAX_ROWS: u64 = 1 << 30;
 /// Branches remembered; the oldest are forgotten.
 pub(super) const MAX_BRANCHES: usize = 128;
 /// Drives that no longer belong, remembered so that they can be told from strangers.

@@ -6,11 +6,14 @@
 //! and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts).
 
 pub(crate) mod addresses;
+pub(crate) mod changes;
 mod check;
 pub(crate) mod drive_record;
 pub(crate) mod events;
 pub(crate) mod format;
 pub(crate) mod ids;
+mod run_code;
+mod sections;
 pub(crate) mod volume_record;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
