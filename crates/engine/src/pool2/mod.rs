@@ -6,15 +6,22 @@
 //! and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts).
 
 pub(crate) mod addresses;
+pub(crate) mod assemble;
 pub(crate) mod changes;
 mod check;
 pub(crate) mod drive_record;
+mod entries;
 pub(crate) mod events;
 pub(crate) mod format;
+mod free_slabs;
 pub(crate) mod ids;
 mod run_code;
 mod sections;
+pub(crate) mod slots;
+pub(crate) mod space;
+mod spread;
 pub(crate) mod volume_record;
+pub(crate) mod writer;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
 pub(crate) const MIB: u64 = 1 << 20;

@@ -70,11 +70,22 @@ pub(super) enum Section {
     /// Without rows.
     Volume(Box<VolumeRecord>),
     /// How large a part's map is; it keeps the rows that it has.
-    Map { part: Id, width: u16, rows: u64 },
+    Map {
+        part: Id,
+        width: u16,
+        rows: u64,
+    },
     /// Some rows of a part's map.
-    Rows { part: Id, width: u16, patch: Patch },
+    Rows {
+        part: Id,
+        width: u16,
+        patch: Patch,
+    },
     /// Events from a number on.
-    Events { number: u64, list: Vec<Event> },
+    Events {
+        number: u64,
+        list: Vec<Event>,
+    },
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
