@@ -8,9 +8,9 @@ use super::addresses::{MAX_DRIVE_BYTES, is_slab_size};
 use super::format::{
     Branch, MAX_BRANCHES, MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };
-use super::volume_record::{LostRange, PartRecord, PlaceState, VolumeRecord};
+use super::volume_record::{LostRange, PartRecord, VolumeRecord};
 use super::{BLOCK_BYTES, MIB};
-use crate::rows::{SlotState, check_block};
+use crate::rows::check_block;
 
 /// No volume is larger; keeps sums from overflowing.
 const MAX_VOLUME_BYTES: u64 = 1 << 60;
@@ -93,8 +93,7 @@ impl Manifest {
                 }
                 self.check_part(part, &mut used).map_err(|why| format!("volume {name}: {why}"))?;
             }
-            let unsettled = |part: &PartRecord| names_current(part, is_out);
-            if volume.parts.iter().any(unsettled) && volume.survives(is_out) {
+            if volume.parts.iter().any(|part| part.names_current(is_out)) && volume.survives(is_out) {
                 return Err(format!("volume {name} takes drives for current that are left out"));
             }
         }
@@ -167,11 +166,5 @@ fn check_attributes(volume: &VolumeRecord) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("volume {name} is converted in an impossible way")) }
 }
 
-/// Whether anything on a drive that `is_out` counts as current, or as being made so.
-fn names_current(part: &PartRecord, is_out: impl Fn(u32) -> bool) -> bool {
-    part.meta.places.iter().any(|place| place.state == PlaceState::Active && is_out(place.drive))
-        || part.journal.iter().any(|place| place.state == PlaceState::Active && is_out(place.drive))
-        || part.rows.runs().any(|run| {
-            run.places.iter().any(|place| place.state != SlotState::Missing && is_out(place.drive))
-        })
-}
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ mod sections;
 pub(crate) mod slots;
 pub(crate) mod space;
 mod spread;
+#[cfg(test)]
+mod testing;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 

@@ -31,7 +31,7 @@ pub(super) fn max_rows(free: &[u64], width: usize) -> u64 {
 }
 
 /// How many of `rows` rows each drive gets. They fit (see [`max_rows`]).
-fn quotas(free: &[u64], width: usize, rows: u64) -> Vec<u64> {
+fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
     let caps: Vec<u64> = free.iter().map(|&free| free.min(rows)).collect();
     let mut quotas = vec![0u64; free.len()];
     let mut left = width as u128 * u128::from(rows);
@@ -61,7 +61,7 @@ fn quotas(free: &[u64], width: usize, rows: u64) -> Vec<u64> {
     while missing > 0 {
         let drive = (0..free.len())
             .filter(|&drive| quotas[drive] < caps[drive])
-            .max_by_key(|&drive| (free[drive] - quotas[drive], std::cmp::Reverse(quotas[drive])))
+            .max_by_key(|&drive| (free[drive] - quotas[drive], mixed(salt, drive)))
             .expect("the rows fit");
         quotas[drive] += 1;
         missing -= 1;
@@ -83,7 +83,7 @@ pub(super) struct Spread {
 impl Spread {
     /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else decides, `salt` does.
     pub fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
-        let quotas = quotas(free, width, rows);
+        let quotas = quotas(free, width, rows, salt);
         let drives = quotas.iter().filter(|quota| **quota > 0).count() as u64;
         let pairs = (width as u64 * (width as u64 - 1)).max(1);
         let batches = if drives <= width as u64 {
