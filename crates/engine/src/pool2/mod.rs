@@ -19,7 +19,9 @@ mod run_code;
 mod sections;
 pub(crate) mod slots;
 pub(crate) mod space;
+mod row_queue;
 mod spread;
+mod takeover;
 #[cfg(test)]
 mod testing;
 pub(crate) mod volume_record;
