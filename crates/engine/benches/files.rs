@@ -136,7 +136,13 @@ async fn array(
     let shape = LayoutSpec::parse(layout).and_then(|spec| spec.resolve(DRIVES)).expect("a layout");
     let members: Vec<Rc<Member>> =
         files.paths[..DRIVES].iter().map(|path| member(executor, path, pace)).collect();
-    let spec = LinearSpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: files.bytes - (1 << 20) };
+    let spec = LinearSpec {
+        id: 1,
+        shape,
+        base_bytes: 1 << 20,
+        space_bytes: files.bytes - (1 << 20),
+        journal_slabs: 0,
+    };
     let slots = members.iter().cloned().map(SlotInit::Active).collect();
     let buffers = BufferPool::new(64 << 20);
     let array = Array::create(
@@ -328,7 +334,13 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
             let context = executor.context();
             let members: Vec<_> = files.paths.iter().map(|path| member(executor, path, Some(pace))).collect();
             let shape = LayoutSpec::parse("raid5").and_then(|spec| spec.resolve(DRIVES)).expect("a layout");
-            let spec = LinearSpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: files.bytes - (1 << 20) };
+            let spec = LinearSpec {
+                id: 1,
+                shape,
+                base_bytes: 1 << 20,
+                space_bytes: files.bytes - (1 << 20),
+                journal_slabs: 0,
+            };
             let slots = members[..DRIVES].iter().cloned().map(SlotInit::Active).collect();
             let buffers = BufferPool::new(64 << 20);
             let array = Array::open(

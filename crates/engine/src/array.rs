@@ -29,6 +29,7 @@ use crate::rebuild::Fill;
 use crate::regions::{RegionShape, Regions};
 use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
+use crate::write_log::WriteLog;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
@@ -157,8 +158,14 @@ pub struct ArrayInit {
     pub rows: RowTable,
     /// Where its region map lies: the same at each place.
     pub map: Vec<AreaPlace>,
+    /// The areas of its journal; none for a volume without one.
+    pub journal: Vec<AreaPlace>,
+    /// Never used before for this array: tells a new journal from older ones. Not looked at when an array is opened.
+    pub journal_epoch: u64,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
+    /// Nothing may be written: the array is opened protected, and what a crash left in its journal stays there.
+    pub read_only: bool,
 }
 
 /// Counts of what an array did; for benchmarks, tests and reports.
@@ -196,6 +203,11 @@ pub(crate) struct Inner {
     /// Columns of rows that are being copied elsewhere.
     pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
     pub map_places: RefCell<Vec<AreaPlace>>,
+    pub log: RefCell<Option<Rc<WriteLog>>>,
+    /// A crash left records in the journal that could not be carried out, since nothing may be written.
+    pub needs_replay: Cell<bool>,
+    /// Blocks of the volume that are lost for good: they were being written when power was cut and a drive was lost.
+    pub dead: RefCell<BTreeSet<u64>>,
     pub table: Rc<StripeTable>,
     pub regions: Rc<Regions>,
     pub host: Rc<dyn ArrayHost>,
@@ -242,9 +254,11 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
+        let (areas, epoch) = (init.journal.clone(), init.journal_epoch);
         let array = Self::assemble(context, buffers, init, host, options)?;
         // Both slots of every page, so that nothing older in either can be taken for this volume's.
         array.0.rewrite_map().await?;
+        array.0.create_journal(&areas, epoch).await?;
         array.0.flush_members().await?;
         Ok(array)
     }
@@ -257,10 +271,12 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
+        let areas = init.journal.clone();
         let array = Self::assemble(context, buffers, init, host, options)?;
         array.0.load_map().await?;
-        array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
         array.0.note_columns_away();
+        array.0.open_journal(&areas).await?;
+        array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
         Ok(array)
     }
 
@@ -271,7 +287,7 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let ArrayInit { spec, size_bytes, rows, map, members } = init;
+        let ArrayInit { spec, size_bytes, rows, map, members, read_only, .. } = init;
         let geometry = spec.geometry()?;
         assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
         let shape = RegionShape::of(&geometry);
@@ -295,6 +311,9 @@ impl Array {
             fills: RefCell::default(),
             moves: RefCell::default(),
             map_places: RefCell::new(map),
+            log: RefCell::default(),
+            needs_replay: Cell::new(false),
+            dead: RefCell::default(),
             table: Rc::default(),
             regions,
             host,
@@ -315,7 +334,7 @@ impl Array {
             settling: Cell::new(false),
             closed: Cell::new(false),
             unsynced: Cell::new(false),
-            protected: Cell::new(false),
+            protected: Cell::new(read_only),
             changed: Cell::new(false),
         }));
         for member in members {
@@ -394,6 +413,17 @@ impl Array {
         self.0.lost.borrow().iter().copied().collect()
     }
 
+    /// Blocks of 4 KiB of the volume that are lost for good, since they were being written when power was cut and their drive was
+    /// lost in the same instant. Reading them is an error until they are written.
+    pub fn dead_blocks(&self) -> Vec<u64> {
+        self.0.dead.borrow().iter().copied().collect()
+    }
+
+    /// Restores what [`Self::dead_blocks`] gave when the array was closed.
+    pub fn set_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
+        self.0.dead.borrow_mut().extend(blocks);
+    }
+
     /// Restores what [`Self::lost_blocks`] gave when the array was closed.
     pub fn set_lost_blocks(&self, blocks: impl IntoIterator<Item = (usize, u64)>) {
         self.0.lost.borrow_mut().extend(blocks);
@@ -423,7 +453,8 @@ impl Array {
             return Ok(());
         }
         self.0.flush().await?;
-        self.0.settle(true).await
+        self.0.settle(true).await?;
+        self.0.close_journal().await
     }
 
     /// Ends when every read that is under way now has ended: slabs that the array no longer names may be used again then.
@@ -454,6 +485,9 @@ impl Inner {
         }
         if self.closed.get() {
             return Err(ArrayError::Closed);
+        }
+        if self.needs_replay.get() {
+            return Err(ArrayError::NeedsReplay);
         }
         Ok(())
     }

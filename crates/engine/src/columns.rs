@@ -339,6 +339,9 @@ impl Inner {
             .borrow_mut()
             .retain(|&(column, block)| !on_it(block * crate::array::BLOCK_BYTES / slab_bytes, column));
         drop(rows);
+        if let Some(log) = &*self.log.borrow() {
+            log.journal.remove_area(number);
+        }
         self.cancel_moves_to(number);
         for range in unsettled {
             self.regions.mark_unsettled_behind(range);
@@ -346,8 +349,35 @@ impl Inner {
         self.note_wholeness();
     }
 
-    /// Makes what the drives acknowledged durable.
+    /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
     pub async fn flush_members(&self) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return self.flush_drives().await };
+        // One at a time, since records of one stripe must be released in order; whoever comes meanwhile needs the next one only.
+        let wanted = log.flushes_begun.get() + 1;
+        while log.flushing.get() {
+            log.flushed.wait().await;
+            if log.flushes_done.get() >= wanted {
+                return Ok(());
+            }
+        }
+        log.flushing.set(true);
+        let this = wanted.max(log.flushes_begun.get() + 1);
+        log.flushes_begun.set(this);
+        let applied = log.take_applied();
+        let flushed = self.flush_drives().await;
+        match flushed {
+            Ok(()) => {
+                log.note_durable(applied);
+                log.flushes_done.set(this);
+            }
+            Err(_) => log.put_back(applied),
+        }
+        log.flushing.set(false);
+        log.flushed.notify_all();
+        flushed
+    }
+
+    async fn flush_drives(&self) -> Result<(), ArrayError> {
         let flushes: SmallVec<[_; 12]> = self
             .members
             .borrow()

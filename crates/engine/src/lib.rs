@@ -10,9 +10,12 @@
 #![forbid(unsafe_code)]
 
 mod array;
+#[doc(hidden)]
+pub mod checksums;
 mod columns;
 mod discard;
 mod error;
+mod journal;
 pub mod linear;
 mod map;
 mod member;
@@ -23,10 +26,12 @@ mod read;
 mod rebuild;
 mod recover;
 mod regions;
+mod replay;
 pub mod rows;
 mod scrub;
 mod stripe_table;
 mod write;
+mod write_log;
 
 pub use array::{
     AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,

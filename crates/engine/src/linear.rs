@@ -20,8 +20,10 @@ pub struct LinearSpec {
     pub shape: Shape,
     /// Where it begins on every drive, bytes.
     pub base_bytes: u64,
-    /// Its space on every drive, region map included, bytes.
+    /// Its space on every drive, region map and journal included, bytes.
     pub space_bytes: u64,
+    /// Slabs of its journal on every drive; none: no journal.
+    pub journal_slabs: u64,
 }
 
 /// What a column of the array holds when it is opened. Column *i* is drive number *i*.
@@ -43,17 +45,17 @@ impl LinearSpec {
         sizes.map(spec).find(|spec| spec.geometry().is_ok()).unwrap_or_else(|| spec(1 << 20))
     }
 
-    /// Slabs of the region map on each drive, and rows of data behind them.
+    /// Slabs of the region map on each drive, and rows of data behind it and the journal.
     fn slabs(&self) -> Result<(u64, u64), ArrayError> {
         let spec = self.array_spec();
         let slabs = self.space_bytes / spec.slab_bytes;
         let map_slabs = spec.map_bytes(slabs)?.div_ceil(spec.slab_bytes);
-        Ok((map_slabs, slabs.saturating_sub(map_slabs)))
+        Ok((map_slabs, slabs.saturating_sub(map_slabs + self.journal_slabs)))
     }
 
     /// Where the data begins on every drive, bytes.
     pub fn data_base_bytes(&self) -> Result<u64, ArrayError> {
-        Ok(self.base_bytes + self.slabs()?.0 * self.array_spec().slab_bytes)
+        Ok(self.base_bytes + (self.slabs()?.0 + self.journal_slabs) * self.array_spec().slab_bytes)
     }
 
     /// Puts the array together.
@@ -62,7 +64,7 @@ impl LinearSpec {
         let (map_slabs, rows) = self.slabs()?;
         let mut table = RowTable::new(self.shape.width, rows);
         let places = |state_of: &dyn Fn(&SlotInit) -> SlotState, row: u64| -> Places {
-            let slab = (map_slabs + row) as u32;
+            let slab = (map_slabs + self.journal_slabs + row) as u32;
             let place = |(drive, slot)| SlotPlace { drive: drive as u32, slab, state: state_of(slot) };
             slots.iter().enumerate().map(place).collect()
         };
@@ -82,11 +84,20 @@ impl LinearSpec {
             SlotInit::Missing => None,
         });
         let map_place = |number| AreaPlace { drive: number as u32, slab: 0, slabs: map_slabs as u32 };
+        let journal_place = |number| AreaPlace {
+            drive: number as u32,
+            slab: map_slabs as u32,
+            slabs: self.journal_slabs as u32,
+        };
+        let with_journal = if self.journal_slabs == 0 { 0 } else { slots.len() };
         Ok(ArrayInit {
             size_bytes: rows * spec.row_data_bytes()?,
             spec,
             rows: table,
             map: (0..slots.len()).map(map_place).collect(),
+            journal: (0..with_journal).map(journal_place).collect(),
+            journal_epoch: 1,
+            read_only: false,
             members: members.collect(),
         })
     }

@@ -53,6 +53,9 @@ impl Inner {
             self.regions.mark_ready(&fresh);
             self.persist_map().await?;
         }
+        if let Some(log) = self.write_log() {
+            log.mark().await?;
+        }
         self.record_lost().await
     }
 

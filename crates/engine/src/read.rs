@@ -39,6 +39,7 @@ impl Array {
         let block = inner.block_bytes.get();
         let start = offset_bytes / block * block;
         let end = (offset_bytes + length as u64).next_multiple_of(block);
+        inner.check_alive(start, end)?;
         let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
         let buffer = inner.read_blocks(start, end).await?;

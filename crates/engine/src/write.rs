@@ -14,9 +14,11 @@ use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
+use crate::journal::{Kind, Part, Record};
 use crate::member::Class;
 use crate::regions::{MAX_PARTIAL_REGIONS, RegionState, Regions, WriteIntent};
 use crate::stripe_table::{Piece, Ticket, Turn, Waiting};
+use crate::write_log::{Logged, WriteLog};
 
 /// The longest a sequential writer's last stripe is held back for its rest; only while other writes are being carried out,
 /// so a lone writer never waits.
@@ -36,7 +38,26 @@ struct Work {
     reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
     writes: SmallVec<[(UnitRange, Segments, Completion); 8]>,
     intent: Option<WriteIntent>,
+    /// The stripe was never written, so what it held before is known to be zeros.
+    virgin: bool,
+    parity: SmallVec<[Buffer; 3]>,
+    logged: Option<Logged>,
     result: Result<(), ArrayError>,
+}
+
+impl Work {
+    /// Of a full stripe the journal keeps only that it is being written.
+    fn record_kind(&self) -> Kind {
+        match self.plan.as_ref().expect("planned").method {
+            WriteMethod::FullStripe => Kind::Intent,
+            _ => Kind::Redo,
+        }
+    }
+
+    /// What the journal holds whole is durable already.
+    fn is_fua_in_place(&self) -> bool {
+        self.fua && self.logged.is_none_or(|logged| logged.kind != Kind::Redo)
+    }
 }
 
 impl Array {
@@ -88,6 +109,7 @@ impl Inner {
         };
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         result?;
+        self.forget_dead(offset_bytes, end_bytes);
         // The data are durable, but a region that the map does not know as written would read as zeros after a crash.
         if fua && !self.all_regions_written(offset_bytes, end_bytes) {
             self.flush().await?;
@@ -183,16 +205,26 @@ impl Inner {
                 work.result = self.prepare(work).await;
             }
         }
+        let log = self.write_log().filter(|_| self.geometry.parity_units() > 0);
         for work in &mut works {
             if work.result.is_ok() {
-                work.result = self.read_compute_write(work).await;
+                work.result = self.read_and_compute(work).await;
             }
+            if work.result.is_ok() && log.is_none() {
+                self.send_writes(work);
+            }
+        }
+        if let Some(log) = &log {
+            self.log_and_send(log, &mut works).await;
         }
         for mut work in works {
             let written = self.finish_writes(&mut work).await;
             work.result = work.result.and(written);
             if work.result.is_ok() {
                 self.regions.mark_initialised(work.index);
+                if let (Some(log), Some(logged)) = (&log, work.logged) {
+                    work.result = self.note_in_place(log, logged, work.fua).await;
+                }
             }
             drop(work.intent);
             for (ticket, _) in &work.taken {
@@ -227,6 +259,9 @@ impl Inner {
             reads: SmallVec::new(),
             writes: SmallVec::new(),
             intent: None,
+            virgin: false,
+            parity: SmallVec::new(),
+            logged: None,
             result: Ok(()),
         }
     }
@@ -278,6 +313,7 @@ impl Inner {
     /// Splits the pieces by unit, completes blocks and virgin stripes, and plans.
     async fn prepare(&self, work: &mut Work) -> Result<(), ArrayError> {
         let virgin = self.regions.is_virgin(work.index);
+        work.virgin = virgin;
         if let [(_, piece)] = &mut work.taken[..]
             && !(piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES))
         {
@@ -378,8 +414,80 @@ impl Inner {
         }
     }
 
-    /// Awaits the reads, computes parity and sends the writes.
-    async fn read_compute_write(&self, work: &mut Work) -> Result<(), ArrayError> {
+    /// Makes durable in the journal what is about to be written, then sends the writes.
+    async fn log_and_send(&self, log: &WriteLog, works: &mut [Work]) {
+        let mut prepared = Ok(());
+        let must_flush =
+            |work: &Work| work.result.is_ok() && log.must_flush_before(work.index, work.record_kind());
+        if works.iter().any(must_flush) {
+            prepared = self.flush_members().await;
+        }
+        let to_log: SmallVec<[usize; 4]> =
+            (0..works.len()).filter(|&index| works[index].result.is_ok() && !works[index].virgin).collect();
+        if prepared.is_ok() && !to_log.is_empty() {
+            let records = to_log.iter().map(|&index| self.record_of(&works[index])).collect();
+            match log.log(records).await {
+                Ok(logged) => {
+                    for (&index, logged) in to_log.iter().zip(logged) {
+                        works[index].logged = Some(logged);
+                    }
+                }
+                Err(error) => prepared = Err(error),
+            }
+        }
+        for work in works.iter_mut().filter(|work| work.result.is_ok()) {
+            work.result = prepared.clone();
+            if work.result.is_ok() {
+                self.send_writes(work);
+            }
+        }
+    }
+
+    fn record_of(&self, work: &Work) -> Record {
+        let plan = work.plan.as_ref().expect("planned");
+        let mut record = Record {
+            sequence: 0,
+            kind: work.record_kind(),
+            stripe: work.index,
+            covers: 0,
+            parts: SmallVec::new(),
+            sums: Vec::new(),
+        };
+        if record.kind == Kind::Redo {
+            record.parts = plan
+                .writes
+                .iter()
+                .map(|range| Part {
+                    unit: range.unit as u16,
+                    start: range.start as u32,
+                    segments: self.new_content(work, *range),
+                })
+                .collect();
+        }
+        record
+    }
+
+    /// A logged write is in place, durably so with `fua`.
+    async fn note_in_place(&self, log: &Rc<WriteLog>, logged: Logged, fua: bool) -> Result<(), ArrayError> {
+        if fua && logged.kind == Kind::Intent {
+            log.note_durable(vec![logged]);
+            return log.mark().await;
+        }
+        log.note_applied(logged);
+        if log.is_filling() && !log.checkpointing.replace(true) {
+            let Some(inner) = self.me.upgrade() else { return Ok(()) };
+            let log = log.clone();
+            self.context.spawn(async move {
+                // What cannot be flushed shows when somebody asks for a flush.
+                let _ = inner.flush_members().await;
+                log.checkpointing.set(false);
+            });
+        }
+        Ok(())
+    }
+
+    /// Awaits the reads and computes parity.
+    async fn read_and_compute(&self, work: &mut Work) -> Result<(), ArrayError> {
         let old = loop {
             let mut old: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
             let mut planned_for = self.missing_in(work.index);
@@ -406,24 +514,29 @@ impl Inner {
             self.plan(work)?;
         };
         let plan = work.plan.as_ref().expect("planned");
-        let parity = self.new_parity(&work.parts, plan, &old);
-        self.send_writes(work, &parity);
+        work.parity = self.new_parity(&work.parts, plan, &old);
         Ok(())
     }
 
-    fn send_writes(&self, work: &mut Work, parity: &[Buffer]) {
+    fn send_writes(&self, work: &mut Work) {
         let plan = work.plan.as_ref().expect("planned");
-        let data_units = self.geometry.data_units();
+        let fua = work.is_fua_in_place();
         for &range in &plan.writes {
-            let segments: Segments = if self.geometry.parity_units() == 0 {
-                work.parts[0].iter().map(|(_, data)| data.clone()).collect()
-            } else if range.unit < data_units {
-                work.parts[range.unit].iter().map(|(_, data)| data.clone()).collect()
-            } else {
-                SmallVec::from_iter([parity[range.unit - data_units].clone()])
-            };
-            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), work.fua);
+            let segments = self.new_content(work, range);
+            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), fua);
             work.writes.push((range, segments, answer));
+        }
+    }
+
+    /// What is to be written to a unit, data or parity.
+    fn new_content(&self, work: &Work, range: UnitRange) -> Segments {
+        let data_units = self.geometry.data_units();
+        if self.geometry.parity_units() == 0 {
+            work.parts[0].iter().map(|(_, data)| data.clone()).collect()
+        } else if range.unit < data_units {
+            work.parts[range.unit].iter().map(|(_, data)| data.clone()).collect()
+        } else {
+            SmallVec::from_iter([work.parity[range.unit - data_units].clone()])
         }
     }
 
@@ -446,7 +559,8 @@ impl Inner {
         let mut failed: SmallVec<[stripewise_drive::DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
             if let Err(_first) = answer.await
-                && let Err(error) = self.submit_unit_write(&work.stripe, range, segments, work.fua).await
+                && let Err(error) =
+                    self.submit_unit_write(&work.stripe, range, segments, work.is_fua_in_place()).await
             {
                 failed.push(error);
                 continue;

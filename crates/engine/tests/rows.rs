@@ -53,6 +53,9 @@ impl Field {
             spec,
             rows,
             map: (0..2).map(|drive| AreaPlace { drive, slab: 0, slabs: 1 }).collect(),
+            journal: Vec::new(),
+            journal_epoch: 0,
+            read_only: false,
             members: self.members(),
         }
     }

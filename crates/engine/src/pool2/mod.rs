@@ -5,6 +5,8 @@
 //! slabs), `run_code.rs`, `sections.rs` and `changes.rs` (the manifest, and changes of it, as bytes), `entries.rs`, `slots.rs`
 //! and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts).
 
+#![allow(dead_code)] // until the pool's operations use it
+
 pub(crate) mod addresses;
 pub(crate) mod assemble;
 pub(crate) mod changes;

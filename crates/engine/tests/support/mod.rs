@@ -54,7 +54,13 @@ pub fn shape(level: &str, drives: usize, interleave_bytes: u64) -> Shape {
 
 /// Space on each member so that the volume gets about `data_bytes` of each.
 pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
-    LinearSpec { id, shape: *shape, base_bytes: 1 << 20, space_bytes: (1 << 20) + data_bytes }
+    LinearSpec {
+        id,
+        shape: *shape,
+        base_bytes: 1 << 20,
+        space_bytes: (1 << 20) + data_bytes,
+        journal_slabs: 0,
+    }
 }
 
 pub struct Rig {

@@ -328,7 +328,7 @@ fn one_end_that_refuses_is_enough_and_unreadable_sectors_are_passed_over() {
     let target = Target { number: 0, id: Id(100), capacity_bytes: 8 * MIB, member };
     let writer = Writer::new(POOL);
     for generation in 1..=3 {
-        executor.block_on(writer.commit(&small(generation), None, &[target.clone()])).unwrap();
+        executor.block_on(writer.commit(&small(generation), None, std::slice::from_ref(&target))).unwrap();
     }
     // An unreadable sector of the log at either end, and more behind it.
     let [start, end] = slot_places(8 * MIB, 0);

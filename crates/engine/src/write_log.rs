@@ -1,0 +1,166 @@
+//! What an array tells its journal before it writes in place, and when the journal may forget it.
+//!
+//! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power is cut then and a drive is
+//! lost with it, blocks that nobody was writing could not be reconstructed. So all that is about to be written in place, data
+//! and parity, is in the journal first (*redo*). A full stripe needs less, since all its data blocks are being written: that
+//! it is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until it is complete.
+//!
+//! A record is live until its effects are durable in place: when a flush of the drives has ended that began after them. An
+//! intent does not say what is written, so replay could not put a stripe together of intents and redo records: before a record
+//! of one kind is logged, a stripe with a live one of the other kind is made durable.
+//!
+//! Memory: one entry per live record, bounded by the journal's size.
+
+use std::cell::{Cell, RefCell};
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stripewise_drive::Event;
+
+use crate::error::ArrayError;
+use crate::journal::{Journal, Kind, Quota, Record};
+
+/// A record that was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub sequence: u64,
+    pub stripe: u64,
+    pub kind: Kind,
+}
+
+pub(crate) struct WriteLog {
+    pub journal: Journal,
+    /// Live records per stripe: redo records, intents.
+    live: RefCell<FxHashMap<u64, (u32, u32)>>,
+    /// In place, though perhaps in the drives' caches only.
+    applied: RefCell<Vec<Logged>>,
+    /// Intents released, and how many of them durably: a crash would take the others for writes under way.
+    over: Cell<u64>,
+    marked: Cell<u64>,
+    pub checkpointing: Cell<bool>,
+    pub flushing: Cell<bool>,
+    pub flushed: Event,
+    /// Flushes of the drives that were begun, and the number of the last one that ended well.
+    pub flushes_begun: Cell<u64>,
+    pub flushes_done: Cell<u64>,
+}
+
+impl WriteLog {
+    pub fn new(journal: Journal) -> Self {
+        Self {
+            journal,
+            live: RefCell::default(),
+            applied: RefCell::default(),
+            over: Cell::new(0),
+            marked: Cell::new(0),
+            checkpointing: Cell::new(false),
+            flushing: Cell::new(false),
+            flushed: Event::new(),
+            flushes_begun: Cell::new(0),
+            flushes_done: Cell::new(0),
+        }
+    }
+
+    /// Whether the stripe must be made durable before a record of this kind for it.
+    pub fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
+        let live = self.live.borrow();
+        live.get(&stripe)
+            .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
+    }
+
+    fn count(&self, stripe: u64, kind: Kind, change: i32) {
+        let mut live = self.live.borrow_mut();
+        let counts = live.entry(stripe).or_default();
+        let count = if kind == Kind::Intent { &mut counts.1 } else { &mut counts.0 };
+        *count = count.strict_add_signed(change);
+        if *counts == (0, 0) {
+            live.remove(&stripe);
+        }
+    }
+
+    /// Makes records durable in the journal; gives them back by their names. Together where that fits, else one by one.
+    pub async fn log(&self, records: SmallVec<[Record; 1]>) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
+        if records.len() == 1 || self.journal.fits(Journal::bytes_of(&records)) {
+            return self.log_together(records).await;
+        }
+        let mut logged = SmallVec::new();
+        for record in records {
+            match self.log_together(SmallVec::from_iter([record])).await {
+                Ok(one) => logged.extend(one),
+                Err(error) => {
+                    // What is logged already is written by nobody now; doing it again would be wrong.
+                    self.note_durable(logged.into_vec());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(logged)
+    }
+
+    async fn log_together(
+        &self,
+        records: SmallVec<[Record; 1]>,
+    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
+        let names: SmallVec<[(u64, Kind); 4]> =
+            records.iter().map(|record| (record.stripe, record.kind)).collect();
+        let room = self.journal.reserve(Journal::bytes_of(&records), Quota::Client).await?;
+        for &(stripe, kind) in &names {
+            self.count(stripe, kind, 1);
+        }
+        let appended = self.journal.append(records, room).await;
+        let sequences = match appended {
+            Ok(sequences) => sequences,
+            Err(error) => {
+                for (stripe, kind) in names {
+                    self.count(stripe, kind, -1);
+                }
+                return Err(error);
+            }
+        };
+        let logged = names.into_iter().zip(sequences);
+        Ok(logged.map(|((stripe, kind), sequence)| Logged { sequence, stripe, kind }).collect())
+    }
+
+    /// The record's effects are in place.
+    pub fn note_applied(&self, logged: Logged) {
+        self.applied.borrow_mut().push(logged);
+    }
+
+    /// What the flush that is about to begin makes durable.
+    pub fn take_applied(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.applied.borrow_mut())
+    }
+
+    /// The flush did not work.
+    pub fn put_back(&self, applied: Vec<Logged>) {
+        self.applied.borrow_mut().extend(applied);
+    }
+
+    /// The flush worked.
+    pub fn note_durable(&self, applied: Vec<Logged>) {
+        for logged in applied {
+            self.count(logged.stripe, logged.kind, -1);
+            if logged.kind == Kind::Intent {
+                self.over.set(self.over.get() + 1);
+            }
+            self.journal.release(logged.sequence);
+        }
+    }
+
+    /// Records durably which intents are over, where any are: what was flushed must not be taken for a write under way.
+    pub async fn mark(&self) -> Result<(), ArrayError> {
+        let over = self.over.get();
+        // Not "somebody is at it": what they record must be durable when this ends.
+        if over > self.marked.get() {
+            self.journal.mark().await?;
+            self.marked.set(self.marked.get().max(over));
+        }
+        Ok(())
+    }
+
+    /// Whether so much of the journal is taken that it is time to make room.
+    pub fn is_filling(&self) -> bool {
+        let fill = self.journal.fill();
+        fill.used_bytes * 2 > fill.capacity_bytes && !self.applied.borrow().is_empty()
+    }
+}
