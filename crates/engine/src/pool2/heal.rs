@@ -51,7 +51,8 @@ impl Inner {
                 continue;
             }
             if !self.distribute().await? {
-                return self.heal_maps().await;
+                self.heal_maps().await?;
+                return self.heal_journals().await;
             }
         }
         Ok(())
@@ -83,7 +84,7 @@ impl Inner {
     }
 
     /// Whether nobody expects a drive that is out to come back with what it had.
-    fn is_given_up(drive: &DriveRecord) -> bool {
+    pub(super) fn is_given_up(drive: &DriveRecord) -> bool {
         match drive.exclusion() {
             None => false,
             Some(ExclusionKind::Offline) => drive.replaced,
