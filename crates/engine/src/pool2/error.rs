@@ -226,6 +226,34 @@ pub enum PoolError {
         /// The volumes.
         volumes: Vec<String>,
     },
+    /// A drive is not in a state for what was asked.
+    #[error("{drive} {what}")]
+    DriveStanding {
+        /// The drive's label.
+        drive: String,
+        /// What it is, as the rest of the sentence.
+        what: String,
+    },
+    /// A drive that still holds something cannot be taken away.
+    #[error("{drive} still holds {slabs} slabs of {}", volumes.join(", "))]
+    DriveInUse {
+        /// The drive's label.
+        drive: String,
+        /// How many slabs.
+        slabs: u64,
+        /// Whose.
+        volumes: Vec<String>,
+    },
+    /// What a drive holds does not fit on the others.
+    #[error("{drive} holds {needed_slabs} slabs, for which {free_slabs} are free elsewhere")]
+    NoRoomElsewhere {
+        /// The drive's label.
+        drive: String,
+        /// What it holds.
+        needed_slabs: u64,
+        /// What the other drives have room for.
+        free_slabs: u64,
+    },
     /// The layout is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -320,6 +348,8 @@ impl PoolError {
             Self::NoSpace { possible_bytes, .. } => {
                 format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
             }
+            Self::DriveInUse { .. } => "`pool retire` empties it first, `pool replace` gives its place to another".to_owned(),
+            Self::NoRoomElsewhere { .. } => "add drives, or delete volumes, before".to_owned(),
             Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
             Self::StoredBeyond { .. } => {
                 "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
