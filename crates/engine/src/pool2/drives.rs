@@ -191,7 +191,12 @@ impl Inner {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
+        let open = OpenDrive {
+            member: member.clone(),
+            errors_before: Errors::default(),
+            behind: None,
+            returning: false,
+        };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
@@ -224,7 +229,7 @@ impl Inner {
         };
         if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
             let capacity_bytes = info.capacity_bytes;
-            let needed_bytes = least_capacity(slab_bytes);
+            let needed_bytes = super::open::least_capacity_bytes(slab_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         for (number, open) in self.drives.borrow().iter() {
@@ -310,7 +315,12 @@ impl Inner {
             Manifest { volumes: Vec::new(), ..manifest }
         };
         let member = Member::new(&self.context, drive, self.options.member);
-        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
+        let open = OpenDrive {
+            member,
+            errors_before: record.errors,
+            behind: Some(Rc::new(behind)),
+            returning: false,
+        };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {
@@ -414,16 +424,6 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
     }
 }
 
-/// The smallest drive that has a slab of this size.
-fn least_capacity(slab_bytes: u64) -> u64 {
-    let (mut low, mut high) = (0, addresses::MIN_DRIVE_BYTES + 2 * slab_bytes + 4 * super::MIB);
-    while low + 1 < high {
-        let middle = low.midpoint(high);
-        if addresses::slab_count(middle, slab_bytes) > 0 { high = middle } else { low = middle }
-    }
-    high
-}
-
 /// Whether an open drive is this one, under the same name perhaps opened again.
 pub(super) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
     open.member.is_of(drive) || open.member.label() == &drive.info().label
@@ -460,16 +460,5 @@ mod tests {
         manifest.drive_mut(number).unwrap().standing = Standing::Online;
         bring_back(&mut manifest, number, None);
         assert!((0..60).all(|row| state(&manifest, row) == SlotState::Rebuilding));
-    }
-
-    #[test]
-    fn the_least_capacity_is_just_enough() {
-        for slab_bytes in [1 << 20, 16 << 20, 128 << 20] {
-            let least = least_capacity(slab_bytes);
-            assert!(
-                addresses::slab_count(least, slab_bytes) == 1
-                    && addresses::slab_count(least - 1, slab_bytes) == 0
-            );
-        }
     }
 }

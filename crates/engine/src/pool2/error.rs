@@ -226,32 +226,34 @@ pub enum PoolError {
         /// The volumes.
         volumes: Vec<String>,
     },
-    /// A drive is not in a state for what was asked.
+    /// The drive is not in a state for this.
     #[error("{drive} {what}")]
     DriveStanding {
         /// The drive's label.
         drive: String,
-        /// What it is, as the rest of the sentence.
+        /// What it is instead.
         what: String,
     },
-    /// A drive that still holds something cannot be taken away.
-    #[error("{drive} still holds {slabs} slabs of {}", volumes.join(", "))]
+    /// The drive cannot be let go of.
+    #[error("{drive} holds {slabs} slabs of {}", volumes.join(", "))]
     DriveInUse {
         /// The drive's label.
         drive: String,
-        /// How many slabs.
+        /// Slabs in use on it.
         slabs: u64,
-        /// Whose.
+        /// The volumes that they belong to.
         volumes: Vec<String>,
     },
-    /// What a drive holds does not fit on the others.
-    #[error("{drive} holds {needed_slabs} slabs, for which {free_slabs} are free elsewhere")]
+    /// What a drive holds fits nowhere else.
+    #[error(
+        "{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them"
+    )]
     NoRoomElsewhere {
         /// The drive's label.
         drive: String,
-        /// What it holds.
+        /// Slabs that it holds.
         needed_slabs: u64,
-        /// What the other drives have room for.
+        /// Slabs free on the others.
         free_slabs: u64,
     },
     /// The layout is impossible.
@@ -348,8 +350,6 @@ impl PoolError {
             Self::NoSpace { possible_bytes, .. } => {
                 format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
             }
-            Self::DriveInUse { .. } => "`pool retire` empties it first, `pool replace` gives its place to another".to_owned(),
-            Self::NoRoomElsewhere { .. } => "add drives, or delete volumes, before".to_owned(),
             Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
             Self::StoredBeyond { .. } => {
                 "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
@@ -358,6 +358,10 @@ impl PoolError {
                 "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
             }
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
+            Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
+            Self::NoRoomElsewhere { .. } => {
+                "add drives, or delete or shrink volumes; a row needs each of its columns on a drive of its own".to_owned()
+            }
             _ => return None,
         })
     }

@@ -118,11 +118,11 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         if let Some(pool) = pool.upgrade() {
             pool.jobs.until_off(Id(array.spec().id)).await;
         }
-        array.until_quiet().await;
+        until_quiet(array).await;
     }
     for (array, moved) in &loot.arrays {
         for &row in moved {
-            array.until_row_is_quiet(row).await;
+            until_row_is_quiet(array, row).await;
         }
         array.drain_reads().await;
     }
@@ -139,21 +139,19 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     pool.freed.done.notify_all();
 }
 
-impl Array {
-    /// Ends when nothing is asked of the array any more, which takes no new requests.
-    async fn until_quiet(&self) {
-        while self.0.writes_in_flight.get() > 0 {
-            self.0.context.sleep_ns(LOOK_AGAIN_NS).await;
-        }
-        self.drain_reads().await;
+/// Ends when nothing is asked of an array any more that takes no new requests.
+async fn until_quiet(array: &Array) {
+    while array.0.writes_in_flight.get() > 0 {
+        array.0.context.sleep_ns(LOOK_AGAIN_NS).await;
     }
+    array.drain_reads().await;
+}
 
-    /// Ends when whatever is written in a row began with the places that it has now.
-    pub(super) async fn until_row_is_quiet(&self, row: u64) {
-        let stripes = self.0.stripes_per_row;
-        for stripe in row * stripes..(row + 1) * stripes {
-            drop(self.0.table.lock(stripe).await);
-        }
+/// Ends when whatever is written in a row began with the places that it has now.
+pub(super) async fn until_row_is_quiet(array: &Array, row: u64) {
+    let stripes = array.0.stripes_per_row;
+    for stripe in row * stripes..(row + 1) * stripes {
+        drop(array.0.table.lock(stripe).await);
     }
 }
 

@@ -238,7 +238,7 @@ impl Inner {
         for step in refused {
             if let Some(array) = self.array(step.part) {
                 array.cancel_move(step.row, step.column);
-                array.until_row_is_quiet(step.row).await;
+                super::freed::until_row_is_quiet(&array, step.row).await;
             }
             self.give_back(&step);
         }
