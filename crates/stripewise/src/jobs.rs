@@ -55,6 +55,14 @@ struct Repaired {
     blocks: u64,
 }
 
+/// What is due in a pool, and how it gets done; `None` where nothing is.
+pub fn due_text(pool: &PoolReport) -> Option<String> {
+    let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
+    kinds.dedup();
+    let first = kinds.first()?;
+    Some(format!("a {} is due; `stripewise pool wait {} {first}` does it", kinds.join(" and a "), pool.name))
+}
+
 /// Works until no job of the kind is left.
 pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
     let pool = &session.pool;
