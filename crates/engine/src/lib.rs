@@ -21,7 +21,8 @@ mod map;
 mod member;
 mod moves;
 mod new_parity;
-mod pool2;
+pub mod pool2;
+pub use pool2 as pool;
 mod read;
 mod rebuild;
 mod recover;
@@ -39,5 +40,10 @@ pub use array::{
 };
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
+pub use pool2::{
+    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
+    PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
+    inspect,
+};
 pub use rebuild::RowRebuild;
 pub use scrub::{ScrubProgress, ScrubReport};

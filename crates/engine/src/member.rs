@@ -243,6 +243,8 @@ pub struct Member {
     watching: Cell<bool>,
     background_share: Cell<f64>,
     failed: RefCell<Option<FailReason>>,
+    /// It failed because the drive is not there any more.
+    was_pulled: Cell<bool>,
     /// Notified when the member fails.
     failure: Event,
     counters: Cell<MemberCounters>,
@@ -280,6 +282,7 @@ impl Member {
             watching: Cell::new(false),
             background_share: Cell::new(0.3),
             failed: RefCell::new(None),
+            was_pulled: Cell::new(false),
             failure: Event::new(),
             counters: Cell::default(),
             recent_read_errors: Cell::new((0.0, 0)),
@@ -364,6 +367,18 @@ impl Member {
         self.failed.borrow().is_some()
     }
 
+    /// Whether it failed because the drive is not there any more, rather than because of what it answered.
+    pub fn was_pulled(&self) -> bool {
+        self.was_pulled.get()
+    }
+
+    fn fail_with(&self, error: &DriveError) {
+        if !self.is_failed() {
+            self.was_pulled.set(error.kind == DriveErrorKind::Gone);
+        }
+        self.fail(&error.to_string());
+    }
+
     /// Takes the member out of service: everything waiting or in flight is answered "gone", later requests too.
     pub fn fail(&self, reason: &str) {
         if self.is_failed() {
@@ -414,7 +429,7 @@ impl Member {
         let count = count * 0.5f64.powf(halvings) + 1.0;
         self.recent_read_errors.set((count, now));
         if is_final(error.kind) {
-            self.fail(&error.to_string());
+            self.fail_with(error);
         } else if spare && count > f64::from(self.options.max_read_errors) {
             self.fail(&format!("too many read errors ({} of late), the last: {error}", count.round()));
         }
@@ -425,7 +440,7 @@ impl Member {
     pub fn note_write_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.write_errors += 1);
         if spare || is_final(error.kind) {
-            self.fail(&error.to_string());
+            self.fail_with(error);
         }
     }
 

@@ -131,7 +131,8 @@ impl RowTable {
             self.clear(rows, self.rows - rows);
         }
         self.rows = rows;
-        self.blocks.resize_with(rows.div_ceil(ROWS_PER_BLOCK) as usize, Block::default);
+        // Blocks of holes are one and the same, so that a large map of nothing costs a pointer per block.
+        self.blocks.resize(rows.div_ceil(ROWS_PER_BLOCK) as usize, Block::default());
     }
 
     /// The blocks, to be recorded; equal pointers mean equal contents.
@@ -143,6 +144,18 @@ impl RowTable {
     /// width (see [`check_block`]).
     pub fn set_block(&mut self, index: usize, runs: Vec<Run>) {
         self.blocks[index] = Rc::new(runs);
+    }
+
+    /// Puts `runs` in place of whatever rows `from` to `to` have; all of them lie in one block. The caller has checked the
+    /// runs (see [`check_runs`]). Runs at the seams are not joined: the map becomes exactly what was recorded.
+    pub fn replace_runs(&mut self, from: u64, to: u64, runs: Vec<Run>) {
+        assert!(from < to && to <= self.rows && from / ROWS_PER_BLOCK == (to - 1) / ROWS_PER_BLOCK);
+        let block = &mut self.blocks[(from / ROWS_PER_BLOCK) as usize];
+        let mut all: Vec<Run> = Vec::with_capacity(runs.len() + block.len() + 2);
+        all.extend(block.iter().filter_map(|run| run.part(0, from)));
+        all.extend(runs);
+        all.extend(block.iter().filter_map(|run| run.part(to, u64::MAX)));
+        *block = Rc::new(all);
     }
 
     /// The run that a row is in; `None` for a hole and beyond the end.
@@ -237,11 +250,16 @@ fn push(runs: &mut Vec<Run>, run: Run) {
 
 /// Whether runs read from a record can be block `index` of a map of `width` columns and `rows` rows; what is wrong otherwise.
 pub fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<(), String> {
-    let mut next = index.checked_mul(ROWS_PER_BLOCK).ok_or("a block beyond the end")?;
-    let end = rows.min(next.saturating_add(ROWS_PER_BLOCK));
+    let first = index.checked_mul(ROWS_PER_BLOCK).ok_or("a block beyond the end")?;
+    check_runs(runs, first, rows.min(first.saturating_add(ROWS_PER_BLOCK)), width)
+}
+
+/// Whether runs read from a record can be rows `from` to `to` of a map of `width` columns; what is wrong otherwise.
+pub fn check_runs(runs: &[Run], from: u64, to: u64, width: usize) -> Result<(), String> {
+    let mut next = from;
     for run in runs {
         let run_end = run.first_row.checked_add(run.rows);
-        if run.rows == 0 || run.first_row < next || run_end.is_none_or(|run_end| run_end > end) {
+        if run.rows == 0 || run.first_row < next || run_end.is_none_or(|run_end| run_end > to) {
             return Err(format!("run at row {} lies outside its block or overlaps another", run.first_row));
         }
         if run.places.len() != width {
@@ -251,13 +269,13 @@ pub fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<
                 run.places.len()
             ));
         }
-        for (column, place) in run.places.iter().enumerate() {
-            if u64::from(place.slab) + run.rows > u64::from(u32::MAX) {
-                return Err(format!("run at row {} has slabs beyond any drive", run.first_row));
-            }
-            if run.places[..column].iter().any(|other| other.drive == place.drive) {
-                return Err(format!("run at row {} uses a drive twice", run.first_row));
-            }
+        if run.places.iter().any(|place| u64::from(place.slab) + run.rows > u64::from(u32::MAX)) {
+            return Err(format!("run at row {} has slabs beyond any drive", run.first_row));
+        }
+        let mut drives: SmallVec<[u32; 64]> = run.places.iter().map(|place| place.drive).collect();
+        drives.sort_unstable();
+        if drives.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(format!("run at row {} uses a drive twice", run.first_row));
         }
         next = run.first_row + run.rows;
     }

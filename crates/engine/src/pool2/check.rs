@@ -8,9 +8,9 @@ use super::addresses::{MAX_DRIVE_BYTES, is_slab_size};
 use super::format::{
     Branch, MAX_BRANCHES, MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };
-use super::volume_record::{LostRange, PartRecord, PlaceState, VolumeRecord};
+use super::volume_record::{LostRange, PartRecord, VolumeRecord};
 use super::{BLOCK_BYTES, MIB};
-use crate::rows::{SlotState, check_block};
+use crate::rows::check_block;
 
 /// No volume is larger; keeps sums from overflowing.
 const MAX_VOLUME_BYTES: u64 = 1 << 60;
@@ -18,7 +18,7 @@ const MAX_VOLUME_BYTES: u64 = 1 << 60;
 const MAX_PLACES: usize = 255;
 
 /// Slabs in use: drive, first, one past the last.
-type Used = Vec<(u32, u64, u64)>;
+type Used = Vec<(u32, u32, u32)>;
 
 impl Manifest {
     /// Whether everything in it makes sense; what does not is named.
@@ -73,11 +73,8 @@ impl Manifest {
         if rows > MAX_ROWS {
             return Err("too many rows".to_owned());
         }
-        let slabs: BTreeMap<u32, u64> = self
-            .drives
-            .iter()
-            .map(|drive| (drive.number, u64::from(drive.slab_count(self.slab_bytes))))
-            .collect();
+        let slabs: BTreeMap<u32, u32> =
+            self.drives.iter().map(|drive| (drive.number, drive.slab_count(self.slab_bytes))).collect();
         let online: BTreeSet<u32> =
             self.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
         let is_out = |number: u32| !online.contains(&number);
@@ -96,8 +93,7 @@ impl Manifest {
                 }
                 self.check_part(part, &mut used).map_err(|why| format!("volume {name}: {why}"))?;
             }
-            let unsettled = |part: &PartRecord| names_current(part, is_out);
-            if volume.parts.iter().any(unsettled) && volume.survives(is_out) {
+            if volume.parts.iter().any(|part| part.names_current(is_out)) && volume.survives(is_out) {
                 return Err(format!("volume {name} takes drives for current that are left out"));
             }
         }
@@ -122,27 +118,23 @@ impl Manifest {
         if !(1..=MAX_PLACES).contains(&part.meta.places.len()) || part.journal.len() > MAX_PLACES {
             return Err("it has no place for its map, or too many".to_owned());
         }
-        if part.meta.slabs == 0 || part.meta.map_rows < part.rows.rows() {
+        if part.meta.map_rows < part.rows.rows() {
             return Err("its map has no room for it".to_owned());
         }
-        for place in &part.meta.places {
-            let first = u64::from(place.slab);
-            used.push((place.drive, first, first + u64::from(part.meta.slabs)));
-        }
-        for place in &part.journal {
-            let first = u64::from(place.slab);
-            if place.slabs == 0 {
-                return Err("an area of its journal is empty".to_owned());
+        let meta = part.meta.places.iter().map(|place| (place.drive, place.slab, part.meta.slabs));
+        let journal = part.journal.iter().map(|place| (place.drive, place.slab, place.slabs));
+        for (drive, first, slabs) in meta.chain(journal) {
+            match first.checked_add(slabs) {
+                Some(end) if slabs > 0 => used.push((drive, first, end)),
+                _ => return Err("a place of its map or journal is impossible".to_owned()),
             }
-            used.push((place.drive, first, first + u64::from(place.slabs)));
         }
         for (index, block) in part.rows.blocks().iter().enumerate() {
             check_block(block, index as u64, width, part.rows.rows())?;
             for run in block.iter() {
-                let interval = |place: &crate::rows::SlotPlace| {
-                    (place.drive, u64::from(place.slab), u64::from(place.slab) + run.rows)
-                };
-                used.extend(run.places.iter().map(interval));
+                // The block's check has seen that this does not overflow.
+                let rows = run.rows as u32;
+                used.extend(run.places.iter().map(|place| (place.drive, place.slab, place.slab + rows)));
             }
         }
         let blocks = part.rows.rows().saturating_mul(self.slab_bytes / BLOCK_BYTES);
@@ -174,11 +166,5 @@ fn check_attributes(volume: &VolumeRecord) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("volume {name} is converted in an impossible way")) }
 }
 
-/// Whether anything on a drive that `is_out` counts as current, or as being made so.
-fn names_current(part: &PartRecord, is_out: impl Fn(u32) -> bool) -> bool {
-    part.meta.places.iter().any(|place| place.state == PlaceState::Active && is_out(place.drive))
-        || part.journal.iter().any(|place| place.state == PlaceState::Active && is_out(place.drive))
-        || part.rows.runs().any(|run| {
-            run.places.iter().any(|place| place.state != SlotState::Missing && is_out(place.drive))
-        })
-}
+#[cfg(test)]
+mod tests;

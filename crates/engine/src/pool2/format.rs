@@ -20,7 +20,7 @@ pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
 /// Most volumes of a pool.
 pub(crate) const MAX_VOLUMES: usize = 256;
 /// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
-pub(crate) const MAX_ROWS: u64 = 1 << 32;
+pub(crate) const MAX_ROWS: u64 = 1 << 30;
 /// Branches remembered; the oldest are forgotten.
 pub(super) const MAX_BRANCHES: usize = 128;
 /// Drives that no longer belong, remembered so that they can be told from strangers.
@@ -225,12 +225,19 @@ impl Manifest {
 
     /// Has every volume that can be read without the drives that are out go on without them: what lies there is missing
     /// from now on. A volume that cannot is not written to, so what they hold of it stays what it is, and it is whole again
-    /// when they return. To be called whenever drives came or went; a manifest in which this is due fails its check.
+    /// when they return. To be called whenever drives came or went or volumes lost rows, at best with every commit; a manifest
+    /// in which this is due fails its check.
     pub fn settle(&mut self) {
+        if self.drives.iter().all(DriveRecord::is_online) {
+            return;
+        }
         let online: BTreeSet<u32> =
             self.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
         let is_out = |number: u32| !online.contains(&number);
         for volume in &mut self.volumes {
+            if !volume.parts.iter().any(|part| part.names_current(is_out)) {
+                continue;
+            }
             let readable = volume.survives(is_out);
             for part in &mut volume.parts {
                 part.set_missing(is_out, !readable);
@@ -286,3 +293,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,6 +131,15 @@ impl PartRecord {
             || self.rows.runs().any(in_run)
     }
 
+    /// Whether anything on a drive that `is_out` counts as current, or as being made so.
+    pub(super) fn names_current(&self, is_out: impl Fn(u32) -> bool) -> bool {
+        self.meta.places.iter().any(|place| place.state.is_active() && is_out(place.drive))
+            || self.journal.iter().any(|place| place.state.is_active() && is_out(place.drive))
+            || self.rows.runs().any(|run| {
+                run.places.iter().any(|place| place.state != SlotState::Missing && is_out(place.drive))
+            })
+    }
+
     /// All drives that it names, some of them often.
     pub fn drives(&self) -> impl Iterator<Item = u32> + '_ {
         let meta = self.meta.places.iter().map(|place| place.drive);

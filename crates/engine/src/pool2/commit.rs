@@ -1,0 +1,364 @@
+//! Commits: changes of the manifest, durable on every drive that takes part before they count.
+//!
+//! One at a time. A drive that cannot take the commit is excluded and the commit repeated without it, so that no drive
+//! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins. A
+//! drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts, the arrays
+//! are told what it says: drives that came, rows that changed, drives that are out.
+
+use std::rc::Rc;
+
+use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use super::error::PoolError;
+use super::events::EventKind;
+use super::format::Manifest;
+use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use super::writer::{Target, TooLarge, Writer};
+use super::{Inner, OpenMode};
+use crate::array::{AreaPlace, Array};
+use crate::member::Member;
+use crate::rows::{SlotPlace, SlotState};
+
+/// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way of that.
+const RESERVE_BYTES: u64 = 160 << 10;
+
+/// What a change of the manifest came to.
+pub(super) enum Change<T> {
+    /// To be written.
+    Commit(T),
+    /// Nothing changed.
+    Nothing(T),
+}
+
+impl From<TooLarge> for PoolError {
+    fn from(too_large: TooLarge) -> Self {
+        let TooLarge { needed_bytes, room_bytes } = too_large;
+        Self::MetadataFull { needed_bytes, room_bytes }
+    }
+}
+
+impl Inner {
+    /// Changes the manifest. `first`: a drive that is written before all others. Once begun a commit runs to its end, even
+    /// if whoever asked for it is dropped.
+    pub(super) async fn commit<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> T + 'static,
+    ) -> Result<T, PoolError> {
+        self.try_commit(first, |manifest| Ok(Change::Commit(change(manifest)))).await
+    }
+
+    /// As [`Self::commit`], for a change that may find itself impossible, or done already.
+    pub(super) async fn try_commit<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
+    ) -> Result<T, PoolError> {
+        self.check_readable()?;
+        self.commit_regardless(first, change).await
+    }
+
+    /// Refuses changes while no volume can be read because drives are missing that were never at hand. Such a pool is most
+    /// likely incomplete by mistake; left as it is, it is whole again when they come, wherever else they were looked at.
+    pub(super) fn check_readable(&self) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
+        let missing = manifest.drives.iter().filter(|drive| is_missing(drive.number));
+        let missing: Vec<String> = missing.map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
+        if missing.is_empty() || manifest.volumes.is_empty() {
+            return Ok(());
+        }
+        let is_away = |number: u32| !self.is_at_hand(number);
+        if manifest.volumes.iter().any(|volume| volume.survives(is_away)) {
+            return Ok(());
+        }
+        Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing })
+    }
+
+    /// As [`Self::try_commit`], even if no volume can be read.
+    pub(super) async fn commit_regardless<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
+    ) -> Result<T, PoolError> {
+        let inner = self.rc();
+        self.context
+            .spawn(async move {
+                if inner.mode == OpenMode::ReadOnly {
+                    return Err(PoolError::ReadOnly { pool: inner.name() });
+                }
+                let _alone = inner.committing.acquire(1).await;
+                let mut next = inner.manifest.borrow().clone();
+                inner.refresh(&mut next);
+                match change(&mut next)? {
+                    Change::Commit(result) => inner.write(next, first).await.map(|()| result),
+                    Change::Nothing(result) => Ok(result),
+                }
+            })
+            .await
+    }
+
+    /// For changes that add to the manifest: refuses them before there is no room left for emergencies.
+    pub(super) fn check_room(manifest: &Manifest) -> Result<(), PoolError> {
+        let needed_bytes = Writer::checkpoint_bytes(manifest) + RESERVE_BYTES;
+        let room_bytes = Writer::room_bytes(manifest);
+        if needed_bytes <= room_bytes {
+            Ok(())
+        } else {
+            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
+        }
+    }
+
+    async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
+        let before = self.manifest.borrow().clone();
+        let noted = {
+            let happened = self.happened.borrow();
+            happened.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
+            happened.len()
+        };
+        self.note_comings_and_goings(&before, &mut next);
+        let mut why = String::from("none is at hand");
+        loop {
+            let out = self.fallen_out(&next);
+            for exclusion in &out {
+                let path = next.drive(exclusion.drive).map_or("a drive", |drive| &drive.path);
+                let text = format!("{path} is out of service: {}", exclusion.reason);
+                next.events.push(self.unix_ms(), EventKind::Drive, &text);
+            }
+            if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
+                next.exclude(&out);
+            }
+            let targets = self.targets(&next);
+            if targets.is_empty() {
+                return Err(PoolError::NoDriveLeft { why });
+            }
+            // A number that was written anywhere is never used for another state.
+            next.generation = next.generation.max(self.attempted.get()) + 1;
+            self.attempted.set(next.generation);
+            if standing(&next) != standing(&before) {
+                next.fork(self.ids.borrow_mut().next());
+            }
+            let written = self.writer.commit(&next, first, &targets).await?;
+            let mut all_have_it = true;
+            for (number, result) in written {
+                let Err(error) = result else { continue };
+                why = error.to_string();
+                if Some(number) == first && before.drive(number).is_none() {
+                    // Nobody else knows of it yet: as if it had never been asked.
+                    return Err(PoolError::Drive(error));
+                }
+                if let Some(drive) = self.open_drive(number) {
+                    drive.member.fail(&format!("its metadata could not be written: {error}"));
+                }
+                all_have_it = false;
+            }
+            if all_have_it {
+                break;
+            }
+        }
+        *self.manifest.borrow_mut() = next.clone();
+        self.happened.borrow_mut().drain(..noted);
+        self.after_commit(&before, &next);
+        Ok(())
+    }
+
+    /// Drives whose standing the change itself alters.
+    fn note_comings_and_goings(&self, before: &Manifest, next: &mut Manifest) {
+        let mut texts = Vec::new();
+        for drive in &next.drives {
+            let Some(old) = before.drive(drive.number) else { continue };
+            match (old.is_online(), drive.is_online()) {
+                (true, false) => texts.push(format!("{} was taken out of service", drive.path)),
+                (false, true) => texts.push(format!("{} is back", drive.path)),
+                _ => {}
+            }
+        }
+        for text in texts {
+            next.events.push(self.unix_ms(), EventKind::Drive, &text);
+        }
+    }
+
+    /// Drives that take part according to the manifest, but cannot any more.
+    fn fallen_out(&self, manifest: &Manifest) -> Vec<Exclusion> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let exclusion = |drive: &DriveRecord| match drives.get(&drive.number) {
+            None => Some(Exclusion {
+                drive: drive.number,
+                reason: "it was not there".to_owned(),
+                kind: ExclusionKind::Missing,
+            }),
+            Some(open) => open.member.failed().map(|why| Exclusion {
+                drive: drive.number,
+                reason: why.to_string(),
+                // One that was pulled may come back, and is then as good as before.
+                kind: if open.member.was_pulled() { ExclusionKind::Missing } else { ExclusionKind::Failed },
+            }),
+        };
+        online.filter_map(exclusion).collect()
+    }
+
+    fn targets(&self, manifest: &Manifest) -> Vec<Target> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let target = |drive: &DriveRecord| {
+            let member = drives.get(&drive.number)?.member.clone();
+            Some(Target { number: drive.number, id: drive.id, capacity_bytes: drive.capacity_bytes, member })
+        };
+        online.filter_map(target).collect()
+    }
+
+    /// A commit counts: everything in memory follows it.
+    fn after_commit(&self, before: &Manifest, next: &Manifest) {
+        self.space.borrow_mut().refresh(next);
+        let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
+        let excluded: Vec<u32> = before.drives.iter().filter(gone).map(|drive| drive.number).collect();
+        let (came, mut ended) = (self.array_members(), Vec::new());
+        self.arrays.borrow_mut().retain(|id, array| {
+            let is_there = next.parts().any(|part| part.id == *id);
+            if !is_there {
+                // Nothing that it holds matters any more.
+                array.protect();
+                ended.push(array.clone());
+            }
+            is_there
+        });
+        for part in next.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            for member in &came {
+                if array.member(member.number).is_none() {
+                    array.add_member(member.clone());
+                }
+            }
+            if let Some(old) = before.parts().find(|old| old.id == part.id) {
+                tell_changes(&array, old, part);
+            }
+            for &number in &excluded {
+                leave_out(&array, part, number);
+            }
+        }
+        self.reclaim(before, next, ended);
+        for number in &excluded {
+            if let Some(drive) = self.open_drive(*number) {
+                drive.member.fail("it was excluded");
+                drive.member.release();
+            }
+        }
+        self.note_space();
+        if !excluded.is_empty() {
+            self.after_exclusion();
+        }
+    }
+
+    /// For an array that was made while drives may have been excluded: takes those out of it.
+    pub(super) fn leave_out_excluded(&self, array: &Array) {
+        let manifest = self.manifest.borrow();
+        let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
+        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
+            if array.member(drive.number).is_some() {
+                leave_out(array, part, drive.number);
+            }
+        }
+    }
+
+    /// What arrays and members know better than the manifest: counts of errors, columns that were filled, lost blocks.
+    pub(super) fn refresh(&self, manifest: &mut Manifest) {
+        for (number, open) in self.drives.borrow().iter() {
+            if let Some(drive) = manifest.drive_mut(*number) {
+                drive.errors = open.errors();
+            }
+        }
+        for (id, array) in self.arrays.borrow().iter() {
+            let Some(part) = manifest.part_mut(*id) else { continue };
+            let known = part.lost.clone();
+            part.set_lost(&array.lost_blocks());
+            if !manifest.lost_fits() {
+                // Too many to remember: the rebuild that found them does not count as further than it did.
+                manifest.part_mut(*id).expect("just found").lost = known;
+                continue;
+            }
+            let part = manifest.part_mut(*id).expect("just found");
+            let rows = array.rows();
+            for (row, column) in array.rebuilt() {
+                note_filled(part, row, column, rows.place(row, column));
+            }
+        }
+    }
+
+    /// Whether a commit now would change nothing but its number.
+    pub(super) fn is_up_to_date(&self) -> bool {
+        let manifest = self.manifest.borrow();
+        let mut next = manifest.clone();
+        self.refresh(&mut next);
+        next == *manifest
+    }
+
+    /// Has a drive excluded that failed under an array; told again of the same drive it does nothing.
+    pub(super) async fn exclude_member(&self, member: &Rc<Member>, reason: &str) -> Result<(), PoolError> {
+        let number = {
+            let drives = self.drives.borrow();
+            drives.iter().find(|(_, drive)| Rc::ptr_eq(&drive.member, member)).map(|(number, _)| *number)
+        };
+        // A drive that belongs to no record (any more) is as excluded as can be.
+        let Some(number) = number else { return Ok(()) };
+        member.fail(reason);
+        if self.mode == OpenMode::ReadOnly {
+            // Nothing is written, so nothing can be lacking on it; this process goes on without it.
+            return Ok(());
+        }
+        if !self.manifest.borrow().is_online(number) {
+            return Ok(());
+        }
+        self.try_commit(None, move |manifest| {
+            // Whoever came before may have done it. What is to be excluded is found when it is written.
+            Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
+        })
+        .await
+    }
+}
+
+/// Tells an array what changed of its record.
+fn tell_changes(array: &Array, old: &PartRecord, new: &PartRecord) {
+    if old.rows != new.rows {
+        array.set_rows(new.rows.clone());
+    }
+    let is_active = |part: &PartRecord, place: &MetaPlaceRecord| {
+        let is_it = |other: &&MetaPlaceRecord| (other.drive, other.slab) == (place.drive, place.slab);
+        part.meta.places.iter().find(is_it).is_some_and(|other| other.state == PlaceState::Active)
+    };
+    let left = old.meta.places.iter().filter(|place| is_active(old, place) && !is_active(new, place));
+    let left: Vec<AreaPlace> = left.map(|place| map_place(old, place)).collect();
+    // A volume that cannot do without them keeps them, so there is always one that stays.
+    array.remove_map_places(&left);
+}
+
+/// Takes a drive out of an array.
+fn leave_out(array: &Array, part: &PartRecord, number: u32) {
+    if part.needs(number) {
+        // It cannot be spared: before anything is written without it, nothing is written any more.
+        array.protect();
+    }
+    array.drive_gone(number);
+}
+
+/// A column that an array has filled is current, if it still is where the array thinks.
+fn note_filled(part: &mut PartRecord, row: u64, column: usize, filled: Option<SlotPlace>) {
+    let Some(run) = part.rows.run(row) else { return };
+    let mut places = run.places_of(row);
+    let place = &mut places[column];
+    let is_it = filled.is_some_and(|filled| (filled.drive, filled.slab) == (place.drive, place.slab));
+    if is_it && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp) {
+        place.state = SlotState::Active;
+        part.rows.set(row, 1, &places);
+    }
+}
+
+/// A place of a part's map, as arrays know it.
+pub(super) fn map_place(part: &PartRecord, place: &MetaPlaceRecord) -> AreaPlace {
+    AreaPlace { drive: place.drive, slab: place.slab, slabs: part.meta.slabs }
+}
+
+/// Who takes part, and as what: when this changes, a new branch begins.
+fn standing(manifest: &Manifest) -> Vec<(u32, bool, Role)> {
+    let of = |drive: &DriveRecord| (drive.number, drive.is_online(), drive.role);
+    manifest.drives.iter().map(of).collect()
+}

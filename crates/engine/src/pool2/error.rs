@@ -1,0 +1,334 @@
+//! What can go wrong with a pool, in words that say what, where and why; [`PoolError::hint`] says what to do.
+
+use stripewise_drive::DriveError;
+use stripewise_layout::LayoutError;
+
+use super::ids::{DriveId, PoolId};
+use crate::error::ArrayError;
+
+/// A pool operation that did not work. Nothing was changed unless the message says so.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// A name that cannot be one.
+    #[error("{name:?} cannot be the name of a {what}: {why}")]
+    BadName {
+        /// "pool" or "volume".
+        what: &'static str,
+        /// As it was given.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The volume is there already.
+    #[error("pool {pool} already has a volume {name}")]
+    VolumeExists {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        name: String,
+    },
+    /// There is no such volume.
+    #[error("pool {pool} has no volume {name}")]
+    NoSuchVolume {
+        /// The pool.
+        pool: String,
+        /// The volume asked for.
+        name: String,
+        /// The volumes there are.
+        known: Vec<String>,
+    },
+    /// More of the volume's drives are gone than its layout can do without.
+    #[error("volume {name} cannot be read: {why}")]
+    VolumeFailed {
+        /// The volume.
+        name: String,
+        /// What is missing.
+        why: String,
+        /// Drives that would make it readable, by identity and last path.
+        needed: Vec<String>,
+    },
+    /// A pool needs at least one drive.
+    #[error("a pool needs at least one drive, none was given")]
+    NoDrives,
+    /// More drives than a pool can have.
+    #[error("a pool has at most {allowed} drives, {given} were given")]
+    TooManyDrives {
+        /// How many.
+        given: usize,
+        /// The limit.
+        allowed: usize,
+    },
+    /// More volumes than a pool can have.
+    #[error("a pool has at most {allowed} volumes")]
+    TooManyVolumes {
+        /// The limit.
+        allowed: usize,
+    },
+    /// The drive has no room for what it should hold.
+    #[error("{drive} is too small: it has {capacity_bytes} bytes, {needed_bytes} are needed")]
+    DriveTooSmall {
+        /// The drive's label.
+        drive: String,
+        /// Its size, bytes.
+        capacity_bytes: u64,
+        /// What is needed, bytes.
+        needed_bytes: u64,
+    },
+    /// The drive belongs to another pool, whose data would be lost.
+    #[error("{drive} belongs to pool {pool_name} ({pool_id})")]
+    DriveOfOtherPool {
+        /// The drive's label.
+        drive: String,
+        /// The other pool's name.
+        pool_name: String,
+        /// The other pool's identity.
+        pool_id: PoolId,
+    },
+    /// The drive is one of this pool's own already.
+    #[error("{drive} is a drive of this pool already ({id})")]
+    DriveInPool {
+        /// The drive's label.
+        drive: String,
+        /// Its identity.
+        id: DriveId,
+    },
+    /// The drive holds the only current copy of something.
+    #[error("{drive} holds data of volume {volume} that no other drive has")]
+    OnlyCopy {
+        /// The drive's label.
+        drive: String,
+        /// The volume.
+        volume: String,
+    },
+    /// One drive given twice, perhaps under two names.
+    #[error("{first} and {second} are the same drive")]
+    SameDriveTwice {
+        /// One label.
+        first: String,
+        /// The other label.
+        second: String,
+    },
+    /// Drives of several pools where those of one were asked for.
+    #[error("{first} belongs to pool {first_pool} but {second} to pool {second_pool}")]
+    SeveralPools {
+        /// A drive.
+        first: String,
+        /// Its pool, name and identity.
+        first_pool: String,
+        /// A drive of another pool.
+        second: String,
+        /// That other pool, name and identity.
+        second_pool: String,
+    },
+    /// None of the drives holds a pool.
+    #[error("no pool is found on {}", drives.join(", "))]
+    NoPool {
+        /// The drives' labels.
+        drives: Vec<String>,
+    },
+    /// Written by a newer version of the product.
+    #[error("{drive} holds a pool in format version {version}; this program knows versions up to {known}")]
+    NewerFormat {
+        /// The drive's label.
+        drive: String,
+        /// The version on the drive.
+        version: u32,
+        /// The newest version known here.
+        known: u32,
+    },
+    /// Written by an older version of the product, in a format that this one does not read.
+    #[error("{drive} holds a pool in format version {version}, which this program does not read any more")]
+    OlderFormat {
+        /// The drive's label.
+        drive: String,
+        /// The version on the drive.
+        version: u32,
+    },
+    /// Written with features that this version does not know.
+    #[error("{drive} holds a pool that uses features unknown to this program (flags {flags:#x})")]
+    UnknownFeatures {
+        /// The drive's label.
+        drive: String,
+        /// The unknown flags.
+        flags: u64,
+    },
+    /// The pool was used in two halves, each without the other.
+    #[error(
+        "the pool has diverged: {} went on without {}, and the other way round",
+        first.join(", "),
+        second.join(", ")
+    )]
+    Diverged {
+        /// Drives of one half.
+        first: Vec<String>,
+        /// Drives of the other half.
+        second: Vec<String>,
+    },
+    /// No drive of the pool has this identity.
+    #[error("pool {pool} has no drive {id}")]
+    NoSuchDrive {
+        /// The pool.
+        pool: String,
+        /// What was asked for.
+        id: DriveId,
+    },
+    /// There is not enough room for a volume.
+    #[error(
+        "not enough space in pool {pool}: volume {volume} needs {needed_rows} rows of {width} slabs of {slab_bytes} bytes, {free_rows} \
+         are free"
+    )]
+    NoSpace {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Rows that it needs.
+        needed_rows: u64,
+        /// Rows that there is room for.
+        free_rows: u64,
+        /// Drives that a row lies on.
+        width: usize,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+        /// How large the volume could be, bytes.
+        possible_bytes: u64,
+    },
+    /// A thin volume cannot grow any more.
+    #[error(
+        "pool {pool} has no free slabs for another row of volume {volume} ({used_slabs} of {slabs} slabs in use)"
+    )]
+    Full {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Slabs of data drives in use.
+        used_slabs: u64,
+        /// Slabs of data drives.
+        slabs: u64,
+    },
+    /// What a volume holds would be cut off.
+    #[error("volume {volume} cannot be made so small: {stored_bytes} bytes are stored beyond {size_bytes}")]
+    StoredBeyond {
+        /// The volume.
+        volume: String,
+        /// The size asked for, bytes.
+        size_bytes: u64,
+        /// What is stored beyond it, bytes.
+        stored_bytes: u64,
+    },
+    /// Taking the drive out would lose data.
+    #[error("without {drive} these volumes could not be read: {}", volumes.join(", "))]
+    NeedsRedundancy {
+        /// The drive's label.
+        drive: String,
+        /// The volumes.
+        volumes: Vec<String>,
+    },
+    /// The layout is impossible.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A volume refused.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// A drive refused.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// Opened for reading only.
+    #[error("pool {pool} is open for reading only")]
+    ReadOnly {
+        /// The pool.
+        pool: String,
+    },
+    /// The pool was closed.
+    #[error("pool {pool} is closed")]
+    Closed {
+        /// The pool.
+        pool: String,
+    },
+    /// So many drives are missing that no volume can be read: nothing is changed then.
+    #[error("pool {pool} cannot be changed: none of its volumes can be read without {}", missing.join(", "))]
+    TooFewDrives {
+        /// The pool.
+        pool: String,
+        /// Missing drives, by last path and identity.
+        missing: Vec<String>,
+    },
+    /// A change could not be recorded on any drive.
+    #[error("no drive is left on which the pool's metadata could be recorded: {why}")]
+    NoDriveLeft {
+        /// What the last of them said.
+        why: String,
+    },
+    /// The metadata have outgrown their place.
+    #[error("the pool's metadata would take {needed_bytes} bytes, there is room for {room_bytes}")]
+    MetadataFull {
+        /// Bytes needed.
+        needed_bytes: u64,
+        /// Bytes there are.
+        room_bytes: u64,
+    },
+    /// A job could not go on.
+    #[error("{0}")]
+    Job(String),
+    /// A setting out of its range.
+    #[error("{0}")]
+    BadSetting(String),
+}
+
+impl PoolError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::BadName { .. } => {
+                "letters, digits, `-`, `_` and `.` are allowed, up to 63 of them, beginning with a letter or digit"
+                    .to_owned()
+            }
+            Self::VolumeExists { .. } => "choose another name, or delete that volume first".to_owned(),
+            Self::NoSuchVolume { known, .. } if known.is_empty() => "it has no volumes yet".to_owned(),
+            Self::NoSuchVolume { known, .. } => format!("it has {}", known.join(", ")),
+            Self::VolumeFailed { needed, .. } if !needed.is_empty() => {
+                format!("bring back what is needed: {}", needed.join(", "))
+            }
+            Self::NoSuchDrive { .. } => {
+                "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
+            }
+            Self::DriveTooSmall { .. } => "give a larger drive".to_owned(),
+            Self::DriveOfOtherPool { pool_name, .. } => {
+                format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
+            }
+            Self::SameDriveTwice { .. } => "name every drive once".to_owned(),
+            Self::SeveralPools { .. } => "name the drives of one pool".to_owned(),
+            Self::NewerFormat { .. } | Self::UnknownFeatures { .. } => {
+                "open it with a newer version of this program".to_owned()
+            }
+            Self::Diverged { first, second } => format!(
+                "decide which half is right, open the pool with only its drives, and give the others back with `pool \
+                 replace`: leave out either {} or {}",
+                first.join(", "),
+                second.join(", ")
+            ),
+            Self::NeedsRedundancy { .. } => {
+                "let a rebuild finish, or copy the data elsewhere, before taking the drive out".to_owned()
+            }
+            Self::OnlyCopy { .. } => "bring the volume's other drives back first, or delete the volume".to_owned(),
+            Self::TooFewDrives { missing, .. } => {
+                format!("bring back {}, or delete what needs them", missing.join(", "))
+            }
+            Self::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
+            Self::NoSpace { possible_bytes, .. } => {
+                format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
+            }
+            Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
+            Self::StoredBeyond { .. } => {
+                "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
+            }
+            Self::OlderFormat { .. } => {
+                "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
+            }
+            Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
+            _ => return None,
+        })
+    }
+}

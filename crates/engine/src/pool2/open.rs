@@ -1,0 +1,469 @@
+//! Making a pool and opening one.
+//!
+//! To open a pool is to choose what counts (`assemble.rs`), to record, before anything is written, that volumes go on
+//! without the drives that are not there, and to open the volumes that can be read. Opened for reading only, nothing is
+//! recorded: drives that are not there are passed over in memory. Drives that were away while the pool was used are kept at
+//! hand and take no part until a job has them catch up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
+
+use super::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
+use super::assemble::{Choice, Diverged, Found, Worth, choose};
+use super::drive_record::{Errors, Role, Standing, shortened};
+use super::entries::FORMAT_VERSION;
+use super::error::PoolError;
+use super::events::EventKind;
+use super::format::{MAX_DRIVES, Manifest, check_name};
+use super::ids::{IdSource, PoolId};
+use super::read_only::ReadOnly;
+use super::slots::{Content, Superblock, is_large_enough, read_in_time};
+use super::space::FreeSlabs;
+use super::writer::{Writer, wipe};
+use super::{
+    Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
+};
+use crate::member::Member;
+use crate::rows::SlotState;
+
+impl From<Diverged> for PoolError {
+    fn from(Diverged { first, second }: Diverged) -> Self {
+        Self::Diverged { first, second }
+    }
+}
+
+impl Pool {
+    /// Makes a pool of drives. What they held is lost; drives of another pool are refused unless `force` is set (file
+    /// systems are not looked for here).
+    pub async fn create(context: &Context, buffers: &BufferPool, spec: PoolSpec) -> Result<Self, PoolError> {
+        check_spec(&spec)?;
+        let drives = by_role(&spec);
+        if !spec.force {
+            let read = |drive| read_in_time(context, &spec.options.member, drive);
+            let contents = drives.iter().map(|(drive, _)| read(&**drive));
+            for ((drive, _), content) in drives.iter().zip(join_all(contents).await) {
+                refuse_taken(&drive.info().label, content?)?;
+            }
+        }
+        let percent = spec.options.rebuild_priority_percent.unwrap_or(REBUILD_PRIORITY_MEDIUM_PERCENT);
+        check_priority(percent)?;
+        let mut ids = IdSource::new(spec.options.id_seed);
+        let pool_id = ids.next();
+        let mut manifest = Manifest::new(&spec.name, slab_bytes(&spec)?, percent);
+        let mut open = BTreeMap::new();
+        for (drive, role) in drives {
+            let info = drive.info().clone();
+            let number = manifest.add_drive(ids.next(), &info.label, role, info.capacity_bytes);
+            open.insert(
+                number,
+                open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
+            );
+        }
+        manifest.fork(ids.next());
+        let wiped = join_all(open.values().map(|drive| wipe(&drive.member))).await;
+        if let Some(error) = wiped.into_iter().find_map(Result::err) {
+            open.values().for_each(|drive| drive.member.stop());
+            return Err(error.into());
+        }
+        let pool =
+            assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
+        pool.0.event(EventKind::Pool, &format!("pool {} was made", spec.name));
+        pool.0.commit(None, |_| ()).await?;
+        if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != "online") {
+            let why = failed.reason.clone().unwrap_or_default();
+            return Err(PoolError::Job(format!(
+                "{} failed while the pool was being made: {why}",
+                failed.path
+            )));
+        }
+        pool.0.set_background_share();
+        Ok(pool)
+    }
+
+    /// Opens the pool on these drives, in any order; some may be missing, or out of date. Drives that hold no pool are
+    /// passed over with a notice; drives of two pools are refused.
+    pub async fn open(
+        context: &Context,
+        buffers: &BufferPool,
+        drives: Vec<Rc<dyn Drive>>,
+        mode: OpenMode,
+        options: PoolOptions,
+    ) -> Result<Self, PoolError> {
+        if drives.is_empty() {
+            return Err(PoolError::NoDrives);
+        }
+        if let Some(percent) = options.rebuild_priority_percent {
+            check_priority(percent)?;
+        }
+        let mut notices = Vec::new();
+        let ReadAll { found, mut torn, slots } = read_all(context, &options, &drives, &mut notices).await?;
+        let Some(first) = found.first() else {
+            let drives = drives.iter().map(|drive| drive.info().label.to_string()).collect();
+            return Err(PoolError::NoPool { drives });
+        };
+        let pool_id = first.superblock.pool_id;
+        let mut choice = choose(&found)?;
+        torn |= choice.behind;
+        let open = take_in(context, &drives, &found, &mut choice, mode, &options, &mut notices);
+        let slots: Vec<(u32, usize)> = choice
+            .drives
+            .iter()
+            .filter_map(|(index, number, _)| Some((*number, *slots.get(index)?)))
+            .collect();
+        let mut manifest = choice.manifest.clone();
+        if let Some(percent) = options.rebuild_priority_percent {
+            manifest.rebuild_priority_percent = percent;
+        }
+        let ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&manifest, &found)));
+        let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
+        let inner = &pool.0;
+        notices.into_iter().for_each(|notice| inner.notice(notice));
+        for (number, slot) in slots {
+            inner.writer.found(number, slot);
+        }
+        note_strangers(inner, &drives, &choice);
+        inner.event(EventKind::Pool, &format!("the pool was opened, {} drives at hand", found.len()));
+        let returned = returning(&choice);
+        let is_due = torn || !returned.is_empty() || inner.must_exclude();
+        if mode == OpenMode::ReadWrite && is_due && inner.check_readable().is_ok() {
+            inner
+                .commit(None, move |manifest| {
+                    for number in returned {
+                        if let Some(drive) = manifest.drive_mut(number) {
+                            drive.standing = Standing::Online;
+                        }
+                    }
+                })
+                .await?;
+        } else {
+            let mut manifest = inner.manifest.borrow_mut();
+            for number in returned {
+                if let Some(drive) = manifest.drive_mut(number) {
+                    drive.standing = Standing::Online;
+                }
+            }
+            drop(manifest);
+            inner.space.borrow_mut().refresh(&inner.manifest.borrow());
+        }
+        inner.set_background_share();
+        inner.open_volumes().await;
+        Ok(pool)
+    }
+}
+
+fn check_spec(spec: &PoolSpec) -> Result<(), PoolError> {
+    check_name(&spec.name).map_err(|why| PoolError::BadName {
+        what: "pool",
+        name: spec.name.clone(),
+        why,
+    })?;
+    if spec.drives.is_empty() {
+        return Err(PoolError::NoDrives);
+    }
+    let all: Vec<Rc<dyn Drive>> = by_role(spec).into_iter().map(|(drive, _)| drive).collect();
+    if all.len() > MAX_DRIVES {
+        return Err(PoolError::TooManyDrives { given: all.len(), allowed: MAX_DRIVES });
+    }
+    for (index, drive) in all.iter().enumerate() {
+        let info = drive.info();
+        let same = |other: &&Rc<dyn Drive>| Rc::ptr_eq(other, drive) || other.info().label == info.label;
+        if let Some(other) = all[..index].iter().find(same) {
+            let (first, second) = (other.info().label.to_string(), info.label.to_string());
+            return Err(PoolError::SameDriveTwice { first, second });
+        }
+        if !is_large_enough(info.capacity_bytes) {
+            return Err(PoolError::DriveTooSmall {
+                drive: info.label.to_string(),
+                capacity_bytes: info.capacity_bytes,
+                needed_bytes: MIN_DRIVE_BYTES,
+            });
+        }
+    }
+    slab_bytes(spec).map(|_| ())
+}
+
+fn by_role(spec: &PoolSpec) -> Vec<(Rc<dyn Drive>, Role)> {
+    let all = [
+        (&spec.drives, Role::Data),
+        (&spec.spares, Role::Spare),
+        (&spec.journals, Role::Journal),
+        (&spec.fast, Role::Fast),
+    ];
+    all.into_iter().flat_map(|(drives, role)| drives.iter().map(move |drive| (drive.clone(), role))).collect()
+}
+
+/// The slab size asked for, or one that suits the smallest drive; an error where a drive has no room for a single slab.
+fn slab_bytes(spec: &PoolSpec) -> Result<u64, PoolError> {
+    let smallest =
+        spec.drives.iter().min_by_key(|drive| drive.info().capacity_bytes).ok_or(PoolError::NoDrives)?;
+    let slab_bytes = match spec.slab_bytes {
+        None => choose_slab_bytes(smallest.info().capacity_bytes),
+        Some(slab_bytes) if is_slab_size(slab_bytes) => slab_bytes,
+        Some(slab_bytes) => {
+            return Err(PoolError::BadSetting(format!(
+                "slabs cannot have {slab_bytes} bytes: it must be a power of two from 1 MiB to 128 MiB"
+            )));
+        }
+    };
+    for (drive, _) in by_role(spec) {
+        let info = drive.info();
+        if slab_count(info.capacity_bytes, slab_bytes) == 0 {
+            return Err(PoolError::DriveTooSmall {
+                drive: info.label.to_string(),
+                capacity_bytes: info.capacity_bytes,
+                needed_bytes: least_capacity_bytes(slab_bytes),
+            });
+        }
+    }
+    Ok(slab_bytes)
+}
+
+/// The smallest drive that has a slab of this size.
+pub(super) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
+    let (mut low, mut high) = (0, slab_bytes * 2 + (64 << 20));
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if slab_count(middle, slab_bytes) > 0 { high = middle } else { low = middle }
+    }
+    high
+}
+
+/// A drive that holds a pool already.
+fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
+    match content {
+        Content::None => Ok(()),
+        Content::Older(version) => Err(PoolError::OlderFormat { drive: label.to_owned(), version }),
+        Content::Newer(version) => {
+            Err(PoolError::NewerFormat { drive: label.to_owned(), version, known: FORMAT_VERSION })
+        }
+        Content::Unknown(flags) => Err(PoolError::UnknownFeatures { drive: label.to_owned(), flags }),
+        Content::Valid { superblock, .. } => Err(PoolError::DriveOfOtherPool {
+            drive: label.to_owned(),
+            pool_name: superblock.manifest.name,
+            pool_id: superblock.pool_id,
+        }),
+    }
+}
+
+/// Puts a queue in front of a drive.
+pub(super) fn open_drive(
+    context: &Context,
+    drive: Rc<dyn Drive>,
+    mode: OpenMode,
+    options: &PoolOptions,
+    errors_before: Errors,
+) -> OpenDrive {
+    let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
+    OpenDrive {
+        member: Member::new(context, drive, options.member),
+        errors_before,
+        behind: None,
+        returning: false,
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of one struct
+fn assembled(
+    context: &Context,
+    buffers: &BufferPool,
+    options: PoolOptions,
+    mode: OpenMode,
+    pool_id: PoolId,
+    ids: IdSource,
+    manifest: Manifest,
+    drives: BTreeMap<u32, OpenDrive>,
+) -> Pool {
+    Pool(Rc::new_cyclic(|me| Inner {
+        me: me.clone(),
+        context: context.clone(),
+        buffers: buffers.clone(),
+        options,
+        mode,
+        pool_id,
+        ids: RefCell::new(ids),
+        space: RefCell::new(FreeSlabs::new(&manifest)),
+        freed: Default::default(),
+        writer: Writer::new(pool_id),
+        attempted: Cell::new(manifest.generation),
+        manifest: RefCell::new(manifest),
+        drives: RefCell::new(drives),
+        arrays: RefCell::default(),
+        failures: RefCell::default(),
+        notices: RefCell::default(),
+        happened: RefCell::default(),
+        stale: RefCell::default(),
+        thin_steps: RefCell::default(),
+        is_short: Cell::new(false),
+        committing: Semaphore::new(1),
+        administering: Semaphore::new(1),
+        allocating: Semaphore::new(1),
+        jobs: Default::default(),
+        closed: Cell::new(false),
+    }))
+}
+
+struct ReadAll {
+    found: Vec<Found>,
+    /// Whether any is damaged in part.
+    torn: bool,
+    /// The slot that holds each drive's newest state, by the drive's index.
+    slots: BTreeMap<usize, usize>,
+}
+
+/// Reads the superblocks of all drives.
+async fn read_all(
+    context: &Context,
+    options: &PoolOptions,
+    drives: &[Rc<dyn Drive>],
+    notices: &mut Vec<String>,
+) -> Result<ReadAll, PoolError> {
+    let read = |drive| read_in_time(context, &options.member, drive);
+    let contents = join_all(drives.iter().map(|drive| read(&**drive))).await;
+    let mut found: Vec<Found> = Vec::new();
+    let (mut torn, mut slots) = (false, BTreeMap::new());
+    for (index, content) in contents.into_iter().enumerate() {
+        let label = drives[index].info().label.to_string();
+        let superblock = match content {
+            Err(error) => {
+                notices.push(format!("{label} could not be read and is left out: {error}"));
+                continue;
+            }
+            Ok(Content::None) => {
+                notices.push(format!("{label} holds no pool and is left out"));
+                continue;
+            }
+            Ok(Content::Older(version)) => return Err(PoolError::OlderFormat { drive: label, version }),
+            Ok(Content::Newer(version)) => {
+                return Err(PoolError::NewerFormat { drive: label, version, known: FORMAT_VERSION });
+            }
+            Ok(Content::Unknown(flags)) => return Err(PoolError::UnknownFeatures { drive: label, flags }),
+            Ok(Content::Valid { superblock, slot, intact }) => {
+                torn |= !intact;
+                slots.insert(index, slot);
+                *superblock
+            }
+        };
+        let named =
+            |superblock: &Superblock| format!("{} ({})", superblock.manifest.name, superblock.pool_id);
+        if let Some(other) = found.iter().find(|other| other.superblock.pool_id != superblock.pool_id) {
+            return Err(PoolError::SeveralPools {
+                first: other.label.clone(),
+                first_pool: named(&other.superblock),
+                second: label,
+                second_pool: named(&superblock),
+            });
+        }
+        if let Some(other) = found.iter().find(|other| other.superblock.drive_id == superblock.drive_id) {
+            return Err(PoolError::SameDriveTwice { first: other.label.clone(), second: label });
+        }
+        found.push(Found { index, label, superblock });
+    }
+    Ok(ReadAll { found, torn, slots })
+}
+
+/// Puts queues in front of the drives that count, and notes where they are now.
+fn take_in(
+    context: &Context,
+    drives: &[Rc<dyn Drive>],
+    found: &[Found],
+    choice: &mut Choice,
+    mode: OpenMode,
+    options: &PoolOptions,
+    notices: &mut Vec<String>,
+) -> BTreeMap<u32, OpenDrive> {
+    let mut open = BTreeMap::new();
+    for &(index, number, worth) in &choice.drives {
+        let drive = &drives[index];
+        let record = choice.manifest.drive_mut(number).expect("chosen drives are in the manifest");
+        if worth == Worth::Stale {
+            continue;
+        }
+        let info = drive.info();
+        if info.capacity_bytes < record.capacity_bytes {
+            notices.push(format!(
+                "{} has shrunk from {} to {} bytes and is left out",
+                info.label, record.capacity_bytes, info.capacity_bytes
+            ));
+            continue;
+        }
+        record.path = shortened(&info.label);
+        let mut opened = open_drive(context, drive.clone(), mode, options, record.errors);
+        if matches!(worth, Worth::Behind | Worth::Returning) {
+            let own = found.iter().find(|found| found.index == index).expect("chosen from these");
+            opened.behind = Some(Rc::new(own.superblock.manifest.clone()));
+            opened.returning = worth == Worth::Returning;
+        }
+        open.insert(number, opened);
+    }
+    open
+}
+
+/// A number for the pool as it is now on these drives: identities drawn from a seed must repeat neither those that the
+/// pool has already nor those that its other half draws.
+fn moment(manifest: &Manifest, found: &[Found]) -> u64 {
+    let mut moment = manifest.generation;
+    for drive in found {
+        let id = drive.superblock.drive_id.0;
+        moment ^= ((id >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id as u64;
+    }
+    moment
+}
+
+fn returning(choice: &Choice) -> Vec<u32> {
+    let back = choice.drives.iter().filter(|(_, _, worth)| *worth == Worth::Returning);
+    back.map(|(_, number, _)| *number).collect()
+}
+
+fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
+    for &(index, number, worth) in &choice.drives {
+        let label = &drives[index].info().label;
+        match worth {
+            Worth::Current | Worth::Returning => {}
+            Worth::Behind => inner.notice(format!(
+                "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
+            )),
+            Worth::Stale => {
+                inner.stale.borrow_mut().push(number);
+                inner.notice(format!(
+                    "{label} was left out while the pool was used: what it holds is out of date. `pool replace` takes it \
+                     back"
+                ));
+            }
+        }
+    }
+    for &index in &choice.strangers {
+        let label = &drives[index].info().label;
+        inner.notice(format!("{label} is no drive of pool {} any more and is left out", inner.name()));
+    }
+    let manifest = inner.manifest.borrow();
+    let away =
+        manifest.drives.iter().filter(|drive| drive.is_online() && inner.open_drive(drive.number).is_none());
+    for drive in away {
+        inner.notice(format!("{} ({}) is missing", drive.path, drive.id));
+    }
+}
+
+impl Inner {
+    /// Whether a volume is about to be used without a drive that its record counts on.
+    fn must_exclude(&self) -> bool {
+        let manifest = self.manifest.borrow();
+        let is_away = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
+        if !manifest.drives.iter().any(|drive| is_away(drive.number)) {
+            return false;
+        }
+        let is_gone = |number: u32| !self.is_at_hand(number);
+        let counts_on = |part: &super::volume_record::PartRecord, number: u32| {
+            let unfinished =
+                |place: &crate::rows::SlotPlace| place.drive == number && place.state != SlotState::Missing;
+            part.needs(number) || part.rows.runs().any(|run| run.places.iter().any(unfinished))
+        };
+        let readable = manifest.volumes.iter().filter(|volume| volume.survives(is_gone));
+        readable.flat_map(|volume| &volume.parts).any(|part| {
+            manifest.drives.iter().any(|drive| is_away(drive.number) && counts_on(part, drive.number))
+        })
+    }
+}

@@ -1,0 +1,499 @@
+//! How a pool is: plain data for people and for JSON. What it means in words is in `status_words.rs`.
+//!
+//! Takes time in proportion to runs of rows, not to rows.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use stripewise_layout::{Geometry, Level, MemberSet, Shape};
+
+use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
+use super::format::Manifest;
+use super::ids::{DriveId, PoolId, VolumeId};
+use super::jobs::JobKind;
+use super::volume_record::{PartRecord, Pin, VolumeRecord};
+use super::{Inner, Pool, addresses};
+use crate::rows::SlotState;
+
+/// How a pool is as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolState {
+    /// All volumes have all of their redundancy.
+    Online,
+    /// Every volume can be read and written, some with less redundancy.
+    Degraded,
+    /// Some volume has lost more than it can do without.
+    Failed,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeState {
+    /// All there.
+    Online,
+    /// Works, with less redundancy.
+    Degraded,
+    /// Works; a replacement is being filled.
+    Rebuilding,
+    /// More is gone than the layout can do without.
+    Failed,
+}
+
+/// A drive of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DriveStatus {
+    /// Its identity.
+    pub id: DriveId,
+    /// Where it is, or was last seen.
+    pub path: String,
+    /// What it is for.
+    pub role: Role,
+    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `missing` (not there),
+    /// `offline` (taken out by somebody), `failed` (excluded after errors), `behind` (there, to catch up) or `stale` (there, but of
+    /// no use).
+    pub state: String,
+    /// Reads that failed since it belongs to the pool.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Blocks of 4 KiB found wrong.
+    pub checksum_errors: u64,
+    /// Its size, bytes.
+    pub capacity_bytes: u64,
+    /// Space on it for volumes, bytes.
+    pub usable_bytes: u64,
+    /// What of that is taken, bytes.
+    pub allocated_bytes: u64,
+    /// Why it is out, where it is.
+    pub reason: Option<String>,
+}
+
+/// A job under way or due.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Activity {
+    /// What it does.
+    pub kind: JobKind,
+    /// Part done.
+    pub percent: f64,
+    /// Speed of late, 10^6 bytes per second; 0 where it waits for its turn.
+    pub mb_per_s: f64,
+    /// Time to go at that speed; `None` where that cannot be told yet.
+    pub seconds_left: Option<f64>,
+    /// The volume.
+    pub volume: String,
+    /// The drive being rebuilt.
+    pub drive: Option<DriveId>,
+}
+
+/// A pool; serialises to what `pool status --json` prints of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: PoolId,
+    /// How it is.
+    pub state: PoolState,
+    /// Space for volumes on all data drives, redundancy included, bytes.
+    pub capacity_bytes: u64,
+    /// What of it volumes take, with their maps and journals, bytes.
+    pub allocated_bytes: u64,
+    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more than `capacity_bytes` where thin
+    /// ones promise more than there is.
+    pub provisioned_bytes: u64,
+    /// Superblocks and checksum areas of all drives, bytes.
+    pub metadata_bytes: u64,
+    /// Region maps of all volumes, bytes.
+    pub map_bytes: u64,
+    /// Journals of all volumes, bytes.
+    pub journal_bytes: u64,
+    /// These three in percent of all drives' size.
+    pub overhead_percent: f64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
+    /// All drives that belong, present or not.
+    pub drives: Vec<DriveStatus>,
+    /// Jobs.
+    pub activity: Vec<Activity>,
+    /// What the state means.
+    pub condition: String,
+    /// What to type next; empty where nothing is to be done.
+    pub action: String,
+    /// The volumes.
+    pub volumes: Vec<VolumeInfo>,
+    /// What else a person should know.
+    pub notices: Vec<String>,
+    /// Share of each drive's time for rebuilds while there is other load, percent.
+    pub rebuild_priority_percent: u32,
+    /// Commits so far.
+    pub generation: u64,
+}
+
+/// What a drive holds of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotStatus {
+    /// The drive that has it, or had it last.
+    pub drive: DriveId,
+    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst of its slabs' states.
+    pub state: String,
+    /// Bytes of the volume's rows on it.
+    pub bytes: u64,
+    /// What of them is not current, bytes.
+    pub lacking_bytes: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VolumeInfo {
+    /// Its identity.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: VolumeState,
+    /// Level, members, groups, interleave.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// Usable bytes.
+    pub capacity_bytes: u64,
+    /// Bytes that it takes on all its drives together, with map and journal.
+    pub allocated_bytes: u64,
+    /// Bytes in regions ever written; `None` where the volume is not open.
+    pub written_bytes: Option<u64>,
+    /// How many more drives may fail, in whatever combination.
+    pub redundancy_left: usize,
+    /// Blocks of 4 KiB that are lost: reading them is an error until they are written.
+    pub lost_blocks: u64,
+    /// Whether it takes space only where it is written.
+    pub thin: bool,
+    /// Whether writes are acknowledged when the journal has them.
+    pub write_back: bool,
+    /// Whether its blocks have checksums.
+    pub checksums: bool,
+    /// Whether it stays on one kind of drives.
+    pub pin: Pin,
+    /// Slabs' rows that it has, of so many.
+    pub rows: (u64, u64),
+    /// The drives that it lies on: in the order of its first row's columns, then the others.
+    pub slots: Vec<SlotStatus>,
+    /// Why it cannot be read, where it cannot.
+    pub failure: Option<String>,
+    /// Drives that would help, by path and identity.
+    pub needed: Vec<String>,
+}
+
+impl Pool {
+    /// How the pool is now.
+    pub fn status(&self) -> PoolStatus {
+        self.0.status()
+    }
+
+    /// All volumes, also those that cannot be read.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let manifest = self.0.manifest.borrow();
+        manifest.volumes.iter().map(|volume| self.0.volume_info(&manifest, volume)).collect()
+    }
+
+    /// Jobs under way or due.
+    pub fn activity(&self) -> Vec<Activity> {
+        self.0.activity()
+    }
+}
+
+/// What a drive has of a volume.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    slabs: u64,
+    lacking: u64,
+    state: Worst,
+}
+
+/// States of slabs from good to bad.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Worst {
+    #[default]
+    Active,
+    CatchingUp,
+    Rebuilding,
+    Away,
+    Missing,
+}
+
+impl Worst {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::CatchingUp => "catching-up",
+            Self::Rebuilding => "rebuilding",
+            Self::Away => "away",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What the rows of a part come to.
+#[derive(Default)]
+struct Tally {
+    /// Drives in the order in which they were seen.
+    order: Vec<u32>,
+    shares: BTreeMap<u32, Share>,
+    /// How many more drives may be lost, over all rows.
+    left: Option<isize>,
+    readable: bool,
+    lacking: bool,
+    filling: bool,
+}
+
+impl Inner {
+    fn status(&self) -> PoolStatus {
+        let manifest = self.manifest.borrow();
+        let volumes: Vec<VolumeInfo> =
+            manifest.volumes.iter().map(|volume| self.volume_info(&manifest, volume)).collect();
+        let state = if volumes.iter().any(|volume| volume.state == VolumeState::Failed) {
+            PoolState::Failed
+        } else if volumes.iter().any(|volume| volume.state != VolumeState::Online) {
+            PoolState::Degraded
+        } else {
+            PoolState::Online
+        };
+        let slab_bytes = manifest.slab_bytes;
+        let drives: Vec<DriveStatus> =
+            manifest.drives.iter().map(|drive| self.drive_status(&manifest, drive)).collect();
+        let metadata_bytes: u64 = own(&manifest).map(|drive| metadata_bytes(drive, slab_bytes)).sum();
+        let map_bytes: u64 = manifest.parts().map(|part| map_slabs(part) * slab_bytes).sum();
+        let journal_bytes: u64 = manifest.parts().map(|part| journal_slabs(part) * slab_bytes).sum();
+        let all_bytes: u64 = own(&manifest).map(|drive| drive.capacity_bytes).sum();
+        let overhead = (metadata_bytes + map_bytes + journal_bytes) as f64;
+        let (used, slabs) = self.slabs_in_use();
+        let (condition, action) = self.in_words(&manifest, &volumes, &drives);
+        PoolStatus {
+            name: manifest.name.clone(),
+            id: self.pool_id,
+            state,
+            capacity_bytes: slabs * slab_bytes,
+            allocated_bytes: used * slab_bytes,
+            provisioned_bytes: manifest
+                .parts()
+                .map(|part| part.rows.rows() * part.rows.width() as u64 * slab_bytes)
+                .sum(),
+            metadata_bytes,
+            map_bytes,
+            journal_bytes,
+            overhead_percent: overhead * 100.0 / all_bytes.max(1) as f64,
+            slab_bytes,
+            drives,
+            activity: self.activity(),
+            condition,
+            action,
+            volumes,
+            notices: self.all_notices(),
+            rebuild_priority_percent: manifest.rebuild_priority_percent,
+            generation: manifest.generation,
+        }
+    }
+
+    fn drive_status(&self, manifest: &Manifest, drive: &DriveRecord) -> DriveStatus {
+        let open = self.open_drive(drive.number);
+        let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
+        let space = self.space.borrow();
+        let (slabs, free) = (space.slabs(drive.number), space.free_slabs(drive.number));
+        let (state, reason) = self.drive_state(manifest, drive);
+        DriveStatus {
+            id: drive.id,
+            path: drive.path.clone(),
+            role: drive.role,
+            state: state.to_owned(),
+            read_errors: errors.read,
+            write_errors: errors.write,
+            checksum_errors: errors.checksum,
+            capacity_bytes: drive.capacity_bytes,
+            usable_bytes: slabs * manifest.slab_bytes,
+            allocated_bytes: (slabs - free.min(slabs)) * manifest.slab_bytes,
+            reason,
+        }
+    }
+
+    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (&'static str, Option<String>) {
+        let open = self.open_drive(drive.number);
+        let failed = open.as_ref().and_then(|open| open.member.failed());
+        let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
+        match &drive.standing {
+            Standing::Excluded { reason, kind: ExclusionKind::Offline } => ("offline", Some(reason.clone())),
+            Standing::Excluded { .. } if is_behind && failed.is_none() => (
+                "behind",
+                Some(
+                    "it was away while the pool was used; what changed meanwhile is to be copied to it"
+                        .to_owned(),
+                ),
+            ),
+            Standing::Excluded { .. } if self.stale.borrow().contains(&drive.number) => (
+                "stale",
+                Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
+            ),
+            Standing::Excluded { reason, kind: ExclusionKind::Missing } => ("missing", Some(reason.clone())),
+            Standing::Excluded { reason, kind: ExclusionKind::Failed } => ("failed", Some(reason.clone())),
+            Standing::Online if failed.is_some() => ("failed", failed.map(|why| why.to_string())),
+            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => {
+                ("stale", Some("it lived on without the others: what it holds is out of date".to_owned()))
+            }
+            Standing::Online if open.is_none() => ("missing", Some("it was not found".to_owned())),
+            Standing::Online => {
+                let has = |state: SlotState| {
+                    let in_part = |part: &PartRecord| {
+                        let is_it = |place: &crate::rows::SlotPlace| {
+                            place.drive == drive.number && place.state == state
+                        };
+                        part.rows.runs().any(|run| run.places.iter().any(is_it))
+                    };
+                    manifest.parts().any(in_part)
+                };
+                if has(SlotState::Rebuilding) {
+                    ("rebuilding", None)
+                } else if has(SlotState::CatchingUp) {
+                    ("catching-up", None)
+                } else if drive.retiring {
+                    ("retiring", None)
+                } else {
+                    ("online", None)
+                }
+            }
+        }
+    }
+
+    fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
+        // What is in the making counts as the volume's layout; all its parts count for its state.
+        let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
+        let mut tally = Tally { readable: true, ..Tally::default() };
+        for part in &volume.parts {
+            self.tally(part, &mut tally);
+        }
+        let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.array(part.id)).collect();
+        let is_open = arrays.len() == volume.parts.len();
+        let readable = is_open && tally.readable;
+        let state = if !readable {
+            VolumeState::Failed
+        } else if !tally.lacking {
+            VolumeState::Online
+        } else if tally.filling {
+            VolumeState::Rebuilding
+        } else {
+            VolumeState::Degraded
+        };
+        let failure = (!readable).then(|| {
+            let recorded = self.failures.borrow().get(&volume.id).cloned();
+            recorded.unwrap_or_else(|| {
+                format!("more of its drives are gone than {} can do without; it takes no writes", shape.level)
+            })
+        });
+        let slab_bytes = manifest.slab_bytes;
+        let slot = |number: &u32| {
+            let share = tally.shares[number];
+            SlotStatus {
+                drive: manifest.drive(*number).map_or(super::Id(0), |drive| drive.id),
+                state: share.state.word().to_owned(),
+                bytes: share.slabs * slab_bytes,
+                lacking_bytes: share.lacking * slab_bytes,
+            }
+        };
+        let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
+        let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
+        let rows = volume.parts.iter().map(|part| part.rows.rows()).sum();
+        let allocated_rows = volume.parts.iter().map(|part| part.rows.allocated_rows()).sum();
+        VolumeInfo {
+            id: volume.id,
+            name: volume.name.clone(),
+            state,
+            shape,
+            capacity_bytes: volume.size_bytes,
+            allocated_bytes: (slabs + beside) * slab_bytes,
+            written_bytes: is_open.then(|| arrays.iter().map(|array| array.written_bytes()).sum()),
+            redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
+            lost_blocks: match is_open {
+                true => arrays
+                    .iter()
+                    .map(|array| (array.lost_blocks().len() + array.dead_blocks().len()) as u64)
+                    .sum(),
+                false => volume.parts.iter().flat_map(|part| &part.lost).map(|lost| lost.2).sum(),
+            },
+            thin: volume.thin,
+            write_back: volume.write_back,
+            checksums: volume.checksums,
+            pin: volume.pin,
+            rows: (allocated_rows, rows),
+            slots: tally.order.iter().map(slot).collect(),
+            needed: if readable { Vec::new() } else { self.needed_drives(volume) },
+            failure,
+        }
+    }
+
+    fn tally(&self, part: &PartRecord, tally: &mut Tally) {
+        let array = self.array(part.id);
+        // What the array knows is newer than what is recorded.
+        let is_there = |number: u32| match &array {
+            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
+            None => self.working_member(number).is_some(),
+        };
+        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
+        let tolerance = part.shape.fault_tolerance() as isize;
+        let geometry = Geometry::new(part.shape, part.shape.interleave_bytes.saturating_mul(512)).ok();
+        let mut seen: Option<MemberSet> = None;
+        for run in part.rows.runs() {
+            let mut lacking = MemberSet::EMPTY;
+            for (column, place) in run.places.iter().enumerate() {
+                let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
+                let state = match place.state {
+                    SlotState::Active if is_there => Worst::Active,
+                    SlotState::Active => Worst::Away,
+                    SlotState::Rebuilding if is_there => Worst::Rebuilding,
+                    SlotState::CatchingUp if is_there => Worst::CatchingUp,
+                    _ => Worst::Missing,
+                };
+                let share = tally.shares.entry(place.drive).or_insert_with(|| {
+                    tally.order.push(place.drive);
+                    Share::default()
+                });
+                share.slabs += run.rows;
+                share.state = share.state.max(state);
+                if state != Worst::Active {
+                    share.lacking += run.rows;
+                    lacking.insert(column);
+                    tally.lacking = true;
+                    tally.filling |= matches!(state, Worst::Rebuilding | Worst::CatchingUp);
+                }
+            }
+            if seen.is_none_or(|seen| seen != lacking) {
+                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+                seen = Some(lacking);
+            }
+            let left = tolerance - lacking.len() as isize;
+            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
+        }
+        let least = tally.left.get_or_insert(tolerance);
+        *least = (*least).min(tolerance);
+    }
+}
+
+fn unknown_shape() -> Shape {
+    Shape { level: Level::Single, width: 1, groups: 1, interleave_bytes: 65_536 }
+}
+
+/// Drives that belong, those whose place others have taken left out.
+fn own(manifest: &Manifest) -> impl Iterator<Item = &DriveRecord> {
+    manifest.drives.iter().filter(|drive| !drive.replaced)
+}
+
+/// Superblocks at both ends, and the checksum area.
+fn metadata_bytes(drive: &DriveRecord, slab_bytes: u64) -> u64 {
+    let base = addresses::slabs_base_bytes(drive.capacity_bytes, slab_bytes);
+    base + drive.capacity_bytes.saturating_sub(addresses::end_of_slabs(drive.capacity_bytes))
+}
+
+fn map_slabs(part: &PartRecord) -> u64 {
+    part.meta.places.len() as u64 * u64::from(part.meta.slabs)
+}
+
+fn journal_slabs(part: &PartRecord) -> u64 {
+    part.journal.iter().map(|place| u64::from(place.slabs)).sum()
+}
