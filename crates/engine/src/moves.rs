@@ -64,8 +64,9 @@ impl Inner {
         }
     }
 
-    /// Writes to a column that is being moved. The answer is the old place's, when both have answered; a new place that refuses
-    /// ends the move only.
+    /// Writes to a column that is being moved. It is answered when both places have answered. A new place that refuses ends the
+    /// move, and the writer is told, so that the drive is excluded before the write counts: the pool may just be recording the
+    /// new place as the column's own.
     pub fn submit_to_both(
         &self,
         class: Class,
@@ -81,13 +82,14 @@ impl Inner {
         let inner = self.me.upgrade().expect("whoever writes holds the array");
         self.context.spawn(async move {
             let result = first.await;
-            if second.await.is_err()
+            let result_of_second = second.await;
+            if result_of_second.is_err()
                 && let Some(moving) = inner.moves.borrow_mut().get_mut(&key)
                 && moving.to == to
             {
                 moving.failed = true;
             }
-            sender.complete(result);
+            sender.complete(result.and(result_of_second));
         });
         answer
     }

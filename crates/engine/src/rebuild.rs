@@ -28,6 +28,8 @@ pub(crate) struct Fill {
     place: SlotPlace,
     /// Regions of the row that are done.
     done: Vec<bool>,
+    /// Something was written that was not flushed yet.
+    is_fresh: bool,
     complete: bool,
 }
 
@@ -100,7 +102,7 @@ impl Inner {
         let key = (row, column);
         if self.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
             let done = vec![false; self.regions_per_row as usize];
-            self.fills.borrow_mut().insert(key, Fill { place, done, complete: false });
+            self.fills.borrow_mut().insert(key, Fill { place, done, is_fresh: false, complete: false });
         }
         let regions = self.regions_of_row(row);
         let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
@@ -109,7 +111,9 @@ impl Inner {
         let bytes = Cell::new(0);
         let results = join_all((0..workers).map(|_| self.fill_worker(key, &next, regions.end, &bytes))).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
-        if let Err(error) = self.submit_to_slab(place, Class::Background, IoRequest::flush()).await {
+        // A row that holds nothing costs nothing.
+        let is_fresh = self.fills.borrow().get(&key).is_none_or(|fill| fill.is_fresh);
+        if is_fresh && let Err(error) = self.submit_to_slab(place, Class::Background, IoRequest::flush()).await {
             self.note_write_error(&error).await?;
             return Err(self.fill_ended(place));
         }
@@ -141,6 +145,9 @@ impl Inner {
             let _guards = if is_current || self.regions.state(region) == RegionState::Unwritten {
                 Vec::new()
             } else {
+                if let Some(fill) = self.fills.borrow_mut().get_mut(&key) {
+                    fill.is_fresh = true;
+                }
                 let (filled, guards) = self.fill_region(key.1, region).await?;
                 bytes.set(bytes.get() + filled);
                 guards

@@ -63,14 +63,26 @@ impl Array {
         first_region: u64,
         progress: ScrubProgress<'_>,
     ) -> Result<ScrubReport, ArrayError> {
-        self.0.check_writable()?;
         let mut report = ScrubReport::default();
         let regions = self.0.regions.count();
         for region in first_region..regions {
-            self.0.check_region(region, Purpose::Scrub, &mut report).await?;
+            self.scrub_range(region..region + 1, &mut report).await?;
             progress(region + 1, regions);
         }
         Ok(report)
+    }
+
+    /// Checks and repairs some regions; what is found is added to the report.
+    pub async fn scrub_range(
+        &self,
+        regions: std::ops::Range<u64>,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        self.0.check_writable()?;
+        for region in regions.start..regions.end.min(self.0.regions.count()) {
+            self.0.check_region(region, Purpose::Scrub, report).await?;
+        }
+        Ok(())
     }
 
     /// Makes copies and parity agree in the chunks that a crash left open.

@@ -226,6 +226,34 @@ pub enum PoolError {
         /// The volumes.
         volumes: Vec<String>,
     },
+    /// The drive is not in a state for this.
+    #[error("{drive} {what}")]
+    DriveStanding {
+        /// The drive's label.
+        drive: String,
+        /// What it is instead.
+        what: String,
+    },
+    /// The drive cannot be let go of.
+    #[error("{drive} holds {slabs} slabs of {}", volumes.join(", "))]
+    DriveInUse {
+        /// The drive's label.
+        drive: String,
+        /// Slabs in use on it.
+        slabs: u64,
+        /// The volumes that they belong to.
+        volumes: Vec<String>,
+    },
+    /// What a drive holds fits nowhere else.
+    #[error("{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them")]
+    NoRoomElsewhere {
+        /// The drive's label.
+        drive: String,
+        /// Slabs that it holds.
+        needed_slabs: u64,
+        /// Slabs free on the others.
+        free_slabs: u64,
+    },
     /// The layout is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -328,6 +356,10 @@ impl PoolError {
                 "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
             }
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
+            Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
+            Self::NoRoomElsewhere { .. } => {
+                "add drives, or delete or shrink volumes; a row needs each of its columns on a drive of its own".to_owned()
+            }
             _ => return None,
         })
     }

@@ -148,7 +148,7 @@ async fn until_quiet(array: &Array) {
 }
 
 /// Ends when whatever is written in a row began with the places that it has now.
-async fn until_row_is_quiet(array: &Array, row: u64) {
+pub(super) async fn until_row_is_quiet(array: &Array, row: u64) {
     let stripes = array.0.stripes_per_row;
     for stripe in row * stripes..(row + 1) * stripes {
         drop(array.0.table.lock(stripe).await);

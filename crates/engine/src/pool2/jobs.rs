@@ -1,21 +1,43 @@
-//! Jobs of a pool: the place where they will run.
+//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the pool: what is to be done
+//! stands in the manifest, and whoever opens the pool and starts its jobs goes on with them where the last one stopped.
+//!
+//! Two lanes work side by side. One heals: has lacking columns taken over (`heal.rs`), fills them (`job_rebuild.rs`), and
+//! when all is whole empties drives (`job_drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
+//! (`job_scrub.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
+//! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
 
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::pin::pin;
+use std::rc::Rc;
 use std::str::FromStr;
 
+use futures_util::future::join;
 use serde::{Deserialize, Serialize};
+use stripewise_drive::Event;
 
-use super::ids::Id;
+use super::error::PoolError;
+use super::format::Manifest;
+use super::ids::{Id, VolumeId};
 use super::status::Activity;
-use super::{Inner, Pool};
+use super::{Inner, OpenMode, Pool};
 use crate::array::Array;
 use crate::scrub::ScrubReport;
+
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+/// Progress is looked at this often.
+const TICK_NS: u64 = SECOND_NS;
+/// Rates are of the last so many seconds.
+const RATE_WINDOW_NS: u64 = 10 * SECOND_NS;
+/// Rows of one part that refuse to be worked on before the part as a whole is left alone.
+const MAX_STALLED_ROWS: usize = 64;
 
 /// What kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Filling replacements.
+    /// Filling replacements, catching up, emptying drives that retire.
     Rebuild,
     /// Checking everything, and making copies and parity agree after a crash.
     Scrub,
@@ -59,39 +81,331 @@ pub struct ScrubSummary {
     pub error: Option<String>,
 }
 
+/// How far work on one part of a volume is.
 #[derive(Default)]
-pub(crate) struct Jobs {}
+pub(super) struct Progress {
+    pub done_bytes: Cell<f64>,
+    /// All there was to do since it began.
+    pub total_bytes: Cell<f64>,
+    samples: RefCell<VecDeque<(u64, f64)>>,
+}
+
+impl Progress {
+    pub fn add(&self, bytes: f64) {
+        self.done_bytes.set(self.done_bytes.get() + bytes);
+    }
+
+    pub fn sample(&self, now_ns: u64) {
+        let mut samples = self.samples.borrow_mut();
+        samples.push_back((now_ns, self.done_bytes.get()));
+        while samples.len() > 2 && now_ns - samples[0].0 > RATE_WINDOW_NS {
+            samples.pop_front();
+        }
+    }
+
+    /// Bytes per second of late.
+    pub fn rate(&self) -> f64 {
+        let samples = self.samples.borrow();
+        match (samples.front(), samples.back()) {
+            (Some((start, before)), Some((end, after))) if end > start => {
+                (after - before) * 1e9 / (end - start) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
+        let (done, total) = (self.done_bytes.get(), self.total_bytes.get());
+        let (left, rate) = ((total - done).max(0.0), self.rate());
+        Activity {
+            kind,
+            percent: if total > 0.0 { (done * 100.0 / total).min(100.0) } else { 0.0 },
+            mb_per_s: rate / 1e6,
+            seconds_left: (rate > 0.0 && left > 0.0).then(|| left / rate),
+            volume,
+            drive,
+        }
+    }
+}
+
+/// What a lane is working on: the progress of each part.
+pub(super) type Parts = BTreeMap<Id, Rc<Progress>>;
+
+#[derive(Default)]
+pub(super) struct Lane {
+    running: Cell<bool>,
+    /// Parts that are worked on.
+    pub current: RefCell<Parts>,
+    /// What ended in an error and why: not tried again before something changes.
+    stalled: RefCell<BTreeMap<Task, String>>,
+}
+
+/// A row of a part, a part as a whole; `None`: whatever has no part.
+pub(super) type Task = Option<(Id, Option<u64>)>;
+
+impl Lane {
+    pub fn is_stalled(&self, task: Task) -> bool {
+        let stalled = self.stalled.borrow();
+        let of_part = task.map(|(part, _)| (part, None));
+        stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
+    }
+
+    pub fn stall(&self, task: Task, why: String) {
+        let mut stalled = self.stalled.borrow_mut();
+        if let Some((part, Some(_))) = task {
+            let rows = stalled.keys().flatten().filter(|(other, row)| *other == part && row.is_some()).count();
+            if rows >= MAX_STALLED_ROWS {
+                stalled.insert(Some((part, None)), why);
+                return;
+            }
+        }
+        stalled.insert(task, why);
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.stalled.borrow().values().next().cloned()
+    }
+
+    fn is_at(&self, part: Id) -> bool {
+        self.current.borrow().contains_key(&part)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Jobs {
+    started: Cell<bool>,
+    pub(super) healing: Lane,
+    pub(super) checking: Lane,
+    /// Columns of rows that nobody has room for.
+    pub(super) without_room: Cell<u64>,
+    /// Something changed that the healing lane must look at before it goes on.
+    pub(super) look_again: Cell<bool>,
+    pub(super) reports: RefCell<Vec<ScrubSummary>>,
+    /// The task that begins scrubs on schedule runs.
+    pub(super) scheduling: Cell<bool>,
+    pub(super) changed: Event,
+}
 
 impl Jobs {
     /// Ends when no job is under way.
-    pub async fn until_idle(&self) {}
+    pub async fn until_idle(&self) {
+        self.changed.notify_all();
+        while self.healing.running.get() || self.checking.running.get() {
+            self.changed.wait().await;
+        }
+    }
 
     /// Ends when no job is at work on the array.
     pub async fn until_off(&self, part: Id) {
-        let _ = part;
+        while self.healing.is_at(part) || self.checking.is_at(part) {
+            self.look_again.set(true);
+            self.changed.wait().await;
+        }
+    }
+
+    pub fn is_started(&self) -> bool {
+        self.started.get()
+    }
+
+    /// Drives came or went: what stopped work before does not count any more.
+    pub fn forget_stalls(&self) {
+        self.healing.stalled.borrow_mut().clear();
+    }
+
+    pub fn end(&self, lane: &Lane) {
+        lane.current.borrow_mut().clear();
+        self.changed.notify_all();
     }
 }
 
 impl Pool {
-    /// Begins all jobs that are due.
+    /// Begins all jobs that are due and from now on those that become due, spares that take over included. A second call
+    /// only tries again what had ended in an error.
     pub fn start_jobs(&self) {
+        let jobs = &self.0.jobs;
+        jobs.started.set(true);
+        for lane in [&jobs.healing, &jobs.checking] {
+            lane.stalled.borrow_mut().clear();
+        }
         self.0.kick_jobs();
+        self.0.start_schedule();
+    }
+
+    /// Works on jobs of a kind (and all others that are due) until none of it is left.
+    pub async fn wait(&self, kind: JobKind) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        self.start_jobs();
+        let lane = match kind {
+            JobKind::Rebuild => &inner.jobs.healing,
+            JobKind::Scrub => &inner.jobs.checking,
+            JobKind::Convert | JobKind::Destage => return Ok(()),
+        };
+        loop {
+            inner.check_open()?;
+            let changed = inner.jobs.changed.wait();
+            // A rebuild may make a resync due.
+            let more_may_come = kind == JobKind::Scrub && inner.jobs.healing.running.get();
+            if !lane.running.get() && !more_may_come {
+                return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
+            }
+            changed.await;
+        }
+    }
+
+    /// What the last scrub found, so far; of volumes checked since the pool was opened.
+    pub fn scrub_reports(&self) -> Vec<ScrubSummary> {
+        self.0.jobs.reports.borrow().clone()
     }
 }
 
 impl Inner {
     /// A drive was excluded, or a spare came: somebody may have to take over.
     pub(super) fn after_exclusion(&self) {
+        self.jobs.forget_stalls();
         self.kick_jobs();
     }
 
-    /// Starts jobs that are due, if jobs run in this pool.
-    pub(super) fn kick_jobs(&self) {}
+    /// Starts the lanes that rest, if jobs run in this pool.
+    pub(super) fn kick_jobs(&self) {
+        let jobs = &self.jobs;
+        if !jobs.started.get() || self.closed.get() || self.mode == OpenMode::ReadOnly {
+            return;
+        }
+        jobs.look_again.set(true);
+        if !jobs.healing.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_healing().await });
+        }
+        if !jobs.checking.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_checks().await });
+        }
+        jobs.changed.notify_all();
+    }
+
+    async fn run_healing(&self) {
+        let lane = &self.jobs.healing;
+        loop {
+            self.jobs.look_again.set(false);
+            if !lane.is_stalled(None)
+                && let Err(error) = self.heal().await
+            {
+                // What stopped one would stop the next.
+                lane.stall(None, error.to_string());
+            }
+            if self.closed.get() {
+                break;
+            }
+            if self.rebuild().await || self.drain().await {
+                continue;
+            }
+            if !self.jobs.look_again.get() {
+                break;
+            }
+        }
+        lane.running.set(false);
+        // A resync may have waited for this.
+        self.kick_checks();
+        self.jobs.changed.notify_all();
+    }
+
+    fn kick_checks(&self) {
+        if self.closed.get() || self.next_check().is_none() {
+            return;
+        }
+        if !self.jobs.checking.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_checks().await });
+        }
+    }
+
+    async fn run_checks(&self) {
+        let lane = &self.jobs.checking;
+        while !self.closed.get() {
+            match self.next_check() {
+                Some((part, true)) => self.run_scrub(part).await,
+                Some((part, false)) => self.run_resync(part).await,
+                None => break,
+            }
+        }
+        lane.running.set(false);
+        self.jobs.changed.notify_all();
+    }
+
+    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns` does `checkpoint`.
+    pub(super) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
+        &self,
+        parts: &Parts,
+        work: impl Future<Output = T>,
+        interval_ns: u64,
+        checkpoint: impl Fn() -> C,
+    ) -> T {
+        let (done, ended) = (Cell::new(false), Event::new());
+        parts.values().for_each(|progress| progress.sample(self.context.now_ns()));
+        let working = async {
+            let result = work.await;
+            done.set(true);
+            ended.notify_all();
+            result
+        };
+        let watching = async {
+            let mut next_ns = self.context.now_ns() + interval_ns;
+            while !done.get() {
+                let end = pin!(ended.wait());
+                let _ = self.context.time_limit_ns(TICK_NS, end).await;
+                let now_ns = self.context.now_ns();
+                if done.get() {
+                    break;
+                }
+                parts.values().for_each(|progress| progress.sample(now_ns));
+                if now_ns >= next_ns {
+                    // Not recorded now means recorded next time, or done again.
+                    let _ = checkpoint().await;
+                    next_ns = self.context.now_ns() + interval_ns;
+                }
+            }
+        };
+        join(working, watching).await.0
+    }
+
+    pub(super) fn volume_of(&self, part: Id) -> (VolumeId, String) {
+        volume_of(&self.manifest.borrow(), part)
+    }
 
     /// Jobs under way or due.
     pub(super) fn activity(&self) -> Vec<Activity> {
-        Vec::new()
+        let manifest = self.manifest.borrow();
+        let mut all = Vec::new();
+        for part in manifest.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            let name = volume_of(&manifest, part.id).1;
+            let healing = self.jobs.healing.current.borrow().get(&part.id).cloned();
+            let due = self.due_in(&manifest, &array);
+            if let Some(progress) = &healing {
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+            } else if due.rows > 0 {
+                let progress = Progress::default();
+                progress.total_bytes.set(due.bytes);
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+            }
+            let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
+            let scrub = manifest.scrub.as_ref().filter(|scrub| {
+                let is_of = |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
+                scrub.volumes.iter().any(is_of)
+            });
+            if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
+                let progress = checking.unwrap_or_default();
+                all.push(progress.activity(JobKind::Scrub, name, None));
+            }
+        }
+        all
     }
+}
+
+fn volume_of(manifest: &Manifest, part: Id) -> (VolumeId, String) {
+    let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
+    volume.map_or_else(|| (part, part.to_string()), |volume| (volume.id, volume.name.clone()))
 }
 
 /// Whether a crash left something to compare, and all of it is there.

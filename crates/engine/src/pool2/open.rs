@@ -233,7 +233,7 @@ pub(super) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
 }
 
 /// A drive that holds a pool already.
-fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
+pub(super) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
     match content {
         Content::None => Ok(()),
         Content::Older(version) => Err(PoolError::OlderFormat { drive: label.to_owned(), version }),

@@ -1,0 +1,447 @@
+//! Drives that come: new ones, replacements, and those that were away and are back.
+//!
+//! A replacement goes in as a spare first; only then is the old drive excluded and its place taken. So a replacement that
+//! cannot even be written changes nothing, and a cut between the steps leaves a spare that takes over at the next start.
+//! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
+//! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed. Faults expected:
+//! drives of others, drives that fail at any of it.
+
+use std::rc::Rc;
+
+use stripewise_drive::Drive;
+
+use super::commit::Change;
+use super::drive_record::{DriveRecord, Errors, ExclusionKind, Role, Standing};
+use super::error::PoolError;
+use super::events::EventKind;
+use super::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
+use super::ids::DriveId;
+use super::slots::{self, Content, Superblock};
+use super::volume_record::VolumeRecord;
+use super::{Inner, OpenDrive, Pool, addresses, writer};
+use crate::member::Member;
+use crate::rows::SlotState;
+
+impl Pool {
+    /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
+    /// these. With `force` a drive of another pool is taken over.
+    pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.add_drive(drive, role, force).await?;
+        inner.kick_jobs();
+        let manifest = inner.manifest.borrow();
+        Ok(manifest.drive(number).expect("just added").id)
+    }
+
+    /// Adds a drive that waits for another to fail.
+    pub async fn add_spare(&self, drive: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+        self.add(drive, Role::Spare, force).await
+    }
+
+    /// Puts a new drive, of whatever size, in the place of one that failed, is missing, or (where its volumes can spare it
+    /// meanwhile) still works. What does not fit goes to free space of the other drives. The rebuild is recorded, and begins
+    /// when jobs run. `new` may be the old drive itself, wiped or not. With `force` a drive of another pool is taken over.
+    pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let old = inner.number_of(old)?;
+        inner.check_spared(old)?;
+        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+            Some(spare) => spare,
+            None => inner.add_drive(new, Role::Spare, force).await?,
+        };
+        let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
+        inner.put_in_place(old, number).await?;
+        Ok(id)
+    }
+
+    /// As [`Self::replace`], with a spare that the pool has.
+    pub async fn replace_by_spare(&self, old: DriveId, spare: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let (old, number) = (inner.number_of(old)?, inner.number_of(spare)?);
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
+            return Err(PoolError::DriveInPool { drive: record.path, id: spare });
+        }
+        inner.check_spared(old)?;
+        inner.put_in_place(old, number).await
+    }
+
+    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now; left out where it was at
+    /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
+    pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.is_online() && inner.working_member(number).is_some() {
+            return Err(PoolError::DriveStanding { drive: record.path, what: "is online already".to_owned() });
+        }
+        if record.replaced {
+            let what = "was replaced by another drive; `pool add` takes it in as a new one".to_owned();
+            return Err(PoolError::DriveStanding { drive: record.path, what });
+        }
+        match drive {
+            Some(drive) => inner.take_back(number, &record, drive).await?,
+            None if inner.is_back(number) => {}
+            None => {
+                let what = "is not there".to_owned();
+                return Err(PoolError::DriveStanding { drive: record.path, what });
+            }
+        }
+        inner.rejoin(number).await?;
+        inner.kick_jobs();
+        Ok(())
+    }
+}
+
+impl Inner {
+    pub(super) fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
+        let manifest = self.manifest.borrow();
+        match manifest.drive_by_id(id) {
+            Some(drive) => Ok(drive.number),
+            None => Err(PoolError::NoSuchDrive { pool: manifest.name.clone(), id }),
+        }
+    }
+
+    pub(super) fn path_of(&self, number: u32) -> String {
+        self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
+    }
+
+    /// Volumes that can be read now and could not without this drive.
+    pub(super) fn depending_on(&self, number: u32) -> Vec<String> {
+        let manifest = self.manifest.borrow();
+        let is_away = |other: u32| self.working_member(other).is_none();
+        let depends = |volume: &&VolumeRecord| {
+            volume.survives(is_away) && !volume.survives(|other| other == number || is_away(other))
+        };
+        manifest.volumes.iter().filter(depends).map(|volume| volume.name.clone()).collect()
+    }
+
+    /// Refuses to take a drive out without which something could not be read.
+    pub(super) fn check_spared(&self, number: u32) -> Result<(), PoolError> {
+        let volumes =
+            if self.manifest.borrow().is_online(number) { self.depending_on(number) } else { Vec::new() };
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        Err(PoolError::NeedsRedundancy { drive: self.path_of(number), volumes })
+    }
+
+    /// The spare that a drive given as a replacement is already.
+    fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
+        let manifest = self.manifest.borrow();
+        let drives = self.drives.borrow();
+        let mut spares =
+            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.takes_new());
+        let is_it =
+            |record: &&DriveRecord| drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive));
+        spares.find(is_it).map(|record| record.number)
+    }
+
+    /// Excludes the old drive where it still takes part, and gives its place to a spare.
+    async fn put_in_place(&self, old: u32, number: u32) -> Result<(), PoolError> {
+        let (was_online, role) = {
+            let manifest = self.manifest.borrow();
+            let record = manifest.drive(old).expect("just found");
+            (record.is_online(), record.role)
+        };
+        if was_online {
+            let path = self.path_of(number);
+            match self.open_drive(old) {
+                Some(drive) => self.exclude_member(&drive.member, &format!("replaced by {path}")).await?,
+                None => self.commit(None, |_| ()).await?,
+            }
+        }
+        match role {
+            Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
+            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number).await?,
+        }
+        self.kick_jobs();
+        Ok(())
+    }
+
+    /// Takes a drive into the pool.
+    async fn add_drive(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<u32, PoolError> {
+        self.check_new_drive(&drive, force).await?;
+        let path = drive.info().label.to_string();
+        let capacity_bytes = drive.info().capacity_bytes;
+        let id = self.ids.borrow_mut().next();
+        let (number, room) = {
+            let mut planned = self.manifest.borrow().clone();
+            let number = planned.add_drive(id, &path, role, capacity_bytes);
+            (number, Self::check_room(&planned))
+        };
+        room?;
+        let member = Member::new(&self.context, drive, self.options.member);
+        if let Err(error) = writer::wipe(&member).await {
+            member.stop();
+            return Err(error.into());
+        }
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None, returning: false };
+        self.drives.borrow_mut().insert(number, open);
+        self.set_background_share();
+        let joined = format!("{path} was added");
+        let time_unix_ms = self.unix_ms();
+        let added = self
+            .try_commit(Some(number), move |manifest| {
+                assert_eq!(manifest.add_drive(id, &path, role, capacity_bytes), number);
+                manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if let Err(error) = added {
+            self.drives.borrow_mut().remove(&number);
+            member.stop();
+            return Err(error);
+        }
+        Ok(number)
+    }
+
+    async fn check_new_drive(&self, drive: &Rc<dyn Drive>, force: bool) -> Result<(), PoolError> {
+        let info = drive.info();
+        let label = info.label.to_string();
+        let slab_bytes = {
+            let manifest = self.manifest.borrow();
+            let taking_part = manifest.drives.iter().filter(|drive| drive.is_online()).count();
+            if manifest.drives.len() >= MAX_DRIVE_RECORDS || taking_part >= MAX_DRIVES {
+                return Err(PoolError::TooManyDrives { given: taking_part + 1, allowed: MAX_DRIVES });
+            }
+            manifest.slab_bytes
+        };
+        if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
+            let capacity_bytes = info.capacity_bytes;
+            let needed_bytes = super::open::least_capacity_bytes(slab_bytes);
+            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
+        }
+        for (number, open) in self.drives.borrow().iter() {
+            let manifest = self.manifest.borrow();
+            let Some(record) = manifest.drive(*number).filter(|record| record.is_online()) else { continue };
+            if is_same_drive(open, drive) {
+                return Err(PoolError::DriveInPool { drive: label, id: record.id });
+            }
+        }
+        let superblock = match slots::read_in_time(&self.context, &self.options.member, &**drive).await? {
+            Content::Valid { superblock, .. } => superblock,
+            content if force => {
+                drop(content);
+                return Ok(());
+            }
+            content => return super::open::refuse_taken(&label, content),
+        };
+        if superblock.pool_id != self.pool_id {
+            if force {
+                return Ok(());
+            }
+            return Err(PoolError::DriveOfOtherPool {
+                drive: label,
+                pool_name: superblock.manifest.name,
+                pool_id: superblock.pool_id,
+            });
+        }
+        // One of ours: welcome back, unless it is in use, or holds what nobody else has.
+        let manifest = self.manifest.borrow();
+        let Some(record) = manifest.drive_by_id(superblock.drive_id) else { return Ok(()) };
+        if self.working_member(record.number).is_some() {
+            return Err(PoolError::DriveInPool { drive: label, id: record.id });
+        }
+        let needs =
+            |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(record.number));
+        match manifest.volumes.iter().find(needs) {
+            Some(volume) if !force => Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a drive that is out is at hand and could take part.
+    pub(super) fn is_back(&self, number: u32) -> bool {
+        let drives = self.drives.borrow();
+        drives.get(&number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
+    }
+
+    /// Puts a queue in front of a drive that was out, after a look at what it says.
+    async fn take_back(
+        &self,
+        number: u32,
+        record: &DriveRecord,
+        drive: Rc<dyn Drive>,
+    ) -> Result<(), PoolError> {
+        let info = drive.info().clone();
+        let label = info.label.to_string();
+        let (superblock, slot) = match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+            Content::Valid { superblock, slot, .. } => (superblock, slot),
+            content => {
+                super::open::refuse_taken(&label, content)?;
+                let what = "holds no pool; `pool replace` puts it in the place of the one that is out".to_owned();
+                return Err(PoolError::DriveStanding { drive: label, what });
+            }
+        };
+        let Superblock { pool_id, drive_id, manifest } = *superblock;
+        if pool_id != self.pool_id {
+            let pool_name = manifest.name;
+            return Err(PoolError::DriveOfOtherPool { drive: label, pool_name, pool_id });
+        }
+        if drive_id != record.id {
+            let what = format!("is another drive of this pool ({drive_id})");
+            return Err(PoolError::DriveStanding { drive: label, what });
+        }
+        if info.capacity_bytes < record.capacity_bytes {
+            let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
+            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
+        }
+        // What lived on without this pool, or is not of its past, says nothing about it.
+        let behind = if self.manifest.borrow().descends_from(&manifest) {
+            manifest
+        } else {
+            Manifest { volumes: Vec::new(), ..manifest }
+        };
+        let member = Member::new(&self.context, drive, self.options.member);
+        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)), returning: false };
+        self.writer.found(number, slot);
+        let before = self.drives.borrow_mut().insert(number, open);
+        if let Some(before) = before {
+            before.member.fail("it was opened anew");
+            before.member.stop();
+        }
+        self.set_background_share();
+        Ok(())
+    }
+
+    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes part already only gets
+    /// what it lacks filled.
+    pub(super) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
+        let Some(open) = self.open_drive(number) else { return Ok(()) };
+        let path = open.member.label().to_string();
+        let (behind, new_path) = (open.behind.clone(), path.clone());
+        let committed = self
+            .commit_regardless(Some(number), move |manifest| {
+                let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };
+                // What a drive with errors holds is not to be trusted.
+                let had_failed = drive.exclusion() == Some(ExclusionKind::Failed);
+                drive.standing = Standing::Online;
+                drive.path = super::drive_record::shortened(&new_path);
+                let known = behind.filter(|_| !had_failed);
+                bring_back(manifest, number, known.as_deref());
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if let Some(open) = self.drives.borrow_mut().get_mut(&number) {
+            open.behind = None;
+        }
+        committed?;
+        if self.working_member(number).is_none() {
+            let what = "failed when it was to take part again".to_owned();
+            return Err(PoolError::DriveStanding { drive: path, what });
+        }
+        self.stale.borrow_mut().retain(|stale| *stale != number);
+        self.set_background_share();
+        self.jobs.forget_stalls();
+        self.open_volumes().await;
+        self.heal_maps().await
+    }
+}
+
+/// Columns that are missing on a drive which is back: to be brought up to date where the drive `known` to have had them,
+/// else to be filled.
+fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
+    let online: Vec<u32> =
+        manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
+    let is_out = |number: u32| !online.contains(&number);
+    for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
+        for part in &mut volume.parts {
+            let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
+            let mut changes = Vec::new();
+            for run in part.rows.runs() {
+                for column in 0..run.places.len() {
+                    let place = run.places[column];
+                    if place.drive != number || place.state != SlotState::Missing {
+                        continue;
+                    }
+                    // Row by row: what it had lies in other runs than what it has.
+                    for row in run.first_row..run.end_row() {
+                        let place = run.place(row, column);
+                        let had = before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
+                            (had.drive, had.slab) == (place.drive, place.slab)
+                                && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
+                        });
+                        let state = if had { SlotState::CatchingUp } else { SlotState::Rebuilding };
+                        match changes.last_mut() {
+                            Some((first, rows, last_column, last_state))
+                                if *last_column == column && *last_state == state && *first + *rows == row =>
+                            {
+                                *rows += 1;
+                            }
+                            _ => changes.push((row, 1, column, state)),
+                        }
+                    }
+                }
+            }
+            for (first_row, rows, column, state) in changes {
+                let end = first_row + rows;
+                let mut row = first_row;
+                while row < end {
+                    let Some(run) = part.rows.run(row) else { break };
+                    let count = end.min(run.end_row()) - row;
+                    let place = run.place(row, column);
+                    super::takeover::put(
+                        &mut part.rows,
+                        row,
+                        count,
+                        column,
+                        crate::rows::SlotPlace { state, ..place },
+                    );
+                    row += count;
+                }
+            }
+        }
+    }
+}
+
+/// Whether an open drive is this one, under the same name perhaps opened again.
+pub(super) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
+    open.member.is_of(drive) || open.member.label() == &drive.info().label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool2::drive_record::Exclusion;
+    use crate::pool2::takeover::tests::pool;
+
+    #[test]
+    fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {
+        let (mut manifest, _) = pool(&[100, 100, 100], "raid5", 3, 60);
+        let part = &mut manifest.volumes[0].parts[0];
+        let place = part.rows.place(20, 1).unwrap();
+        let filling = crate::rows::SlotPlace { state: SlotState::Rebuilding, ..place };
+        super::super::takeover::put(&mut part.rows, 20, 5, 1, filling);
+        let number = place.drive;
+        let its_own = manifest.clone();
+        manifest.exclude(&[Exclusion { drive: number, reason: String::new(), kind: ExclusionKind::Missing }]);
+        let out = manifest.clone();
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, Some(&its_own));
+        assert_eq!(manifest.check(), Ok(()));
+        let state = |manifest: &Manifest, row| manifest.volumes[0].parts[0].rows.place(row, 1).unwrap().state;
+        for row in 0..60 {
+            assert_eq!(state(&out, row), SlotState::Missing);
+            let filled = (20..25).contains(&row);
+            let expected = if filled { SlotState::Rebuilding } else { SlotState::CatchingUp };
+            assert_eq!(state(&manifest, row), expected, "row {row}");
+        }
+        let mut manifest = out;
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, None);
+        assert!((0..60).all(|row| state(&manifest, row) == SlotState::Rebuilding));
+    }
+}
