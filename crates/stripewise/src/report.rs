@@ -53,6 +53,12 @@ pub struct PoolReport {
     pub generation: u64,
     /// Things that happened and are remembered; `pool events` shows them.
     pub events: usize,
+    /// Most that a scrub reads per second; `null`: what the rebuild priority gives.
+    pub patrol_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself so long after the last one; `null`: only by hand.
+    pub patrol_interval_s: Option<u64>,
+    /// From how many percent on the status warns that space is short.
+    pub space_warning_percent: u32,
 }
 
 /// A drive of a pool.
@@ -233,6 +239,9 @@ impl From<&PoolStatus> for PoolReport {
             overhead_percent: status.overhead_percent,
             slab_bytes: status.slab_bytes,
             events: status.events,
+            patrol_bytes_per_s: status.patrol_bytes_per_s,
+            patrol_interval_s: status.patrol_interval_s,
+            space_warning_percent: status.space_warning_percent,
             activity: activity.collect(),
             condition: status.condition.clone(),
             action: status.action.clone(),

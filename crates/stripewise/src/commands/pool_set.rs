@@ -96,11 +96,11 @@ fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
 impl Setting {
     fn apply(self, session: &Session<'_>) -> std::result::Result<(), stripewise_engine::pool::PoolError> {
         let pool = &session.pool;
-        let patrol = pool.patrol();
+        let (rate_before, interval_before, _) = pool.patrol();
         match self {
             Self::RebuildPriority(percent) => session.run(pool.set_rebuild_priority(percent)),
-            Self::PatrolRate(rate) => session.run(pool.set_patrol(rate, patrol.interval_s)),
-            Self::PatrolInterval(interval) => session.run(pool.set_patrol(patrol.rate_bytes_per_s, interval)),
+            Self::PatrolRate(rate) => session.run(pool.set_patrol(rate, interval_before)),
+            Self::PatrolInterval(interval) => session.run(pool.set_patrol(rate_before, interval)),
             Self::SpaceWarning(percent) => session.run(pool.set_space_warning(percent)),
         }
     }
