@@ -113,6 +113,11 @@ pub fn all(app: &App, names: &[String]) -> Result<Vec<Candidate>> {
     distinct(candidates)
 }
 
+/// Looks at all of these paths; the same drive twice is an error.
+pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+    distinct(paths.iter().map(|path| Candidate::at(path)))
+}
+
 fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for candidate in given {
@@ -151,9 +156,8 @@ mod tests {
         std::fs::write(path("b"), "").expect("written");
         std::fs::hard_link(path("a"), path("hard")).expect("linked");
         std::os::unix::fs::symlink(path("a"), path("soft")).expect("linked");
-        let all = |names: &[PathBuf]| distinct(names.iter().map(|path| Candidate::at(path)));
-        assert_eq!(all(&[path("a"), path("b")]).expect("two drives").len(), 2);
-        let message = |second: &str| all(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
+        assert_eq!(paths(&[path("a"), path("b")]).expect("two drives").len(), 2);
+        let message = |second: &str| paths(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
         assert!(message("a").ends_with("is given twice"));
         assert!(message("hard").ends_with("are the same drive"));
         assert!(message("soft").ends_with("are the same drive"));

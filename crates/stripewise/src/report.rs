@@ -317,7 +317,9 @@ impl VolumeReport {
 fn state_style(state: &str) -> Style {
     match state {
         "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale" => Style::Warning,
+        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale" => {
+            Style::Warning
+        }
         _ => Style::Bad,
     }
 }
@@ -433,7 +435,9 @@ impl PoolReport {
     fn promise_in_words(&self) -> String {
         let (promised, all) = (ByteSize(self.provisioned_bytes), ByteSize(self.capacity_bytes));
         let percent = self.provisioned_bytes as f64 * 100.0 / self.capacity_bytes.max(1) as f64;
-        format!("thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time")
+        format!(
+            "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
+        )
     }
 }
 
@@ -516,7 +520,11 @@ impl VolumeReport {
         page.field("layout", layout, Style::Plain);
         page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
         let rows = match self.thin {
-            true => format!("{} of {} have room so far (thin)", self.allocated_rows, counted(self.rows as usize, "row")),
+            true => format!(
+                "{} of {} have room so far (thin)",
+                self.allocated_rows,
+                counted(self.rows as usize, "row")
+            ),
             false => counted(self.rows as usize, "row"),
         };
         page.field("rows", rows, Style::Plain);
@@ -525,13 +533,19 @@ impl VolumeReport {
             page.field("written", ByteSize(written).to_string(), Style::Plain);
         }
         let journal = match self.write_back {
-            true => "small writes are acknowledged once they are safe in it, and put in place later (write-back)",
-            false => "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)",
+            true => {
+                "small writes are acknowledged once they are safe in it, and put in place later (write-back)"
+            }
+            false => {
+                "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)"
+            }
         };
         page.field("journal", journal, Style::Plain);
         match self.checksums {
             true => page.field("checksums", "on", Style::Plain),
-            false => page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning),
+            false => {
+                page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning)
+            }
         }
         if let Some(tiers) = self.tiers_in_words() {
             page.field("tiers", tiers, Style::Plain);

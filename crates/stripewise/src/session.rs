@@ -208,7 +208,8 @@ impl<'a> Session<'a> {
     /// A drive that is to come into the pool: the one opened already, or newly opened. What it holds is refused, unless
     /// it is to be overwritten.
     pub fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
-        let known = self.opened.borrow().iter().find(|opened| opened.file.identity() == candidate.identity).cloned();
+        let known =
+            self.opened.borrow().iter().find(|opened| opened.file.identity() == candidate.identity).cloned();
         let opened = match known {
             Some(opened) => opened,
             None => {

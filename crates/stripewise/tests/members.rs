@@ -61,7 +61,9 @@ fn roles_are_given_and_shown() {
     sandbox.ok("pool add tank @d/drive6.img --as journal");
     sandbox.ok("pool add tank @d/drive7.img --as spare");
     let now = status(&sandbox);
-    for (index, role) in ["data", "data", "data", "spare", "journal", "fast", "journal", "spare"].iter().enumerate() {
+    for (index, role) in
+        ["data", "data", "data", "spare", "journal", "fast", "journal", "spare"].iter().enumerate()
+    {
         let path = sandbox.text(&format!("d/drive{index}.img"));
         assert_eq!(drive(&now, &path).expect("there")["role"], *role, "{path}");
         assert_eq!(sandbox.json(&format!("drive show {path}"))["drives"][0]["superblock"]["role"], *role);
@@ -180,10 +182,15 @@ fn what_happened_is_kept() {
     assert_eq!(keys(&events), ["events", "output_version", "pool"]);
     let list = events["events"].as_array().expect("a list");
     assert_eq!(keys(&list[0]), ["kind", "text", "time", "time_unix_ms"]);
-    let times: Vec<u64> = list.iter().map(|event| event["time_unix_ms"].as_u64().expect("a number")).collect();
+    let times: Vec<u64> =
+        list.iter().map(|event| event["time_unix_ms"].as_u64().expect("a number")).collect();
     assert!(times.is_sorted(), "oldest first: {events}");
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now").as_millis();
-    assert!(times.iter().all(|&time| since_1970.abs_diff(u128::from(time)) < 600_000), "by the clock: {events}");
+    let since_1970 =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now").as_millis();
+    assert!(
+        times.iter().all(|&time| since_1970.abs_diff(u128::from(time)) < 600_000),
+        "by the clock: {events}"
+    );
     let is_of = |kind: &str, word: &str| {
         let says = |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains(word));
         list.iter().filter(says).any(|event| event["kind"] == kind)
@@ -223,7 +230,9 @@ fn what_drives_do_is_shown_where_something_runs() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the one that is written: {busy}");
-    for key in ["id", "role", "state", "requests", "requests_per_s", "read_mb_per_s", "busy_percent", "queued"] {
+    for key in
+        ["id", "role", "state", "requests", "requests_per_s", "read_mb_per_s", "busy_percent", "queued"]
+    {
         assert!(busy.get(key).is_some(), "{key} is missing");
     }
 }

@@ -88,7 +88,10 @@ impl Rig {
 
     /// Everything that the array's drives were asked, those that are gone included.
     pub(super) fn traffic(&self) -> Traffic {
-        self.drives.borrow().iter().fold(self.retired.get(), |sum, (_, drive)| sum.plus(&drive.metered.traffic()))
+        self.drives
+            .borrow()
+            .iter()
+            .fold(self.retired.get(), |sum, (_, drive)| sum.plus(&drive.metered.traffic()))
     }
 
     /// The drive in a slot.

@@ -74,7 +74,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     }
 
     let mut drives = opened.into_iter().map(|opened| opened.drive);
-    let mut next = |names: &Vec<String>| -> Vec<Rc<dyn Drive>> { drives.by_ref().take(names.len()).collect() };
+    let mut next =
+        |names: &Vec<String>| -> Vec<Rc<dyn Drive>> { drives.by_ref().take(names.len()).collect() };
     let spec = PoolSpec {
         name: name.clone(),
         drives: next(&options.drives),

@@ -85,7 +85,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let mut before = first;
     for _ in 0..count {
         let Some(now) = next(&home, &known, &before, seconds) else {
-            app.printer.note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
+            app.printer
+                .note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
             break;
         };
         let interval = between(&before, &now);
@@ -107,10 +108,13 @@ fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
     let drives = with_pool(app, name, Access::Look, "pool iostat", |session| {
         Ok(loads(&session.pool, &session.report()))
     })?;
-    let interval = Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
+    let interval =
+        Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
     let shown = Shown { pool: name.to_owned(), running: false, intervals: vec![interval] };
     app.printer.result(&shown, |page| {
-        page.line(format!("no process has pool {name} open: nothing runs; these requests were to look at it now"));
+        page.line(format!(
+            "no process has pool {name} open: nothing runs; these requests were to look at it now"
+        ));
         shown.intervals[0].print(page);
     })?;
     Ok(Exit::Success)
@@ -124,7 +128,10 @@ fn next(home: &Home, known: &KnownPool, before: &LeftWord, seconds: f64) -> Opti
         std::thread::sleep(Duration::from_millis(100));
         let word = left_word::read(home, known)?;
         // A clock that was set back must not keep anybody waiting; another process begins to count anew.
-        if word.unix_ms >= due_ms || word.unix_ms < before.unix_ms || word.opened_unix_ms != before.opened_unix_ms {
+        if word.unix_ms >= due_ms
+            || word.unix_ms < before.unix_ms
+            || word.opened_unix_ms != before.opened_unix_ms
+        {
             return Some(word);
         }
     }
@@ -141,7 +148,10 @@ fn between(before: &LeftWord, now: &LeftWord) -> Interval {
     }
     let seconds = now.unix_ms.saturating_sub(before.unix_ms) as f64 / 1e3;
     let earlier = |drive: &DriveLoad| before.drives.iter().find(|other| other.id == drive.id);
-    Interval { seconds, drives: now.drives.iter().map(|drive| rates(drive, earlier(drive), seconds)).collect() }
+    Interval {
+        seconds,
+        drives: now.drives.iter().map(|drive| rates(drive, earlier(drive), seconds)).collect(),
+    }
 }
 
 fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRates {
@@ -171,7 +181,17 @@ impl Interval {
             page.line(format!("{:.1} s", self.seconds));
         }
         let mut table = Table::new(&[
-            "DRIVE", "ROLE", "STATE", ">REQUESTS", ">PER S", ">READ", ">MB/S", ">WRITTEN", ">MB/S", ">BUSY", ">QUEUE",
+            "DRIVE",
+            "ROLE",
+            "STATE",
+            ">REQUESTS",
+            ">PER S",
+            ">READ",
+            ">MB/S",
+            ">WRITTEN",
+            ">MB/S",
+            ">BUSY",
+            ">QUEUE",
         ])
         .indented();
         for drive in &self.drives {

@@ -36,7 +36,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     })?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{path} is offline and may be pulled"));
-        page.line(format!("`stripewise pool online {name} {id}` takes it back: then only what changed is copied"));
+        page.line(format!(
+            "`stripewise pool online {name} {id}` takes it back: then only what changed is copied"
+        ));
     })?;
     Ok(Exit::Success)
 }

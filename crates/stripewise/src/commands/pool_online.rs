@@ -54,12 +54,11 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// Which drive of the pool, what it is called, and the drive itself where it was moved.
+type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
+
 /// The drive by its name in the pool, or else by what the drive at a path says of itself: then it was moved.
-fn find_or_open(
-    app: &App,
-    session: &Session<'_>,
-    name: &str,
-) -> Result<(DriveId, String, Option<Rc<dyn Drive>>)> {
+fn find_or_open(app: &App, session: &Session<'_>, name: &str) -> Result<Returning> {
     let report = session.report();
     let unknown = match find(&report, name) {
         Ok(drive) => return Ok((id_of(drive), drive.path.clone(), None)),

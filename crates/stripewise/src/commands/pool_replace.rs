@@ -56,11 +56,11 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         if options.wait {
             return work(app, session, JobKind::Rebuild).map(Outcome::Rebuilt);
         }
-        Ok(Outcome::Due(session.report()))
+        Ok(Outcome::Due(Box::new(session.report())))
     })?;
     let report = match done {
         Outcome::Rebuilt(done) => return done.print(app),
-        Outcome::Due(report) => report,
+        Outcome::Due(report) => *report,
     };
     let is_due = !report.activity.is_empty();
     app.printer.result(&Pools { pools: vec![report] }, |page| {
@@ -74,5 +74,5 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 
 enum Outcome {
     Rebuilt(crate::jobs::Done),
-    Due(PoolReport),
+    Due(Box<PoolReport>),
 }

@@ -89,7 +89,9 @@ fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
     match (value, value.parse::<f64>()) {
         ("none", _) => Ok(None),
         (_, Ok(days)) if days > 0.0 && days <= MOST_DAYS => Ok(Some(((days * DAY_S as f64) as u64).max(1))),
-        _ => Err(format!("`{value}` is no number of days up to {MOST_DAYS}; `none`: scrubs begin only by hand")),
+        _ => Err(format!(
+            "`{value}` is no number of days up to {MOST_DAYS}; `none`: scrubs begin only by hand"
+        )),
     }
 }
 
@@ -115,9 +117,13 @@ impl Setting {
             Self::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
             Self::PatrolInterval(Some(seconds)) => {
                 let days = seconds as f64 / DAY_S as f64;
-                format!("a scrub begins by itself {days:.2} days after the last one, while a process has the pool open")
+                format!(
+                    "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
+                )
             }
-            Self::SpaceWarning(percent) => format!("the status warns from {percent} % of the space in use on"),
+            Self::SpaceWarning(percent) => {
+                format!("the status warns from {percent} % of the space in use on")
+            }
         }
     }
 }
@@ -149,9 +155,14 @@ mod tests {
         assert_eq!("rebuild-priority=low".parse(), Ok(Setting::RebuildPriority(10)));
         assert_eq!("rebuild-priority=high".parse(), Ok(Setting::RebuildPriority(60)));
         assert_eq!("rebuild-priority=100".parse(), Ok(Setting::RebuildPriority(100)));
-        for text in
-            ["rebuild-priority=0", "rebuild-priority=101", "rebuild-priority=", "rebuild-priority", "x=1", "="]
-        {
+        for text in [
+            "rebuild-priority=0",
+            "rebuild-priority=101",
+            "rebuild-priority=",
+            "rebuild-priority",
+            "x=1",
+            "=",
+        ] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
         }
     }

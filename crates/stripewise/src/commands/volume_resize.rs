@@ -30,13 +30,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             .hint(format!("to be rid of it: stripewise volume delete {name} --yes")));
     }
     let what = format!("cannot make volume `{name}` hold {size}");
-    let (before, volume) = with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), |session| {
-        session.show_notices();
-        let before = session.volume_report(name)?.capacity_bytes;
-        let resized = session.run(session.pool.resize_volume(&name.volume, size.0));
-        resized.map_err(|error| pool_failure(&what, &error))?;
-        Ok((before, session.volume_report(name)?))
-    })?;
+    let (before, volume) =
+        with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), |session| {
+            session.show_notices();
+            let before = session.volume_report(name)?.capacity_bytes;
+            let resized = session.run(session.pool.resize_volume(&name.volume, size.0));
+            resized.map_err(|error| pool_failure(&what, &error))?;
+            Ok((before, session.volume_report(name)?))
+        })?;
     let (old, new) = (ByteSize(before), ByteSize(volume.capacity_bytes));
     app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
         page.line(match old == new {

@@ -18,7 +18,8 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let volume = with_pool(app, &name.pool, Access::Look, "volume show", |session| session.volume_report(name))?;
+    let volume =
+        with_pool(app, &name.pool, Access::Look, "volume show", |session| session.volume_report(name))?;
     let volumes = Volumes { volumes: vec![volume] };
     app.printer.result(&volumes, |page| volumes.volumes[0].print(page))?;
     Ok(Exit::Success)
