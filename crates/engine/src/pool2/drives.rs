@@ -195,7 +195,6 @@ impl Inner {
             member: member.clone(),
             errors_before: Errors::default(),
             behind: None,
-            returning: false,
         };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
@@ -319,7 +318,6 @@ impl Inner {
             member,
             errors_before: record.errors,
             behind: Some(Rc::new(behind)),
-            returning: false,
         };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
