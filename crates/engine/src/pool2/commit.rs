@@ -117,6 +117,7 @@ impl Inner {
             happened.len()
         };
         self.note_comings_and_goings(&before, &mut next);
+        next.forget_replaced();
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
         loop {
