@@ -50,7 +50,7 @@ impl Inner {
                 }
                 continue;
             }
-            if !self.distribute().await? {
+            if !self.distribute().await? && self.next_for_spare().is_none() {
                 self.heal_maps().await?;
                 return self.heal_journals().await;
             }
@@ -169,6 +169,10 @@ impl Inner {
         let result = taken.clone();
         let committed = self
             .try_commit(None, move |manifest| {
+                // A drive may have gone while this waited: a spare comes before free slabs.
+                if matches!(onto, Onto::All) && pool.next_for_spare().is_some() {
+                    return Ok(Change::Nothing(()));
+                }
                 let numbers: BTreeSet<u32> =
                     manifest.drives.iter().filter(|drive| out(drive)).map(|drive| drive.number).collect();
                 let healable = pool.healable();
@@ -181,6 +185,7 @@ impl Inner {
                     return Ok(Change::Nothing(()));
                 }
                 further(manifest);
+                manifest.forget_replaced();
                 Ok(Change::Commit(()))
             })
             .await;
@@ -229,7 +234,7 @@ impl Inner {
 
     async fn renew_map(&self, stale: &Stale) -> Result<(), PoolError> {
         let Some(array) = self.array(stale.part) else { return Ok(()) };
-        let Some(new) = self.place_for_map(stale) else { return Ok(()) };
+        let Some(new) = self.place_for_map(stale) else { return self.leave_map_place(stale).await };
         let give_back = |new: &MetaPlaceRecord| {
             if !stale.in_place {
                 self.space.borrow_mut().give(new.drive, new.slab, stale.slabs);
@@ -256,6 +261,7 @@ impl Inner {
                     });
                     let Some(place) = place.filter(|_| is_online) else { return Ok(Change::Nothing(false)) };
                     *place = new;
+                    manifest.forget_replaced();
                     Ok(Change::Commit(true))
                 };
                 self.try_commit(None, change).await
@@ -278,6 +284,23 @@ impl Inner {
             }
         }
         recorded.map(|_| ())
+    }
+
+    /// Does without a copy for which there is no room, where others are enough.
+    async fn leave_map_place(&self, stale: &Stale) -> Result<(), PoolError> {
+        let (part, old) = (stale.part, stale.old);
+        self.try_commit(None, move |manifest| {
+            let Some(part) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let is_other = |place: &&MetaPlaceRecord| **place != old && place.state == PlaceState::Active;
+            let others = part.meta.places.iter().filter(is_other).count();
+            if others <= part.shape.fault_tolerance() {
+                return Ok(Change::Nothing(()));
+            }
+            part.meta.places.retain(|place| *place != old);
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
+        })
+        .await
     }
 
     /// Slabs for a copy of a map, taken from the books unless it stays where it is.

@@ -53,7 +53,7 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
-        let Some(new) = self.place_for_journal(part, &old) else { return Ok(()) };
+        let Some(new) = self.place_for_journal(part, &old) else { return self.leave_journal(&array, part, old).await };
         let give_back = || self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
         let Some(member) = self.array_member(new.drive) else {
             give_back();
@@ -88,26 +88,45 @@ impl Inner {
                 return Err(error);
             }
         }
-        let log = array.0.write_log();
-        if let Some(log) = &log {
-            if self.working_member(new.drive).is_some()
-                && let Err(error) = log.journal.add_area(area).await
-            {
-                // The commit stands; the area holds nothing and is tried again when the array is opened.
-                self.notice(format!("an area of a journal could not be taken into use: {error}"));
-            }
+        if let Some(log) = array.0.write_log()
+            && self.working_member(new.drive).is_some()
+            && let Err(error) = log.journal.add_area(area).await
+        {
+            // The commit stands; the area holds nothing and is tried again when the array is opened.
+            self.notice(format!("an area of a journal could not be taken into use: {error}"));
+        }
+        self.leave_journal(&array, part, old).await
+    }
+
+    /// Gives up an area, where others are enough, after what was in it has its copies there.
+    async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let is_enough = move |part: &PartRecord| {
+            let is_other = |place: &&JournalPlaceRecord| {
+                (place.drive, place.slab) != (old.drive, old.slab) && place.state == PlaceState::Active
+            };
+            part.journal.iter().filter(is_other).count() > part.shape.fault_tolerance()
+        };
+        if !self.manifest.borrow().parts().any(|other| other.id == part && is_enough(other)) {
+            return Ok(());
+        }
+        if let Some(log) = array.0.write_log() {
             log.journal.remove_area(old.drive);
-            let short = log.journal.restore_copies().await?;
-            if short > 0 {
+            if log.journal.restore_copies().await? > 0 {
                 // What is in place is not needed in the journal any more.
                 array.flush().await?;
             }
         }
         self.try_commit(None, move |manifest| {
-            let Some(part) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {
+                return Ok(Change::Nothing(()));
+            };
             let before = part.journal.len();
             part.journal.retain(|place| (place.drive, place.slab) != (old.drive, old.slab));
-            Ok(if part.journal.len() < before { Change::Commit(()) } else { Change::Nothing(()) })
+            if part.journal.len() == before {
+                return Ok(Change::Nothing(()));
+            }
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
         })
         .await
     }

@@ -255,15 +255,24 @@ fn find_room(manifest: &Manifest, books: &mut FreeSlabs, number: u32) -> Option<
     for part in manifest.parts() {
         // Places first: they are consecutive slabs.
         let on_it = part.meta.places.iter().filter(|place| place.drive == number).count();
+        let others = part.meta.places.len() - on_it;
         let taken: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
         let possible = candidates(manifest, books, number, &taken);
         let emptiest = books.emptiest(&possible);
         let mut fits = |drive: &&u32| books.allocate_places(&[**drive], part.meta.slabs).is_ok();
-        if emptiest.iter().filter(|drive| fits(drive)).take(on_it).count() < on_it {
+        // As many as the layout needs are enough.
+        let enough = part.shape.fault_tolerance() + 1;
+        if emptiest.iter().filter(|drive| fits(drive)).take(on_it).count() < on_it && others < enough {
             return shortage;
         }
-        if part.journal.iter().any(|place| place.drive == number) {
-            return shortage;
+        let taken: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        for place in part.journal.iter().filter(|place| place.drive == number) {
+            let possible = candidates(manifest, books, number, &taken);
+            let emptiest = books.emptiest(&possible);
+            let fits = emptiest.iter().any(|drive| books.allocate_places(&[*drive], place.slabs).is_ok());
+            if !fits && part.journal.len() <= enough {
+                return shortage;
+            }
         }
     }
     for part in manifest.parts() {

@@ -387,13 +387,17 @@ impl Inner {
         }
     }
 
-    /// Opens the volumes that can be read; the others are remembered with the reason.
+    /// Opens the volumes that can be read and are not open; the others are remembered with the reason.
     pub(super) async fn open_volumes(&self) {
         let records = self.manifest.borrow().volumes.clone();
         for record in records {
-            if let Err(why) = self.open_volume(&record).await {
-                self.failures.borrow_mut().insert(record.id, why);
+            if record.parts.iter().all(|part| self.array(part.id).is_some()) {
+                continue;
             }
+            match self.open_volume(&record).await {
+                Ok(()) => self.failures.borrow_mut().remove(&record.id),
+                Err(why) => self.failures.borrow_mut().insert(record.id, why),
+            };
         }
     }
 
@@ -416,7 +420,10 @@ impl Inner {
             array.set_lost_blocks(still_lost(part, &array));
             arrays.push((part.id, array));
         }
+        let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
         self.arrays.borrow_mut().extend(arrays);
+        // A drive may have been excluded since.
+        opened.iter().for_each(|array| self.leave_out_excluded(array));
         Ok(())
     }
 
