@@ -383,6 +383,7 @@ impl Inner {
             journal: journal.map(journal_place).collect(),
             journal_epoch: self.manifest.borrow().generation + 1,
             members: self.array_members(),
+            write_back: self.manifest.borrow().volumes.iter().any(|volume| volume.write_back && volume.part(part.id).is_some()),
             read_only: self.mode == OpenMode::ReadOnly,
         }
     }
