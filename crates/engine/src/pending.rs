@@ -21,6 +21,8 @@ pub(crate) struct PendingPiece {
     pub data: Buffer,
     /// Its record in the journal.
     pub sequence: u64,
+    /// Held until the piece is in place.
+    #[expect(dead_code, reason = "its drop is what it is for")]
     pub room: Option<SemaphorePermit>,
 }
 
@@ -53,10 +55,6 @@ impl Pending {
 
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
-    }
-
-    pub fn has(&self, stripe: u64) -> bool {
-        !self.is_empty() && self.stripes.borrow().contains_key(&stripe)
     }
 
     pub fn insert(&self, stripe: u64, piece: PendingPiece, now_ns: u64) {

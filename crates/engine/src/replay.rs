@@ -17,7 +17,7 @@ use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
 use crate::pending::PendingPiece;
 use crate::regions::RegionState;
-use crate::write_log::WriteLog;
+use crate::write_log::{Logged, WriteLog};
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,8 +130,15 @@ impl Inner {
             let record = &found.record;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else {
+            } else if self.dead.borrow().is_empty() {
                 journal.release(record.sequence);
+            } else {
+                // Forgotten with the first flush; until then whoever opened the array can record what is lost.
+                log.note_replayed(Logged {
+                    sequence: record.sequence,
+                    stripe: record.stripe,
+                    kind: record.kind,
+                });
             }
         }
         self.set_destage_room(&journal);

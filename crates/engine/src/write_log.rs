@@ -192,6 +192,12 @@ impl WriteLog {
         Ok(logged.map(|((stripe, kind), sequence)| Logged { sequence, stripe, kind }).collect())
     }
 
+    /// A record that was found and carried out.
+    pub fn note_replayed(&self, logged: Logged) {
+        self.count(logged.stripe, logged.kind, 1);
+        self.note_applied(logged);
+    }
+
     /// The record's effects are in place.
     pub fn note_applied(&self, logged: Logged) {
         self.applied.borrow_mut().push(logged);
