@@ -30,7 +30,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
     let mut drives: Vec<_> = status
         .drives
         .iter()
-        .filter(|drive| !matches!(drive.state.as_str(), "failed" | "stale" | "missing"))
+        .filter(|drive| !matches!(drive.state.as_str(), "failed" | "stale" | "missing" | "behind"))
         .map(|drive| (drive.path.clone(), format!("{:?}", drive.role)))
         .collect();
     drives.sort();
@@ -41,7 +41,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
 
 /// A pool of four drives with a spare, and one drive beside it; two volumes with flushed contents.
 fn prepared() -> Vec<Rc<MemoryDrive>> {
-    let images = memory_drives(6, 8);
+    let images = memory_drives(6, 16);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
@@ -201,7 +201,7 @@ fn replacing_a_healthy_drive_and_rebuilding() {
 #[test]
 fn giving_back_a_drive_that_lived_a_life_of_its_own() {
     // Its region map is further on than that of the volume it joins, and says that nothing was ever written.
-    let images = memory_drives(2, 8);
+    let images = memory_drives(2, 16);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -283,7 +283,7 @@ fn opening_with_a_drive_missing() {
 
 #[test]
 fn creating_a_pool() {
-    let images = memory_drives(3, 8);
+    let images = memory_drives(3, 16);
     let make = |cut: &Rc<Cut>, at: u64| {
         let life = Life::new();
         let drives = cut.drives(&life.context);

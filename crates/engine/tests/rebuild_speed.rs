@@ -32,7 +32,8 @@ fn rebuild_seconds(drives: usize, layout: &str, columns: usize, with_spare: bool
         let copies_or_parity = if columns == 2 { 2.0 } else { columns as f64 / (columns as f64 - 1.0) };
         let size = (SLABS_PER_DRIVE * drives as u64 * MIB) as f64 / copies_or_parity;
         let size = size as u64 / MIB * MIB;
-        let volume = VolumeSpec { size_bytes: Some(size), checksums: Some(false), ..VolumeSpec::new("data", layout) };
+        let volume =
+            VolumeSpec { size_bytes: Some(size), checksums: Some(false), ..VolumeSpec::new("data", layout) };
         let volume = pool.create_volume(volume).await.unwrap();
         let mut at = 0;
         while at < size {
@@ -66,7 +67,10 @@ fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
                  {ratio:.2} times as fast, {:.2} of {ideal:.2}",
                 ratio / ideal
             );
-            assert!(ratio >= 0.85 * ideal, "{drives} drives, {layout} of {columns}: {ratio:.2} of {ideal:.2}");
+            assert!(
+                ratio >= 0.85 * ideal,
+                "{drives} drives, {layout} of {columns}: {ratio:.2} of {ideal:.2}"
+            );
         }
     }
 }

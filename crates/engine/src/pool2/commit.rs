@@ -5,6 +5,7 @@
 //! drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts, the arrays
 //! are told what it says: drives that came, rows that changed, drives that are out.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
@@ -116,10 +117,13 @@ impl Inner {
             happened.len()
         };
         self.note_comings_and_goings(&before, &mut next);
+        next.forget_replaced();
         let mut why = String::from("none is at hand");
+        let mut excluded: BTreeSet<u32> = BTreeSet::new();
         loop {
             let out = self.fallen_out(&next);
             for exclusion in &out {
+                excluded.insert(exclusion.drive);
                 let path = next.drive(exclusion.drive).map_or("a drive", |drive| &drive.path);
                 let text = format!("{path} is out of service: {}", exclusion.reason);
                 next.events.push(self.unix_ms(), EventKind::Drive, &text);
@@ -157,7 +161,9 @@ impl Inner {
         }
         *self.manifest.borrow_mut() = next.clone();
         self.happened.borrow_mut().drain(..noted);
-        self.after_commit(&before, &next);
+        let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
+        excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));
+        self.after_commit(&before, &next, &excluded);
         Ok(())
     }
 
@@ -208,10 +214,8 @@ impl Inner {
     }
 
     /// A commit counts: everything in memory follows it.
-    fn after_commit(&self, before: &Manifest, next: &Manifest) {
+    fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
         self.space.borrow_mut().refresh(next);
-        let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
-        let excluded: Vec<u32> = before.drives.iter().filter(gone).map(|drive| drive.number).collect();
         let (came, mut ended) = (self.array_members(), Vec::new());
         self.arrays.borrow_mut().retain(|id, array| {
             let is_there = next.parts().any(|part| part.id == *id);
@@ -232,12 +236,12 @@ impl Inner {
             if let Some(old) = before.parts().find(|old| old.id == part.id) {
                 tell_changes(&array, old, part);
             }
-            for &number in &excluded {
+            for &number in excluded {
                 leave_out(&array, part, number);
             }
         }
         self.reclaim(before, next, ended);
-        for number in &excluded {
+        for number in excluded {
             if let Some(drive) = self.open_drive(*number) {
                 drive.member.fail("it was excluded");
                 drive.member.release();

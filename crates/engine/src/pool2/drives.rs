@@ -85,7 +85,10 @@ impl Pool {
         let number = inner.number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.is_online() && inner.working_member(number).is_some() {
-            return Err(PoolError::DriveStanding { drive: record.path, what: "is online already".to_owned() });
+            return Err(PoolError::DriveStanding {
+                drive: record.path,
+                what: "is online already".to_owned(),
+            });
         }
         if record.replaced {
             let what = "was replaced by another drive; `pool add` takes it in as a new one".to_owned();
@@ -188,7 +191,11 @@ impl Inner {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None, returning: false };
+        let open = OpenDrive {
+            member: member.clone(),
+            errors_before: Errors::default(),
+            behind: None,
+        };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
@@ -255,8 +262,7 @@ impl Inner {
         if self.working_member(record.number).is_some() {
             return Err(PoolError::DriveInPool { drive: label, id: record.id });
         }
-        let needs =
-            |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(record.number));
+        let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(record.number));
         match manifest.volumes.iter().find(needs) {
             Some(volume) if !force => Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() }),
             _ => Ok(()),
@@ -278,14 +284,16 @@ impl Inner {
     ) -> Result<(), PoolError> {
         let info = drive.info().clone();
         let label = info.label.to_string();
-        let (superblock, slot) = match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
-            Content::Valid { superblock, slot, .. } => (superblock, slot),
-            content => {
-                super::open::refuse_taken(&label, content)?;
-                let what = "holds no pool; `pool replace` puts it in the place of the one that is out".to_owned();
-                return Err(PoolError::DriveStanding { drive: label, what });
-            }
-        };
+        let (superblock, slot) =
+            match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+                Content::Valid { superblock, slot, .. } => (superblock, slot),
+                content => {
+                    super::open::refuse_taken(&label, content)?;
+                    let what = "holds no pool; `pool replace` puts it in the place of the one that is out"
+                        .to_owned();
+                    return Err(PoolError::DriveStanding { drive: label, what });
+                }
+            };
         let Superblock { pool_id, drive_id, manifest } = *superblock;
         if pool_id != self.pool_id {
             let pool_name = manifest.name;
@@ -306,7 +314,11 @@ impl Inner {
             Manifest { volumes: Vec::new(), ..manifest }
         };
         let member = Member::new(&self.context, drive, self.options.member);
-        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)), returning: false };
+        let open = OpenDrive {
+            member,
+            errors_before: record.errors,
+            behind: Some(Rc::new(behind)),
+        };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {
@@ -370,14 +382,17 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
                     // Row by row: what it had lies in other runs than what it has.
                     for row in run.first_row..run.end_row() {
                         let place = run.place(row, column);
-                        let had = before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
-                            (had.drive, had.slab) == (place.drive, place.slab)
-                                && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
-                        });
+                        let had =
+                            before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
+                                (had.drive, had.slab) == (place.drive, place.slab)
+                                    && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
+                            });
                         let state = if had { SlotState::CatchingUp } else { SlotState::Rebuilding };
                         match changes.last_mut() {
                             Some((first, rows, last_column, last_state))
-                                if *last_column == column && *last_state == state && *first + *rows == row =>
+                                if *last_column == column
+                                    && *last_state == state
+                                    && *first + *rows == row =>
                             {
                                 *rows += 1;
                             }

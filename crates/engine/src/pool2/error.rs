@@ -245,7 +245,9 @@ pub enum PoolError {
         volumes: Vec<String>,
     },
     /// What a drive holds fits nowhere else.
-    #[error("{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them")]
+    #[error(
+        "{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them"
+    )]
     NoRoomElsewhere {
         /// The drive's label.
         drive: String,

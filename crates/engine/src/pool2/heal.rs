@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::Inner;
 use super::commit::{Change, map_place};
 use super::drive_record::{DriveRecord, ExclusionKind, Role};
 use super::error::PoolError;
@@ -18,7 +19,6 @@ use super::format::Manifest;
 use super::ids::Id;
 use super::takeover::{Onto, Taken, candidates, stretches, take_over};
 use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use super::Inner;
 use crate::array::AreaPlace;
 use crate::rows::{SlotPlace, SlotState};
 
@@ -71,9 +71,8 @@ impl Inner {
         let healable = self.healable();
         let is_due = |drive: &&DriveRecord| match drive.exclusion() {
             None => {
-                let wanted = |place: SlotPlace| {
-                    place.drive == drive.number && place.state == SlotState::Missing
-                };
+                let wanted =
+                    |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
                 self.working_member(drive.number).is_some()
                     && !stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty()
             }
@@ -104,8 +103,7 @@ impl Inner {
         }
         let healable = self.healable();
         for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
-            let wanted =
-                |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
+            let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
             if stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty() {
                 continue;
             }
@@ -125,16 +123,20 @@ impl Inner {
             return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
         }
         let (from, to) = (self.path_of(old), self.path_of(new));
-        self.commit_takeover(Onto::Drive(new), move |drive| drive.number == old, move |manifest| {
-            let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
-            if let Some(drive) = manifest.drive_mut(new)
-                && drive.role == Role::Spare
-                && role != Role::Spare
-            {
-                drive.role = role;
-            }
-            manifest.set_replaced(old);
-        })
+        self.commit_takeover(
+            Onto::Drive(new),
+            move |drive| drive.number == old,
+            move |manifest| {
+                let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
+                if let Some(drive) = manifest.drive_mut(new)
+                    && drive.role == Role::Spare
+                    && role != Role::Spare
+                {
+                    drive.role = role;
+                }
+                manifest.set_replaced(old);
+            },
+        )
         .await?;
         self.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
         self.set_background_share();
@@ -147,7 +149,10 @@ impl Inner {
         self.jobs.without_room.set(taken.without_room);
         let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
         if rows > 0 {
-            self.event(EventKind::Rebuild, &format!("{rows} slabs are rebuilt into free space of all drives"));
+            self.event(
+                EventKind::Rebuild,
+                &format!("{rows} slabs are rebuilt into free space of all drives"),
+            );
         }
         Ok(rows > 0)
     }
@@ -268,7 +273,10 @@ impl Inner {
             let manifest = pool.manifest.borrow();
             let part = manifest.parts().find(|other| other.id == part);
             part.is_some_and(|part| {
-                part.meta.places.iter().any(|place| map_place(part, place) == area && place.state == new.state)
+                part.meta
+                    .places
+                    .iter()
+                    .any(|place| map_place(part, place) == area && place.state == new.state)
             })
         };
         if !is_named(self) {

@@ -76,7 +76,10 @@ impl Inner {
         if steps.is_empty() {
             let room = self.check_room_elsewhere(number);
             let why = room.err().map_or_else(
-                || "what is on it cannot be moved now, since it is not current or its volume takes no writes".to_owned(),
+                || {
+                    "what is on it cannot be moved now, since it is not current or its volume takes no writes"
+                        .to_owned()
+                },
                 |error| error.to_string(),
             );
             return Err(why);

@@ -13,12 +13,12 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 
+use super::Inner;
 use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::{DriveId, Id};
 use super::jobs::{Parts, Progress, SECOND_NS};
 use super::row_queue::{Due, RowQueue};
-use super::Inner;
 use crate::array::Array;
 use crate::error::ArrayError;
 use crate::rows::{Run, SlotState};
@@ -120,7 +120,8 @@ impl Inner {
             let inner = &array.0;
             let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
             // As the array itself bounds it.
-            let regions = (inner.options.background_bytes / region_bytes).clamp(1, 16).min(inner.regions_per_row);
+            let regions =
+                (inner.options.background_bytes / region_bytes).clamp(1, 16).min(inner.regions_per_row);
             region_bytes * regions
         };
         let largest = parts.map(row_bytes).max().unwrap_or(1);

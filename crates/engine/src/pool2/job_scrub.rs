@@ -112,7 +112,8 @@ impl Inner {
         let lane = &self.jobs.checking;
         {
             let arrays = self.arrays.borrow();
-            let is_due = |part: &Id, array: &Array| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
+            let is_due =
+                |part: &Id, array: &Array| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
             if let Some((part, _)) = arrays.iter().find(|(part, array)| is_due(part, array)) {
                 return Some((*part, false));
             }
@@ -140,7 +141,8 @@ impl Inner {
         let lane = &self.jobs.checking;
         let (parts, seen) = self.begin_check(part, Some(&array));
         let all = seen.total_bytes.get();
-        let progress = move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
+        let progress =
+            move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
         let nothing = || std::future::ready(Ok(()));
         let work = array.resync(&progress);
         if let Err(error) = self.watched(&parts, work, CHECKPOINT_NS, nothing).await
@@ -157,7 +159,9 @@ impl Inner {
         let (volume, name) = self.volume_of(first_part);
         let parts: Vec<Id> = {
             let manifest = self.manifest.borrow();
-            manifest.volume_by_id(volume).map_or_else(Vec::new, |volume| volume.parts.iter().map(|p| p.id).collect())
+            manifest
+                .volume_by_id(volume)
+                .map_or_else(Vec::new, |volume| volume.parts.iter().map(|p| p.id).collect())
         };
         let mut report = ScrubReport::default();
         let mut error = None;

@@ -153,7 +153,8 @@ impl Lane {
     pub fn stall(&self, task: Task, why: String) {
         let mut stalled = self.stalled.borrow_mut();
         if let Some((part, Some(_))) = task {
-            let rows = stalled.keys().flatten().filter(|(other, row)| *other == part && row.is_some()).count();
+            let rows =
+                stalled.keys().flatten().filter(|(other, row)| *other == part && row.is_some()).count();
             if rows >= MAX_STALLED_ROWS {
                 stalled.insert(Some((part, None)), why);
                 return;
@@ -391,7 +392,8 @@ impl Inner {
             }
             let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
             let scrub = manifest.scrub.as_ref().filter(|scrub| {
-                let is_of = |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
+                let is_of =
+                    |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
                 scrub.volumes.iter().any(is_of)
             });
             if checking.is_some() || scrub.is_some() || is_resync_due(&array) {

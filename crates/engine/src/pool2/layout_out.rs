@@ -91,12 +91,12 @@ pub(super) fn map_size(spec: &ArraySpec, rows: u64) -> Result<(u32, u64), ArrayE
     Ok((slabs as u32, low))
 }
 
-fn needs(spec: &ArraySpec, rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
+fn needs(spec: &ArraySpec, rows: u64, share_rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
     let (map_slabs, map_rows) = map_size(spec, rows)?;
     let geometry = spec.geometry()?;
     let units = (geometry.data_units() * geometry.copies() + geometry.parity_units()) as u64;
     let record_bytes = units * geometry.interleave_bytes() + BLOCK_BYTES;
-    let share = rows.saturating_mul(spec.slab_bytes) / JOURNAL_SHARE;
+    let share = share_rows.saturating_mul(spec.slab_bytes) / JOURNAL_SHARE;
     let area_bytes = share.min(most_area_bytes).max(RECORDS_PER_AREA * record_bytes);
     Ok(Needs { map_slabs, map_rows, area_slabs: area_bytes.div_ceil(spec.slab_bytes) as u32 })
 }
@@ -183,7 +183,9 @@ fn place_all(
             Err(shortage) => return Ok(Err(shortage)),
         }
     }
-    let needed = needs(wish.spec, rows, MOST_SHARED_AREA_BYTES)?;
+    // A thin volume's journal suits what there is, not what was promised.
+    let share_rows = if wish.thin { rows.min(space.max_rows(&wish.drives, width)) } else { rows };
+    let needed = needs(wish.spec, rows, share_rows, MOST_SHARED_AREA_BYTES)?;
     let sets = sets_for_map(wish, &taken.rows)?;
     let places = match place_map(space, wish, needed.map_slabs, &sets) {
         Ok(places) => places,
@@ -199,7 +201,7 @@ fn place_all(
     if !wish.with_journal {
         return Ok(Ok((meta, Vec::new())));
     }
-    let journal = match place_journal(space, wish, rows, needed.area_slabs, &sets)? {
+    let journal = match place_journal(space, wish, share_rows, needed.area_slabs, &sets)? {
         Ok(journal) => journal,
         Err(shortage) => return Ok(Err(shortage)),
     };
@@ -273,7 +275,7 @@ fn place_journal(
     let own = space.emptiest(&space.usable(Role::Journal));
     if own.len() >= least {
         let free = own.iter().map(|&drive| space.free_slabs(drive)).nth(least - 1).unwrap_or(0);
-        let wanted = needs(wish.spec, rows, MOST_OWN_AREA_BYTES)?.area_slabs;
+        let wanted = needs(wish.spec, 1, rows, MOST_OWN_AREA_BYTES)?.area_slabs;
         let slabs = wanted.min((free / 4) as u32).max(area_slabs);
         for slabs in [slabs, area_slabs] {
             if let Ok(places) = spread_places(space, &own, least, JOURNAL_AREAS.max(least), slabs) {

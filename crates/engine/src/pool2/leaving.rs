@@ -103,7 +103,8 @@ impl Pool {
         let number = inner.number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if inner.working_member(number).is_none() {
-            let what = "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
+            let what =
+                "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
         inner.check_not_the_last(number)?;
@@ -230,12 +231,8 @@ impl Inner {
 /// Slabs of a part on a drive, those of maps and journals included.
 pub(super) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
     let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
-    let journal: u64 = part
-        .journal
-        .iter()
-        .filter(|place| place.drive == number)
-        .map(|place| u64::from(place.slabs))
-        .sum();
+    let journal: u64 =
+        part.journal.iter().filter(|place| place.drive == number).map(|place| u64::from(place.slabs)).sum();
     let rows: u64 = part
         .rows
         .runs()
@@ -250,7 +247,8 @@ pub(super) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
 fn find_room(manifest: &Manifest, books: &mut FreeSlabs, number: u32) -> Option<(u64, u64)> {
     let needed: u64 = manifest.parts().map(|part| slabs_on(part, number)).sum();
     let role = manifest.drive(number).map_or(Role::Data, |drive| drive.role);
-    let is_taker = |drive: &&DriveRecord| drive.takes_new() && (drive.role == role || drive.role == Role::Data);
+    let is_taker =
+        |drive: &&DriveRecord| drive.takes_new() && (drive.role == role || drive.role == Role::Data);
     let takers = manifest.drives.iter().filter(is_taker);
     let free: u64 = takers.map(|drive| books.free_slabs(drive.number)).sum();
     let shortage = Some((needed, free));
@@ -286,7 +284,9 @@ fn find_room(manifest: &Manifest, books: &mut FreeSlabs, number: u32) -> Option<
                 let possible = candidates(manifest, books, number, &in_rows);
                 let rows = (run.end_row() - row).div_ceil(8);
                 let slab = run.place(row, column).slab;
-                let Some(found) = books.replace(&possible, &in_rows, rows, Some(slab)) else { return shortage };
+                let Some(found) = books.replace(&possible, &in_rows, rows, Some(slab)) else {
+                    return shortage;
+                };
                 row += found.rows;
             }
         }

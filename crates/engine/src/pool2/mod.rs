@@ -155,8 +155,6 @@ pub(crate) struct OpenDrive {
     /// What the drive itself recorded last, where it was away while the pool was used: it takes no part before its standing is
     /// online again, and then what it says was current on it may be brought up to date instead of being rebuilt.
     behind: Option<Rc<Manifest>>,
-    /// Though it was away, some volume could not be written without it, so that what it holds of that counts.
-    returning: bool,
 }
 
 impl OpenDrive {
@@ -377,11 +375,10 @@ impl Inner {
 
     /// Whether a drive is at hand and what it holds counts, as far as a map says so.
     fn is_at_hand(&self, number: u32) -> bool {
-        let is_online = self.manifest.borrow().is_online(number);
-        self.drives
-            .borrow()
-            .get(&number)
-            .is_some_and(|drive| drive.behind.is_none() || drive.returning || is_online)
+        let manifest = self.manifest.borrow();
+        // One that was away counts for volumes that were not written without it.
+        let counts = || manifest.is_online(number) || manifest.is_needed(number);
+        self.drives.borrow().get(&number).is_some_and(|drive| drive.behind.is_none() || counts())
     }
 
     /// The array of a part.

@@ -258,12 +258,7 @@ pub(super) fn open_drive(
     errors_before: Errors,
 ) -> OpenDrive {
     let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
-    OpenDrive {
-        member: Member::new(context, drive, options.member),
-        errors_before,
-        behind: None,
-        returning: false,
-    }
+    OpenDrive { member: Member::new(context, drive, options.member), errors_before, behind: None }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct
@@ -395,7 +390,6 @@ fn take_in(
         if matches!(worth, Worth::Behind | Worth::Returning) {
             let own = found.iter().find(|found| found.index == index).expect("chosen from these");
             opened.behind = Some(Rc::new(own.superblock.manifest.clone()));
-            opened.returning = worth == Worth::Returning;
         }
         open.insert(number, opened);
     }

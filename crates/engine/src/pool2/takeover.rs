@@ -342,7 +342,10 @@ pub(crate) mod tests {
             assert_eq!(work[3], 0);
             let (sum, most) = (work.iter().sum::<u64>(), *work.iter().max().unwrap());
             let even = sum as f64 / (drives - 1) as f64;
-            assert!(most as f64 <= even * 1.12, "{drives} {layout}: {most} of {even} for {lost} rows: {work:?}");
+            assert!(
+                most as f64 <= even * 1.12,
+                "{drives} {layout}: {most} of {even} for {lost} rows: {work:?}"
+            );
             assert_eq!(manifest.check(), Ok(()), "every slab is used once, every drive once in a row");
             // The books agree with the map, but for the slabs of the drive that is out.
             let anew = FreeSlabs::new(&manifest);
