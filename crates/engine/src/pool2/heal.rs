@@ -192,8 +192,10 @@ impl Inner {
         let taken = taken.take();
         if committed.is_err() {
             taken.undone(&mut self.space.borrow_mut());
+        } else if !taken.new.is_empty() {
+            // Only then: what ends in an error would be tried for ever.
+            self.jobs.forget_stalls();
         }
-        self.jobs.forget_stalls();
         committed.map(|()| taken)
     }
 
