@@ -239,9 +239,35 @@ impl Inner {
         // have to wait for them.
         let (new, others): (Vec<Work>, Vec<Work>) =
             now.into_iter().partition(|work| self.regions.is_virgin(work.index));
-        let in_place = join(self.lead_in_place(new.into()), self.lead_in_place(others.into()));
-        let (deferred, (first, second)) = join(deferring, in_place).await;
-        deferred.into_iter().fold(first.and(second), Result::and)
+        let groups = self.groups_that_fit(&log, others).into_iter().map(|group| self.lead_in_place(group));
+        let in_place = join(self.lead_in_place(new.into()), join_all(groups));
+        let (deferred, (first, others)) = join(deferring, in_place).await;
+        deferred.into_iter().chain(others).fold(first, Result::and)
+    }
+
+    /// Cuts a group so that what each part logs goes into the journal at once: a group that had logged some and waited for
+    /// room for more would wait for itself.
+    fn groups_that_fit(&self, log: &WriteLog, works: Vec<Work>) -> Vec<SmallVec<[Work; 1]>> {
+        let mut groups: Vec<(u64, SmallVec<[Work; 1]>)> = Vec::new();
+        for work in works {
+            let bytes = self.most_logged_bytes(&work);
+            match groups.last_mut() {
+                Some((sum, group)) if log.journal.fits(*sum + bytes) => {
+                    *sum += bytes;
+                    group.push(work);
+                }
+                _ => groups.push((bytes, SmallVec::from_iter([work]))),
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+
+    /// The most that a write of these pieces puts into the journal: new data in whole blocks, and parity of whole strips.
+    fn most_logged_bytes(&self, work: &Work) -> u64 {
+        let bytes: u64 = work.taken.iter().map(|(_, piece)| piece.data.len() as u64).sum();
+        let stripe_bytes = self.geometry.units() as u64 * self.geometry.interleave_bytes();
+        let parity_bytes = self.geometry.parity_units() as u64 * self.geometry.interleave_bytes();
+        (bytes + 2 * BLOCK_BYTES + parity_bytes).min(stripe_bytes) + BLOCK_BYTES
     }
 
     /// Part of a stripe, all of it with room to be deferred.

@@ -144,30 +144,9 @@ impl WriteLog {
         }
     }
 
-    /// Makes records durable in the journal; gives them back by their names. Together where that fits, else one by one.
+    /// Makes records durable in the journal, all together; gives them back by their names. Whoever logs more must have applied
+    /// these first: room for them comes only when the oldest records are over.
     pub async fn log(
-        &self,
-        records: SmallVec<[Record; 1]>,
-        quota: Quota,
-    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
-        if records.len() == 1 || self.journal.fits(Journal::bytes_of(&records)) {
-            return self.log_together(records, quota).await;
-        }
-        let mut logged = SmallVec::new();
-        for record in records {
-            match self.log_together(SmallVec::from_iter([record]), quota).await {
-                Ok(one) => logged.extend(one),
-                Err(error) => {
-                    // What is logged already is written by nobody now; doing it again would be wrong.
-                    self.note_durable(logged.into_vec());
-                    return Err(error);
-                }
-            }
-        }
-        Ok(logged)
-    }
-
-    async fn log_together(
         &self,
         records: SmallVec<[Record; 1]>,
         quota: Quota,
