@@ -17,7 +17,8 @@ const SPEED: ModelSpec = ModelSpec { latency_ns: 50_000, bytes_per_second: 100_0
 fn modelled<D: Drive + 'static>(life: &Life, below: &[Rc<D>]) -> Vec<Rc<dyn Drive>> {
     let model = |drive: &Rc<D>| {
         let info = drive.info();
-        ModelDrive::new(&life.context, &info.label, info.capacity_bytes, SPEED, drive.clone()) as Rc<dyn Drive>
+        ModelDrive::new(&life.context, &info.label, info.capacity_bytes, SPEED, drive.clone())
+            as Rc<dyn Drive>
     };
     below.iter().map(model).collect()
 }
@@ -304,7 +305,11 @@ fn a_drive_that_was_offline_catches_up_with_what_changed() {
             pool.offline(id).await.unwrap();
             assert_eq!(state_of(&pool.status(), "drive1"), "offline");
             pool.wait(JobKind::Rebuild).await.unwrap();
-            assert_eq!(pool.status().state, PoolState::Degraded, "nobody takes over from one that is offline");
+            assert_eq!(
+                pool.status().state,
+                PoolState::Degraded,
+                "nobody takes over from one that is offline"
+            );
             fill(&volume, 9, 8 * MIB, MIB).await;
             let mut blocks = blocks;
             blocks[128..144].fill(9);
@@ -326,7 +331,11 @@ fn a_drive_that_was_offline_catches_up_with_what_changed() {
             let volume = pool.volume("data").unwrap();
             if restart {
                 pool.wait(JobKind::Rebuild).await.unwrap();
-                assert_eq!(state_of(&pool.status(), "drive1"), "offline", "it stays so until it is asked for");
+                assert_eq!(
+                    state_of(&pool.status(), "drive1"),
+                    "offline",
+                    "it stays so until it is asked for"
+                );
                 pool.online(id_of(&pool.status(), "drive1"), None).await.unwrap();
                 pool.wait(JobKind::Rebuild).await.unwrap();
                 assert!(written(&pool, "drive1") < 8 * MIB, "{}", written(&pool, "drive1"));

@@ -191,11 +191,7 @@ impl Inner {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive {
-            member: member.clone(),
-            errors_before: Errors::default(),
-            behind: None,
-        };
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
@@ -314,11 +310,7 @@ impl Inner {
             Manifest { volumes: Vec::new(), ..manifest }
         };
         let member = Member::new(&self.context, drive, self.options.member);
-        let open = OpenDrive {
-            member,
-            errors_before: record.errors,
-            behind: Some(Rc::new(behind)),
-        };
+        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {

@@ -193,8 +193,12 @@ impl Inner {
         if committed.is_err() {
             taken.undone(&mut self.space.borrow_mut());
         }
-        self.jobs.forget_stalls();
-        committed.map(|()| taken)
+        committed?;
+        if !taken.new.is_empty() {
+            // What stood in the way of the old places does not in that of the new ones.
+            self.jobs.forget_stalls();
+        }
+        Ok(taken)
     }
 
     /// Writes copies of region maps anew whose drives are out for good, or have come back.

@@ -53,7 +53,9 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
-        let Some(new) = self.place_for_journal(part, &old) else { return self.leave_journal(&array, part, old).await };
+        let Some(new) = self.place_for_journal(part, &old) else {
+            return self.leave_journal(&array, part, old).await;
+        };
         let give_back = || self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
         let Some(member) = self.array_member(new.drive) else {
             give_back();
