@@ -224,6 +224,12 @@ impl Drop for SemaphorePermit {
 }
 
 impl SemaphorePermit {
+    /// Takes a part of the units into a permit of its own.
+    pub fn split(&mut self, amount: u64) -> SemaphorePermit {
+        self.amount = self.amount.checked_sub(amount).expect("a part of what there is");
+        SemaphorePermit { shared: self.shared.clone(), amount }
+    }
+
     /// Keeps the units for good.
     fn consume(mut self) {
         self.amount = 0;

@@ -142,6 +142,7 @@ async fn array(
         base_bytes: 1 << 20,
         space_bytes: files.bytes - (1 << 20),
         journal_slabs: 0,
+        write_back: false,
     };
     let slots = members.iter().cloned().map(SlotInit::Active).collect();
     let buffers = BufferPool::new(64 << 20);
@@ -340,6 +341,7 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
                 base_bytes: 1 << 20,
                 space_bytes: files.bytes - (1 << 20),
                 journal_slabs: 0,
+                write_back: false,
             };
             let slots = members[..DRIVES].iter().cloned().map(SlotInit::Active).collect();
             let buffers = BufferPool::new(64 << 20);
@@ -354,7 +356,7 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
             .expect("it opens");
             members[1].fail("taken out");
             array.flush().await.expect("a flush excludes it");
-            spec.attach(&array, 1, DRIVES as u32, members[DRIVES].clone()).await.expect("attaching");
+            spec.attach(&array, 1, members[DRIVES].clone()).await.expect("attaching");
             let start = Instant::now();
             let report = stripewise_engine::linear::rebuild(&array).await.expect("a rebuild");
             let rate = report.bytes as f64 / start.elapsed().as_secs_f64();

@@ -19,7 +19,14 @@ const DEPTH: usize = 32;
 
 async fn array(context: &Context, layout: &str, drives: usize) -> Array {
     let shape = LayoutSpec::parse(layout).and_then(|spec| spec.resolve(drives)).expect("a layout");
-    let spec = LinearSpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: MEMBER_BYTES, journal_slabs: 0 };
+    let spec = LinearSpec {
+        id: 1,
+        shape,
+        base_bytes: 1 << 20,
+        space_bytes: MEMBER_BYTES,
+        journal_slabs: 0,
+        write_back: false,
+    };
     let slots = (0..drives)
         .map(|i| MemoryDrive::new(&format!("memory{i}"), MEMBER_BYTES + (1 << 20)))
         .map(|drive| SlotInit::Active(Member::new(context, drive, MemberOptions::default())))

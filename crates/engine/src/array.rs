@@ -25,6 +25,7 @@ use crate::columns::Members;
 use crate::error::ArrayError;
 use crate::member::Member;
 use crate::moves::Move;
+use crate::pending::Pending;
 use crate::rebuild::Fill;
 use crate::regions::{RegionShape, Regions};
 use crate::rows::RowTable;
@@ -117,6 +118,14 @@ impl ArraySpec {
         Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
     }
 
+    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe with its parity, fits
+    /// into what clients may append at a time, also where room is kept for destaging.
+    pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
+        let geometry = self.geometry()?;
+        let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
+        Ok((16 * stripe_bytes).next_multiple_of(self.slab_bytes).max(2 << 20))
+    }
+
     /// Bytes that the region map of `rows` rows takes at each of its places.
     pub fn map_bytes(&self, rows: u64) -> Result<u64, ArrayError> {
         let shape = RegionShape::of(&self.geometry()?);
@@ -164,6 +173,8 @@ pub struct ArrayInit {
     pub journal_epoch: u64,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
+    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout with parity.
+    pub write_back: bool,
     /// Nothing may be written: the array is opened protected, and what a crash left in its journal stays there.
     pub read_only: bool,
 }
@@ -206,6 +217,9 @@ pub(crate) struct Inner {
     pub log: RefCell<Option<Rc<WriteLog>>>,
     /// A crash left records in the journal that could not be carried out, since nothing may be written.
     pub needs_replay: Cell<bool>,
+    pub write_back: bool,
+    pub pending: Pending,
+    pub destaging: Cell<bool>,
     /// Blocks of the volume that are lost for good: they were being written when power was cut and a drive was lost.
     pub dead: RefCell<BTreeSet<u64>>,
     pub table: Rc<StripeTable>,
@@ -287,7 +301,7 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let ArrayInit { spec, size_bytes, rows, map, members, read_only, .. } = init;
+        let ArrayInit { spec, size_bytes, rows, map, members, write_back, read_only, .. } = init;
         let geometry = spec.geometry()?;
         assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
         let shape = RegionShape::of(&geometry);
@@ -313,6 +327,9 @@ impl Array {
             map_places: RefCell::new(map),
             log: RefCell::default(),
             needs_replay: Cell::new(false),
+            write_back,
+            pending: Pending::new(),
+            destaging: Cell::new(false),
             dead: RefCell::default(),
             table: Rc::default(),
             regions,
@@ -377,7 +394,13 @@ impl Array {
                 inner.flush().await?;
             }
         }
-        inner.regions.resize(size_bytes.div_ceil(region_bytes));
+        let regions = size_bytes.div_ceil(region_bytes);
+        if regions < inner.regions.count() {
+            let stripes = inner.regions.stripes_of(regions).start
+                ..inner.regions.stripes_of(inner.regions.count()).start;
+            inner.forget_logged(stripes).await?;
+        }
+        inner.regions.resize(regions);
         inner.persist_map().await
     }
 
@@ -452,6 +475,7 @@ impl Array {
         if self.0.protected.get() {
             return Ok(());
         }
+        self.0.destage_all().await?;
         self.0.flush().await?;
         self.0.settle(true).await?;
         self.0.close_journal().await

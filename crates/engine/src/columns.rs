@@ -14,8 +14,11 @@ use stripewise_layout::{MemberSet, Place};
 
 use crate::array::{Array, ArrayMember, Inner};
 use crate::error::ArrayError;
+use crate::journal::Kind;
 use crate::member::{Class, Member};
+use crate::regions::RegionState;
 use crate::rows::{RowTable, Run, SlotPlace, SlotState};
+use crate::write_log::Logged;
 
 /// Drives at hand, by number.
 #[derive(Default)]
@@ -367,7 +370,12 @@ impl Inner {
         let flushed = self.flush_drives().await;
         match flushed {
             Ok(()) => {
-                log.note_durable(applied);
+                // Data of a region that reads as zeros after a crash is still needed.
+                let is_early =
+                    |logged: &Logged| logged.kind == Kind::Data && !self.is_known_as_written(logged.stripe);
+                let (early, durable) = applied.into_iter().partition(is_early);
+                log.note_early(early);
+                log.note_durable(durable);
                 log.flushes_done.set(this);
             }
             Err(_) => log.put_back(applied),
@@ -375,6 +383,20 @@ impl Inner {
         log.flushing.set(false);
         log.flushed.notify_all();
         flushed
+    }
+
+    fn is_known_as_written(&self, stripe: u64) -> bool {
+        let region = self.regions.region_of(stripe);
+        region >= self.regions.count() || self.regions.state(region) == RegionState::Written
+    }
+
+    /// The map on the drives was brought up to date: releases data whose regions it knows now.
+    pub fn release_early(&self) {
+        let Some(log) = self.write_log() else { return };
+        let (known, early) =
+            log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
+        log.note_early(early);
+        log.note_durable(known);
     }
 
     async fn flush_drives(&self) -> Result<(), ArrayError> {

@@ -38,7 +38,7 @@ impl Array {
             while at < end {
                 let region = at / region_bytes;
                 let length = (end - at).min(ZERO_WRITE_BYTES).min((region + 1) * region_bytes - at);
-                if inner.regions.state(region) == RegionState::Unwritten {
+                if inner.holds_nothing(region) {
                     // It reads as zeros as it is; a thin volume takes no space for it.
                     at += length;
                     continue;
@@ -62,9 +62,7 @@ impl Array {
     /// see [`Self::release_row`].
     pub fn empty_rows(&self) -> Vec<u64> {
         let inner = &self.0;
-        let is_empty = |row: &u64| {
-            inner.regions_of_row(*row).all(|region| inner.regions.state(region) == RegionState::Unwritten)
-        };
+        let is_empty = |row: &u64| inner.regions_of_row(*row).all(|region| inner.holds_nothing(region));
         let rows = inner.rows.borrow();
         rows.runs().flat_map(|run| run.first_row..run.end_row()).filter(is_empty).collect()
     }
@@ -81,8 +79,7 @@ impl Array {
         for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
             guards.push(inner.table.lock(stripe).await);
         }
-        let mut regions = inner.regions_of_row(row);
-        if !regions.all(|region| inner.regions.state(region) == RegionState::Unwritten) {
+        if !inner.regions_of_row(row).all(|region| inner.holds_nothing(region)) {
             return Ok(false);
         }
         inner.persist_map().await?;
@@ -103,11 +100,18 @@ impl Inner {
             return Ok((end, end));
         }
         for region in first..last {
-            if self.regions.state(region) != RegionState::Unwritten {
+            if !self.holds_nothing(region) {
                 self.unwrite_region(region).await?;
             }
         }
         Ok((first * region_bytes, (last * region_bytes).min(self.size_bytes.get())))
+    }
+
+    /// Whether a region reads as zeros, in place and in what is still to be put there.
+    fn holds_nothing(&self, region: u64) -> bool {
+        self.regions.state(region) == RegionState::Unwritten
+            && (self.pending.is_empty()
+                || self.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
@@ -116,6 +120,7 @@ impl Inner {
         for stripe in stripes {
             guards.push(self.table.lock(stripe).await);
         }
+        self.forget_logged(self.regions.stripes_of(region)).await?;
         let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
         self.regions.mark_unwritten(region);
         if was_durable {

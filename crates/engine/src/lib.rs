@@ -13,6 +13,7 @@ mod array;
 #[doc(hidden)]
 pub mod checksums;
 mod columns;
+mod destage;
 mod discard;
 mod error;
 mod journal;
@@ -21,6 +22,7 @@ mod map;
 mod member;
 mod moves;
 mod new_parity;
+mod pending;
 pub mod pool2;
 pub use pool2 as pool;
 mod read;

@@ -24,6 +24,8 @@ pub struct LinearSpec {
     pub space_bytes: u64,
     /// Slabs of its journal on every drive; none: no journal.
     pub journal_slabs: u64,
+    /// Acknowledge partial stripes when the journal has them.
+    pub write_back: bool,
 }
 
 /// What a column of the array holds when it is opened. Column *i* is drive number *i*.
@@ -97,6 +99,7 @@ impl LinearSpec {
             map: (0..slots.len()).map(map_place).collect(),
             journal: (0..with_journal).map(journal_place).collect(),
             journal_epoch: 1,
+            write_back: self.write_back,
             read_only: false,
             members: members.collect(),
         })
@@ -106,28 +109,25 @@ impl LinearSpec {
         ArrayMember { number, member, slabs_base_bytes: self.base_bytes }
     }
 
-    /// Puts a new drive, under a number of its own, into a column that is missing. It holds nothing current until it was
-    /// rebuilt.
-    pub async fn attach(
-        &self,
-        array: &Array,
-        column: usize,
-        number: u32,
-        member: Rc<Member>,
-    ) -> Result<(), ArrayError> {
+    /// Puts a new drive, under the number of the one that is gone, into a column that is missing. It holds nothing current until
+    /// it was rebuilt.
+    pub async fn attach(&self, array: &Array, column: usize, member: Rc<Member>) -> Result<(), ArrayError> {
+        let number = column as u32;
+        array.drive_gone(number);
         let mut rows = array.rows();
-        let mut old = u32::MAX;
         rows.update(|_, _, places| {
-            old = places[column].drive;
             places[column] = SlotPlace { drive: number, state: SlotState::Rebuilding, ..places[column] };
             true
         });
         array.add_member(self.member(number, member));
         array.set_rows(rows);
         let (gone, _): (Vec<_>, Vec<_>) =
-            array.map_places().into_iter().partition(|place| place.drive == old);
+            array.map_places().into_iter().partition(|place| place.drive == number);
         array.remove_map_places(&gone);
-        array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: self.slabs()?.0 as u32 }]).await
+        let map_slabs = self.slabs()?.0 as u32;
+        array.add_map_places(&[AreaPlace { drive: number, slab: 0, slabs: map_slabs }]).await?;
+        let slabs = self.journal_slabs as u32;
+        array.add_journal_places(&[AreaPlace { drive: number, slab: map_slabs, slabs }]).await
     }
 }
 

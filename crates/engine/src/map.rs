@@ -53,6 +53,7 @@ impl Inner {
             self.regions.mark_ready(&fresh);
             self.persist_map().await?;
         }
+        self.release_early();
         if let Some(log) = self.write_log() {
             log.mark().await?;
         }

@@ -42,7 +42,11 @@ impl Array {
         inner.check_alive(start, end)?;
         let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
+        let patches = inner.pending_patches(start, end);
         let buffer = inner.read_blocks(start, end).await?;
+        for (at, bytes) in &patches {
+            crate::destage::patch(&buffer, start, *at, bytes);
+        }
         let at = (offset_bytes - start) as usize;
         Ok(if buffer.len() == length { buffer } else { buffer.slice(at..at + length) })
     }

@@ -11,12 +11,13 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, access};
 use stripewise_layout::{Stripe, UnitRange};
 
-use crate::array::{AreaPlace, BLOCK_BYTES, Inner, LocalFuture};
+use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
+use crate::pending::PendingPiece;
 use crate::regions::RegionState;
-use crate::write_log::WriteLog;
+use crate::write_log::{Logged, WriteLog};
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,30 @@ pub struct ReplayReport {
     pub settled: u64,
     /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive is gone.
     pub dead_blocks: u64,
+}
+
+impl Array {
+    /// Takes further areas into the journal's use, after the drives were added; entries that have too few copies get more. Nothing
+    /// happens where the array has no journal.
+    pub async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+        let Some(log) = self.0.write_log() else { return Ok(()) };
+        for area in self.0.journal_areas(places) {
+            log.journal.add_area(area).await?;
+        }
+        log.journal.restore_copies().await.map(drop)
+    }
+
+    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many drives as the layout can spare asks
+    /// for. `false` without a journal.
+    pub fn is_journal_short(&self) -> bool {
+        self.0.write_log().is_some_and(|log| log.journal.is_short())
+    }
+
+    /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
+    pub fn journal_fill(&self) -> Option<(u64, u64)> {
+        let fill = self.0.write_log()?.journal.fill();
+        Some((fill.used_bytes, fill.capacity_bytes))
+    }
 }
 
 /// How the journal has a drive excluded that refuses its area.
@@ -75,7 +100,8 @@ impl Inner {
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
-        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal)));
+        self.set_destage_room(&journal);
+        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal, self.me.clone())));
         Ok(())
     }
 
@@ -99,11 +125,33 @@ impl Inner {
                 self.regions.mark_synced(chunk);
             }
         }
+        let log = Rc::new(WriteLog::new(journal.clone(), self.me.clone()));
         for found in &replay.records {
-            journal.release(found.record.sequence);
+            let record = &found.record;
+            if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
+                log.note_data(record.stripe);
+            } else if self.dead.borrow().is_empty() {
+                journal.release(record.sequence);
+            } else {
+                // Forgotten with the first flush; until then whoever opened the array can record what is lost.
+                log.note_replayed(Logged {
+                    sequence: record.sequence,
+                    stripe: record.stripe,
+                    kind: record.kind,
+                });
+            }
         }
-        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal)));
+        self.set_destage_room(&journal);
+        *self.log.borrow_mut() = Some(log);
+        self.start_destaging();
         Ok(())
+    }
+
+    /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.
+    fn set_destage_room(&self, journal: &Journal) {
+        if self.write_back {
+            journal.set_destage_percent(120 + 100 * self.geometry.parity_units() as u64);
+        }
     }
 
     pub async fn close_journal(&self) -> Result<(), ArrayError> {
@@ -118,11 +166,18 @@ impl Inner {
         let mut report = ReplayReport::default();
         for found in records {
             let record = &found.record;
-            let region = self.regions.region_of(record.stripe);
-            if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
-                // Never made durable as a whole, or forgotten since: it reads as zeros.
+            if record.kind == Kind::Data {
+                self.keep_data(&journal.load(found).await?);
                 continue;
             }
+            let region = self.regions.region_of(record.stripe);
+            if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
+                continue;
+            }
+            // Whoever writes a stripe in place has first put in place what was pending of it.
+            let (pending, _) = self.pending.snapshot(record.stripe);
+            self.pending.remove(record.stripe, record.sequence);
             let stripe = self.geometry.stripe(record.stripe);
             match record.kind {
                 Kind::Redo => {
@@ -133,11 +188,60 @@ impl Inner {
                     report.dead_blocks += self.settle_stripe(&stripe).await?;
                     report.settled += 1;
                 }
-                Kind::Data | Kind::Parity => {}
+                Kind::Parity => {
+                    self.redo_pending(&stripe, &pending).await?;
+                    self.redo(&stripe, &journal.load(found).await?).await?;
+                    report.redone += 1;
+                }
+                Kind::Data => unreachable!("kept above"),
             }
         }
         self.flush_members().await?;
         Ok(report)
+    }
+
+    /// Data that was acknowledged from the journal is pending again.
+    fn keep_data(&self, record: &Record) {
+        let interleave = self.geometry.interleave_bytes();
+        for part in &record.parts {
+            let unit = u64::from(part.unit);
+            let start = u64::from(part.start);
+            let fits = start + part.len() <= interleave && unit < self.geometry.data_units() as u64;
+            let region = self.regions.region_of(record.stripe);
+            if !fits || region >= self.regions.count() {
+                continue;
+            }
+            let mut from = unit * interleave + start;
+            for data in &part.segments {
+                let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
+                from = piece.to();
+                self.pending.insert(record.stripe, piece, self.context.now_ns());
+            }
+        }
+    }
+
+    /// Writes in place what the journal has as data; the parity that belongs to it follows.
+    async fn redo_pending(&self, stripe: &Stripe, pending: &[(u64, Buffer)]) -> Result<(), ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        for (from, data) in pending {
+            let mut at = 0;
+            for range in self.geometry.data_ranges(*from, from + data.len() as u64) {
+                let length = range.length() as usize;
+                let bytes = data.slice(at..at + length);
+                at += length;
+                let place = stripe.units[range.unit];
+                if missing.contains(place.member) {
+                    continue;
+                }
+                // In order: where pieces overlap the last counts.
+                let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
+                if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+                    self.note_write_error(&error).await?;
+                }
+                self.forget_lost(stripe, range);
+            }
+        }
+        Ok(())
     }
 
     async fn redo(&self, stripe: &Stripe, record: &Record) -> Result<(), ArrayError> {

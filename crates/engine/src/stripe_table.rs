@@ -16,14 +16,17 @@ use std::task::{Context, Poll, Waker};
 use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, Event};
 
+use crate::destage::Room;
 use crate::error::ArrayError;
 
 /// New data for a contiguous range of a stripe's data, bytes from the start of the stripe's data.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Piece {
     pub from: u64,
     pub data: Buffer,
     pub fua: bool,
+    /// What it may be deferred with, see `destage.rs`.
+    pub room: Option<Rc<RefCell<Option<Room>>>>,
 }
 
 impl Piece {

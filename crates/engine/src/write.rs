@@ -5,6 +5,7 @@
 //! become one, and the last, partial stripe of a sequential writer is held back for the rest of it: a full stripe needs no
 //! reads. All stripes led go through each step together, so their I/Os are in the drives' queues together and merge there.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all, select};
@@ -13,8 +14,9 @@ use stripewise_drive::{Buffer, Completion, IoRequest, Operation, Segments};
 use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::destage::Room;
 use crate::error::ArrayError;
-use crate::journal::{Kind, Part, Record};
+use crate::journal::{Kind, Part, Quota, Record};
 use crate::member::Class;
 use crate::regions::{MAX_PARTIAL_REGIONS, RegionState, Regions, WriteIntent};
 use crate::stripe_table::{Piece, Ticket, Turn, Waiting};
@@ -42,15 +44,37 @@ struct Work {
     virgin: bool,
     parity: SmallVec<[Buffer; 3]>,
     logged: Option<Logged>,
+    /// The journal has the data already, up to this record.
+    covers: Option<u64>,
     result: Result<(), ArrayError>,
 }
 
 impl Work {
+    fn of(stripe: Stripe) -> Self {
+        Self {
+            index: stripe.index,
+            stripe,
+            taken: Vec::new(),
+            parts: SmallVec::new(),
+            fua: false,
+            plan: None,
+            reads: SmallVec::new(),
+            writes: SmallVec::new(),
+            intent: None,
+            virgin: false,
+            parity: SmallVec::new(),
+            logged: None,
+            covers: None,
+            result: Ok(()),
+        }
+    }
+
     /// Of a full stripe the journal keeps only that it is being written.
     fn record_kind(&self) -> Kind {
-        match self.plan.as_ref().expect("planned").method {
-            WriteMethod::FullStripe => Kind::Intent,
-            _ => Kind::Redo,
+        match (self.covers, self.plan.as_ref().expect("planned").method) {
+            (Some(_), _) => Kind::Parity,
+            (None, WriteMethod::FullStripe) => Kind::Intent,
+            (None, _) => Kind::Redo,
         }
     }
 
@@ -82,6 +106,7 @@ impl Inner {
             self.admit_new_regions().await?;
         }
         let sequential = self.note_sequence(offset_bytes, end_bytes);
+        let mut rooms = self.rooms_for(offset_bytes, &data).await?.into_iter();
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
 
         let mut led: SmallVec<[u64; 8]> = SmallVec::new();
@@ -89,7 +114,8 @@ impl Inner {
         let mut at = 0;
         for segment in self.geometry.segments(offset_bytes, data.len() as u64) {
             let length = (segment.to - segment.from) as usize;
-            let piece = Piece { from: segment.from, data: data.slice(at..at + length), fua };
+            let room = rooms.next().map(|room| Rc::new(RefCell::new(Some(room))));
+            let piece = Piece { from: segment.from, data: data.slice(at..at + length), fua, room };
             at += length;
             match self.table.enter(segment.stripe, piece) {
                 Ok(_) => led.push(segment.stripe),
@@ -115,6 +141,16 @@ impl Inner {
             self.flush().await?;
         }
         if fua { self.record_lost().await } else { Ok(()) }
+    }
+
+    /// Room for each of the request's pieces to be deferred with; none where it goes in place at once.
+    async fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
+        let Some(log) = self.write_log().filter(|_| self.may_defer(data.len() as u64)) else {
+            return Ok(Vec::new());
+        };
+        let segments = self.geometry.segments(offset_bytes, data.len() as u64);
+        let lengths: SmallVec<[u64; 4]> = segments.map(|segment| segment.to - segment.from).collect();
+        Ok(self.reserve_rooms(&log, &lengths).await?.unwrap_or_default())
     }
 
     /// Waits until the piece was carried out by another leader, or carries it out.
@@ -192,9 +228,57 @@ impl Inner {
 
     /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The result is of all of them.
     async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
+        let works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
+        let Some(log) = self.write_log() else {
+            return self.lead_in_place(works).await;
+        };
+        let (later, now): (Vec<Work>, Vec<Work>) =
+            works.into_iter().partition(|work| self.is_deferrable(work));
+        let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(&log, work)));
+        // Stripes never written need no room in the journal, and must not wait for those that do: a flush that makes room may
+        // have to wait for them.
+        let (new, others): (Vec<Work>, Vec<Work>) =
+            now.into_iter().partition(|work| self.regions.is_virgin(work.index));
+        let in_place = join(self.lead_in_place(new.into()), self.lead_in_place(others.into()));
+        let (deferred, (first, second)) = join(deferring, in_place).await;
+        deferred.into_iter().fold(first.and(second), Result::and)
+    }
+
+    /// Part of a stripe, all of it with room to be deferred.
+    fn is_deferrable(&self, work: &Work) -> bool {
+        let bytes: u64 = work.taken.iter().map(|(_, piece)| piece.data.len() as u64).sum();
+        self.write_back
+            && bytes < self.geometry.stripe_data_bytes()
+            && work.taken.iter().all(|(_, piece)| piece.room.is_some())
+    }
+
+    /// Acknowledges pieces of a stripe from the journal, and leaves the stripe.
+    async fn lead_deferred(&self, log: &WriteLog, work: Work) -> Result<(), ArrayError> {
+        let pieces = work.taken.iter().map(|(_, piece)| {
+            let room = piece.room.as_ref().and_then(|room| room.take()).expect("a deferrable piece has room");
+            (piece.clone(), room)
+        });
+        let pieces = pieces.collect();
+        let mut result = self.fill_holes(std::slice::from_ref(&work)).await;
+        if result.is_ok() {
+            result = self.defer(log, &work.stripe, pieces).await;
+        }
+        for (ticket, _) in &work.taken {
+            ticket.finish(result.clone());
+        }
+        self.table.leave(work.index);
+        result
+    }
+
+    async fn lead_in_place(&self, mut works: SmallVec<[Work; 1]>) -> Result<(), ArrayError> {
+        if works.is_empty() {
+            return Ok(());
+        }
         self.active_groups.set(self.active_groups.get() + 1);
-        let mut works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
-        let mut marked = self.fill_holes(&works).await;
+        let mut marked = self.destage_first(&works).await;
+        if marked.is_ok() {
+            marked = self.fill_holes(&works).await;
+        }
         if marked.is_ok() {
             marked = self.mark_dirty(&mut works).await;
         }
@@ -249,21 +333,7 @@ impl Inner {
         if taken.len() > 1 {
             self.count(|counters| counters.merged_writes += taken.len() as u64 - 1);
         }
-        Work {
-            index,
-            stripe: self.geometry.stripe(index),
-            fua: taken.iter().any(|(_, piece)| piece.fua),
-            taken,
-            parts: SmallVec::new(),
-            plan: None,
-            reads: SmallVec::new(),
-            writes: SmallVec::new(),
-            intent: None,
-            virgin: false,
-            parity: SmallVec::new(),
-            logged: None,
-            result: Ok(()),
-        }
+        Work { fua: taken.iter().any(|(_, piece)| piece.fua), taken, ..Work::of(self.geometry.stripe(index)) }
     }
 
     fn fits(&self, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
@@ -278,6 +348,47 @@ impl Inner {
             }
             start == u64::MAX || range.end == start || range.start == end
         })
+    }
+
+    /// What is pending of the stripes goes in place before anything else does.
+    async fn destage_first(&self, works: &[Work]) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
+        for work in works {
+            self.destage_held(&log, work.index).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes new data that was put together from pending pieces to a stripe that the caller holds alone; the journal has the
+    /// data up to the record `covers`.
+    pub async fn write_parts(
+        &self,
+        log: &Rc<WriteLog>,
+        stripe: Stripe,
+        parts: SmallVec<[UnitParts; 8]>,
+        covers: u64,
+    ) -> Result<(), ArrayError> {
+        let mut works = [Work { parts, covers: Some(covers), ..Work::of(stripe) }];
+        self.fill_holes(&works).await?;
+        self.mark_dirty(&mut works).await?;
+        let work = &mut works[0];
+        work.virgin = self.regions.is_virgin(work.index);
+        if work.virgin {
+            for parts in &mut work.parts {
+                self.pad_with_zeroes(parts);
+            }
+        }
+        self.plan(work)?;
+        self.read_and_compute(work).await?;
+        self.log_and_send(log, &mut works).await;
+        let work = &mut works[0];
+        std::mem::replace(&mut work.result, Ok(()))?;
+        self.finish_writes(work).await?;
+        self.regions.mark_initialised(work.index);
+        if let Some(logged) = work.logged {
+            log.note_applied(logged);
+        }
+        Ok(())
     }
 
     /// Has slabs allocated for rows that have none: a thin volume's first write there.
@@ -366,7 +477,7 @@ impl Inner {
     }
 
     /// The piece widened to whole blocks with what the stripe holds there.
-    async fn complete_blocks(
+    pub async fn complete_blocks(
         &self,
         stripe: &Stripe,
         piece: &Piece,
@@ -392,7 +503,7 @@ impl Inner {
         }
         let at = (piece.from - from) as usize;
         whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
-        Ok(Piece { from, data: whole, fua: piece.fua })
+        Ok(Piece { from, data: whole, fua: piece.fua, room: piece.room.clone() })
     }
 
     /// Extends a unit's new data to the whole strip with zeros.
@@ -425,8 +536,10 @@ impl Inner {
         let to_log: SmallVec<[usize; 4]> =
             (0..works.len()).filter(|&index| works[index].result.is_ok() && !works[index].virgin).collect();
         if prepared.is_ok() && !to_log.is_empty() {
+            let is_destaging = works[to_log[0]].covers.is_some();
+            let quota = if is_destaging { Quota::Destage } else { Quota::Client };
             let records = to_log.iter().map(|&index| self.record_of(&works[index])).collect();
-            match log.log(records).await {
+            match log.log(records, quota).await {
                 Ok(logged) => {
                     for (&index, logged) in to_log.iter().zip(logged) {
                         works[index].logged = Some(logged);
@@ -449,14 +562,16 @@ impl Inner {
             sequence: 0,
             kind: work.record_kind(),
             stripe: work.index,
-            covers: 0,
+            covers: work.covers.unwrap_or(0),
             parts: SmallVec::new(),
             sums: Vec::new(),
         };
-        if record.kind == Kind::Redo {
+        if record.kind != Kind::Intent {
+            let first = if record.kind == Kind::Parity { self.geometry.data_units() } else { 0 };
             record.parts = plan
                 .writes
                 .iter()
+                .filter(|range| range.unit >= first)
                 .map(|range| Part {
                     unit: range.unit as u16,
                     start: range.start as u32,

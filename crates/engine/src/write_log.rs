@@ -12,13 +12,21 @@
 //! Memory: one entry per live record, bounded by the journal's size.
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Weak;
+use std::task::Poll;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stripewise_drive::Event;
 
+use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::journal::{Journal, Kind, Quota, Record};
+
+/// Between two flushes while somebody waits for room in the journal.
+const ROOM_PAUSE_NS: u64 = 1_000_000;
 
 /// A record that was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +42,16 @@ pub(crate) struct WriteLog {
     live: RefCell<FxHashMap<u64, (u32, u32)>>,
     /// In place, though perhaps in the drives' caches only.
     applied: RefCell<Vec<Logged>>,
+    /// Data that is in place durably, but in regions that the map on the drives does not know as written yet.
+    early: RefCell<Vec<Logged>>,
     /// Intents released, and how many of them durably: a crash would take the others for writes under way.
     over: Cell<u64>,
     marked: Cell<u64>,
     pub checkpointing: Cell<bool>,
+    /// Who waits for room in the journal; only a flush can give it.
+    waiting: Cell<u32>,
+    making_room: Cell<bool>,
+    inner: Weak<Inner>,
     pub flushing: Cell<bool>,
     pub flushed: Event,
     /// Flushes of the drives that were begun, and the number of the last one that ended well.
@@ -46,14 +60,18 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    pub fn new(journal: Journal) -> Self {
+    pub fn new(journal: Journal, inner: Weak<Inner>) -> Self {
         Self {
             journal,
             live: RefCell::default(),
             applied: RefCell::default(),
+            early: RefCell::default(),
             over: Cell::new(0),
             marked: Cell::new(0),
             checkpointing: Cell::new(false),
+            waiting: Cell::new(0),
+            making_room: Cell::new(false),
+            inner,
             flushing: Cell::new(false),
             flushed: Event::new(),
             flushes_begun: Cell::new(0),
@@ -61,11 +79,59 @@ impl WriteLog {
         }
     }
 
+    /// Whether the journal holds anything of the stripe.
+    pub fn has_live(&self, stripe: u64) -> bool {
+        self.live.borrow().contains_key(&stripe)
+    }
+
+    /// Data of the stripe was logged.
+    pub fn note_data(&self, stripe: u64) {
+        self.count(stripe, Kind::Data, 1);
+    }
+
+    /// What a crash would make unreachable: to be released when the map on the drives has their regions.
+    pub fn note_early(&self, logged: Vec<Logged>) {
+        self.early.borrow_mut().extend(logged);
+    }
+
+    /// Takes what was early out; what still is has to be put back.
+    pub fn take_early(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.early.borrow_mut())
+    }
+
     /// Whether the stripe must be made durable before a record of this kind for it.
     pub fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
         let live = self.live.borrow();
         live.get(&stripe)
             .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
+    }
+
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made.
+    pub async fn wait_for_room<T>(&self, reservation: impl Future<Output = T>) -> T {
+        let mut reservation = pin!(reservation);
+        let at_once = poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context))).await;
+        if let Poll::Ready(room) = at_once {
+            return room;
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        self.start_making_room();
+        let room = reservation.await;
+        self.waiting.set(self.waiting.get() - 1);
+        room
+    }
+
+    fn start_making_room(&self) {
+        let Some(inner) = self.inner.upgrade().filter(|_| !self.making_room.replace(true)) else { return };
+        inner.context.clone().spawn(async move {
+            let Some(log) = inner.write_log() else { return };
+            while log.waiting.get() > 0 && !inner.protected.get() {
+                inner.start_destaging();
+                // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
+                let _ = inner.flush().await;
+                inner.context.sleep_ns(ROOM_PAUSE_NS).await;
+            }
+            log.making_room.set(false);
+        });
     }
 
     fn count(&self, stripe: u64, kind: Kind, change: i32) {
@@ -79,13 +145,17 @@ impl WriteLog {
     }
 
     /// Makes records durable in the journal; gives them back by their names. Together where that fits, else one by one.
-    pub async fn log(&self, records: SmallVec<[Record; 1]>) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
+    pub async fn log(
+        &self,
+        records: SmallVec<[Record; 1]>,
+        quota: Quota,
+    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
         if records.len() == 1 || self.journal.fits(Journal::bytes_of(&records)) {
-            return self.log_together(records).await;
+            return self.log_together(records, quota).await;
         }
         let mut logged = SmallVec::new();
         for record in records {
-            match self.log_together(SmallVec::from_iter([record])).await {
+            match self.log_together(SmallVec::from_iter([record]), quota).await {
                 Ok(one) => logged.extend(one),
                 Err(error) => {
                     // What is logged already is written by nobody now; doing it again would be wrong.
@@ -100,10 +170,11 @@ impl WriteLog {
     async fn log_together(
         &self,
         records: SmallVec<[Record; 1]>,
+        quota: Quota,
     ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
         let names: SmallVec<[(u64, Kind); 4]> =
             records.iter().map(|record| (record.stripe, record.kind)).collect();
-        let room = self.journal.reserve(Journal::bytes_of(&records), Quota::Client).await?;
+        let room = self.wait_for_room(self.journal.reserve(Journal::bytes_of(&records), quota)).await?;
         for &(stripe, kind) in &names {
             self.count(stripe, kind, 1);
         }
@@ -119,6 +190,12 @@ impl WriteLog {
         };
         let logged = names.into_iter().zip(sequences);
         Ok(logged.map(|((stripe, kind), sequence)| Logged { sequence, stripe, kind }).collect())
+    }
+
+    /// A record that was found and carried out.
+    pub fn note_replayed(&self, logged: Logged) {
+        self.count(logged.stripe, logged.kind, 1);
+        self.note_applied(logged);
     }
 
     /// The record's effects are in place.

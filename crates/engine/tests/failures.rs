@@ -202,7 +202,7 @@ fn writes_while_degraded_are_there_after_the_drives_come_back_empty() {
                     let fresh = MemoryDrive::new("fresh", plain.drives[slot].info().capacity_bytes);
                     dirty(&fresh, 99);
                     let member = Member::new(&context, fresh, MemberOptions::default());
-                    plain.spec.attach(&array, slot, 100 + slot as u32, member).await.expect("attaching");
+                    plain.spec.attach(&array, slot, member).await.expect("attaching");
                     rebuild(&array).await.expect("a rebuild");
                 }
                 let report = array.scrub(&|_, _| {}).await.expect("a scrub");

@@ -260,7 +260,7 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
             array.flush().await.expect("a flush excludes it");
             *model.borrow_mut() = Some(truth);
             let member = Member::new(&context, replacement_top.clone(), MemberOptions::default());
-            spec.attach(&array, slot, width as u32, member).await.expect("attaching");
+            spec.attach(&array, slot, member).await.expect("attaching");
             array.flush().await.expect("a flush");
             let before = replacement_top.requests();
             let rebuild = {

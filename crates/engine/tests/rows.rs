@@ -55,6 +55,7 @@ impl Field {
             map: (0..2).map(|drive| AreaPlace { drive, slab: 0, slabs: 1 }).collect(),
             journal: Vec::new(),
             journal_epoch: 0,
+            write_back: false,
             read_only: false,
             members: self.members(),
         }

@@ -116,7 +116,8 @@ fn cut_and_lose(seed: u64) -> u64 {
         shape,
         base_bytes: MIB,
         space_bytes: 7 * MIB,
-        journal_slabs: 1 + random.below(3),
+        journal_slabs: 2 + random.below(3),
+        write_back: random.chance(0.5),
     };
     let capacity = spec.base_bytes + spec.space_bytes;
     let clients = 1 + random.below(6);
@@ -210,6 +211,7 @@ fn there_is_no_write_hole() {
     let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
     let mut errors = 0;
     for seed in 0..runs {
+        println!("seed {seed}");
         errors += cut_and_lose(seed);
     }
     println!("{errors} blocks under way were lost with their drives");

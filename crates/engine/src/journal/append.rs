@@ -273,6 +273,7 @@ impl Inner {
             volume_id: self.volume_id,
             epoch: self.epoch,
             number: state.next_number,
+            written_at: state.next_number,
             first_sequence: state.next_sequence,
             oldest_live: state.oldest_live(),
             settled: state.settled,

@@ -37,7 +37,7 @@ pub(super) struct AreaHeader {
     pub epoch: u64,
     /// How often this journal was opened: batch numbers of an opening never occur in another one.
     pub opening: u64,
-    /// Batches below this number in this area are not part of the journal (left from an earlier life of the area).
+    /// Copies written before this number in this area are not part of the journal (left from an earlier life of it).
     pub from_batch: u64,
 }
 
@@ -119,12 +119,28 @@ impl Ring {
             end = end.max(start + pages);
             apart
         });
+        self.take_over(&copies, head.min(self.pages));
+        let Some(&(_, first, _)) = copies.first() else { return };
+        let nexts = copies.iter().map(|&(_, start, _)| start).skip(1).chain([self.pages]);
+        let gaps = copies.iter().zip(nexts).map(|(&(_, start, pages), next)| {
+            let end = start + pages;
+            (next - end, end)
+        });
+        let (widest, at) = gaps.chain([(first, 0)]).max().expect("one at least");
+        let (here, behind) = self.room();
+        if here + behind < KEPT_PAGES || (widest > self.pages / 8 && here + behind < widest) {
+            // A ring in use has no such gap elsewhere: the head was told from the image of a batch that lies where none was
+            // written. The widest gap is where to go on.
+            self.take_over(&copies, at);
+        }
+    }
+
+    fn take_over(&mut self, copies: &[(u64, u64, u64)], head: u64) {
         let inside = copies.iter().find(|&&(_, start, pages)| start < head && head < start + pages);
-        self.head = inside.map_or(head, |&(_, start, pages)| start + pages).min(self.pages);
+        self.head = inside.map_or(head, |&(_, start, pages)| start + pages);
         let first = copies.partition_point(|&(_, start, _)| start < self.head);
-        copies.rotate_left(first);
-        self.entries =
-            copies.into_iter().map(|(number, start, pages)| Entry { number, start, pages }).collect();
+        let in_order = copies[first..].iter().chain(&copies[..first]);
+        self.entries = in_order.map(|&(number, start, pages)| Entry { number, start, pages }).collect();
     }
 
     /// Whether this very slot is one of the ring's.

@@ -17,14 +17,14 @@ pub(super) const MAX_HEAD_BYTES: u64 = 1 << 20;
 /// Sequences are far below this; one that is not was never ours.
 const MAX_SEQUENCE: u64 = 1 << 62;
 /// Fixed part of a head.
-pub(super) const HEADER_BYTES: usize = 104;
+pub(super) const HEADER_BYTES: usize = 112;
 /// Bytes of one release note: a run of sequences.
 pub(super) const NOTE_BYTES: usize = 12;
 const RECORD_BYTES: usize = 40;
 const PART_BYTES: usize = 12;
 const RUN_BYTES: usize = 8;
 const MAGIC: [u8; 8] = *b"SWJBATCH";
-const CHECKSUM_AT: usize = 96;
+const CHECKSUM_AT: usize = 104;
 /// Flag of a record: its payload had no bytes (a model's phantom), so there is nothing to check it by.
 const PHANTOM: u8 = 1;
 
@@ -34,6 +34,8 @@ pub(super) struct BatchHeader {
     pub volume_id: u128,
     pub epoch: u64,
     pub number: u64,
+    /// Number of the next batch when this copy was written: its own, or a later one's if the copy was made up later.
+    pub written_at: u64,
     /// Sequence of its first record; the next one to be given where it has none.
     pub first_sequence: u64,
     /// Every record of every batch below this number was released.
@@ -50,6 +52,11 @@ pub(super) struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Whether both are heads of copies of one batch.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        Self { written_at: other.written_at, ..*self } == *other
+    }
+
     /// Pages of the whole batch.
     pub fn pages(&self) -> u64 {
         self.head_bytes / PAGE_BYTES + self.payload_bytes.div_ceil(PAGE_BYTES)
@@ -162,6 +169,7 @@ pub(super) fn encode<'a>(
         for word in [
             header.epoch,
             header.number,
+            header.written_at,
             header.first_sequence,
             header.oldest_live,
             header.settled,
@@ -246,6 +254,7 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
         volume_id: read_id,
         epoch: from.u64()?,
         number: from.u64()?,
+        written_at: from.u64()?,
         first_sequence: from.u64()?,
         oldest_live: from.u64()?,
         settled: from.u64()?,
@@ -257,6 +266,7 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
     };
     let sound = read_id == volume_id
         && header.epoch == epoch
+        && header.written_at >= header.number
         && header.oldest_live <= header.number
         && header.acknowledged < header.number
         && header.head_bytes >= PAGE_BYTES
@@ -270,6 +280,13 @@ pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<
 /// Whether the bytes of a whole head are what was written.
 pub(super) fn head_is_whole(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER_BYTES && bytes[CHECKSUM_AT..CHECKSUM_AT + 4] == head_checksum(bytes).to_le_bytes()
+}
+
+/// Makes a whole head that of a copy written later.
+pub(super) fn rewrite(bytes: &mut [u8], written_at: u64) {
+    bytes[40..48].copy_from_slice(&written_at.to_le_bytes());
+    let checksum = head_checksum(bytes);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
 /// Decodes a whole head of this volume and epoch.

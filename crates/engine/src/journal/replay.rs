@@ -164,8 +164,8 @@ async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &Buffer
         let first = window.pages(page, 1).await;
         let header_of = |bytes: &[u8]| batch::decode_header(bytes, volume_id, header.epoch);
         let Some(found) = first.with(header_of).flatten() else { continue };
-        if found.number < header.from_batch
-            || found.number >> OPENING_SHIFT > header.opening
+        if found.written_at < header.from_batch
+            || found.written_at >> OPENING_SHIFT > header.opening
             || found.pages() > window.ring_pages - page
         {
             continue;
@@ -300,12 +300,24 @@ async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &BufferPool) -> Ve
         }
         if let Some((header, _)) = scan.header {
             scan.seen = self::scan(area, header, volume_id, buffers).await;
-            let newest = scan.seen.iter().max_by_key(|seen| seen.header.number);
-            scan.head = newest.map_or(0, |seen| seen.start + seen.header.pages());
+            scan.head = head_of(&scan.seen);
         }
         scan
     });
     join_all(scans).await
+}
+
+/// Where the copy written last ends. Copies made up later lie one behind the other with one `written_at`, the batch of that
+/// number behind them.
+fn head_of(seen: &[Seen]) -> u64 {
+    let Some(last) = seen.iter().map(|seen| seen.header.written_at).max() else { return 0 };
+    let newest = || seen.iter().filter(|seen| seen.header.written_at == last);
+    let end = |seen: &Seen| seen.start + seen.header.pages();
+    if let Some(own) = newest().find(|seen| seen.header.number == last) {
+        return end(own);
+    }
+    let is_last = |one: &&Seen| newest().all(|other| other.start != end(one));
+    newest().filter(is_last).map(end).min().unwrap_or(0)
 }
 
 /// All batches from `oldest_live` on of which a copy is whole.
@@ -324,7 +336,7 @@ async fn verify_all(scans: &[Scan], oldest_live: u64, buffers: &BufferPool) -> B
         let header = head.header;
         let batch = batches.entry(header.number).or_insert_with(|| Whole { head, copies: Vec::new() });
         // One slot for each area; a second one is an image of it in some payload.
-        if batch.head.header == header && batch.copies.iter().all(|&(other, _)| other != index) {
+        if batch.head.header.is_copy_of(&header) && batch.copies.iter().all(|&(other, _)| other != index) {
             batch.copies.push((index, start));
         }
     }
@@ -514,7 +526,10 @@ impl Inner {
             let ring = &mut state.rings[index];
             let start = ring.allocate(number, pages)?;
             ring.in_flight += 1;
-            return Some((whole, Copy { ring: ring.id, start }));
+            let copy = Copy { ring: ring.id, start };
+            let written_at = state.next_number;
+            head.with_mut(|bytes| batch::rewrite(bytes, written_at));
+            return Some((whole, copy));
         }
         None
     }

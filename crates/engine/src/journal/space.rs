@@ -82,6 +82,19 @@ impl Journal {
         pages_for(bytes) <= state.longest_append()
     }
 
+    /// As [`Self::reserve`] for several appends, all of the room at once.
+    pub async fn reserve_many(&self, bytes: &[u64], quota: Quota) -> Result<Vec<Reservation>, ArrayError> {
+        let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
+        // As many bytes as these pages can hold, so that rounding gives no fewer.
+        let mut all = self.reserve(pages * PAGE_BYTES, quota).await?;
+        let parts = bytes.iter().map(|&bytes| {
+            let pages = pages_for(bytes);
+            all.grant.pages -= pages;
+            Reservation { inner: all.inner.clone(), grant: Grant { pages, rings: all.grant.rings.clone() } }
+        });
+        Ok(parts.collect())
+    }
+
     /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit, or all is over.
     pub async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
         let waiter = Rc::new(Waiter {
@@ -175,8 +188,7 @@ impl State {
         }
     }
 
-    /// Longest batch that clients and destaging may make. A quarter of the ring, so that what is skipped at its end, what
-    /// is kept for destaging and what is in use all find room.
+    /// Longest append that can be granted.
     pub fn longest_append(&self) -> u64 {
         let longest = self.longest_batch();
         let rings = self.rings_by_size();
@@ -190,14 +202,16 @@ impl State {
         sizes
     }
 
+    /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in one go.
     pub fn longest_batch(&self) -> u64 {
         let sizes = self.rings_by_size();
-        sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 4)
+        sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
     }
 
-    /// Pages of a ring that clients may fill.
+    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring, but for the last batch
+    /// of it, one batch may still be skipped at the ring's end and one not be freed yet.
     pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
-        ring_pages.saturating_sub(longest) * 100 / self.destage_percent
+        ring_pages.saturating_sub(2 * longest) * 100 / self.destage_percent
     }
 
     /// Pages for release notes of all that is not noted yet.

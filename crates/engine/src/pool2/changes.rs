@@ -56,6 +56,7 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         meta: part.meta.clone(),
         journal: part.journal.clone(),
         lost: part.lost.clone(),
+        dead: part.dead.clone(),
         rows: RowTable::default(),
     };
     VolumeRecord {

@@ -143,7 +143,11 @@ impl Manifest {
                 && lost.2 > 0
                 && lost.1.checked_add(lost.2).is_some_and(|end| end <= blocks)
         };
-        if !part.lost.iter().all(fits) {
+        let volume_blocks = MAX_VOLUME_BYTES / BLOCK_BYTES;
+        let is_dead_possible = |&(first, count): &(u64, u64)| {
+            count > 0 && first.checked_add(count).is_some_and(|end| end <= volume_blocks)
+        };
+        if !part.lost.iter().all(fits) || !part.dead.iter().all(is_dead_possible) {
             return Err("it has lost blocks that it never had".to_owned());
         }
         Ok(())

@@ -273,11 +273,13 @@ impl Inner {
         }
         for (id, array) in self.arrays.borrow().iter() {
             let Some(part) = manifest.part_mut(*id) else { continue };
-            let known = part.lost.clone();
+            let known = (part.lost.clone(), part.dead.clone());
             part.set_lost(&array.lost_blocks());
+            part.set_dead(&array.dead_blocks());
             if !manifest.lost_fits() {
                 // Too many to remember: the rebuild that found them does not count as further than it did.
-                manifest.part_mut(*id).expect("just found").lost = known;
+                let part = manifest.part_mut(*id).expect("just found");
+                (part.lost, part.dead) = known;
                 continue;
             }
             let part = manifest.part_mut(*id).expect("just found");

@@ -270,9 +270,11 @@ impl Manifest {
 
     /// Whether no more blocks are lost than can be recorded.
     pub fn lost_fits(&self) -> bool {
-        let lost = || self.parts().flat_map(|part| &part.lost);
-        let blocks = lost().fold(0u64, |sum, range| sum.saturating_add(range.2));
-        lost().count() <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
+        let lost = self.parts().flat_map(|part| part.lost.iter().map(|range| range.2));
+        let dead = self.parts().flat_map(|part| part.dead.iter().map(|range| range.1));
+        let (ranges, blocks) =
+            lost.chain(dead).fold((0, 0u64), |(ranges, sum), count| (ranges + 1, sum.saturating_add(count)));
+        ranges <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
     }
 }
 

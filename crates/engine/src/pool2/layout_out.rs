@@ -5,7 +5,6 @@
 //! own drives; it gets areas on more drives than a batch needs, so that load spreads. Pure; the only fault expected is that
 //! there is not enough room.
 
-use super::BLOCK_BYTES;
 use super::drive_record::Role;
 use super::error::PoolError;
 use super::space::{FreeSlabs, NewRows, Shortage, put_rows};
@@ -24,8 +23,6 @@ const JOURNAL_SHARE: u64 = 64;
 const MOST_SHARED_AREA_BYTES: u64 = 64 << 20;
 /// No larger than this on journal drives.
 const MOST_OWN_AREA_BYTES: u64 = 4 << 30;
-/// An area holds so many of the largest records at least.
-const RECORDS_PER_AREA: u64 = 5;
 /// Sets of drives looked at for the map.
 const SETS: usize = 64;
 
@@ -93,11 +90,8 @@ pub(super) fn map_size(spec: &ArraySpec, rows: u64) -> Result<(u32, u64), ArrayE
 
 fn needs(spec: &ArraySpec, rows: u64, share_rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
     let (map_slabs, map_rows) = map_size(spec, rows)?;
-    let geometry = spec.geometry()?;
-    let units = (geometry.data_units() * geometry.copies() + geometry.parity_units()) as u64;
-    let record_bytes = units * geometry.interleave_bytes() + BLOCK_BYTES;
     let share = share_rows.saturating_mul(spec.slab_bytes) / JOURNAL_SHARE;
-    let area_bytes = share.min(most_area_bytes).max(RECORDS_PER_AREA * record_bytes);
+    let area_bytes = share.min(most_area_bytes).max(spec.least_journal_bytes()?);
     Ok(Needs { map_slabs, map_rows, area_slabs: area_bytes.div_ceil(spec.slab_bytes) as u32 })
 }
 

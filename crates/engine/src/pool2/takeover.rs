@@ -257,6 +257,7 @@ pub(crate) mod tests {
                 meta,
                 journal: Vec::new(),
                 lost: Vec::new(),
+                dead: Vec::new(),
                 rows: table,
             }],
             conversion: None,

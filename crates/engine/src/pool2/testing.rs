@@ -43,6 +43,7 @@ pub(super) fn part(manifest: &Manifest, id: u128, level: Level, width: usize, ro
         meta: MetaRecord { slabs: 1, map_rows: rows, places: places.into_iter().map(place).collect() },
         journal: Vec::new(),
         lost: Vec::new(),
+        dead: Vec::new(),
         rows: table,
     }
 }

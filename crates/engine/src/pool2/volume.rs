@@ -262,7 +262,7 @@ impl Inner {
         planned.volumes.push(record.clone());
         Self::check_room(&planned)?;
         let part = &record.parts[0];
-        let init = self.array_init(part, record.size_bytes);
+        let init = self.array_init(&record, part);
         let host = PoolHost::of(self);
         let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
         self.event(EventKind::Volume, &creation(&record.name));
@@ -323,7 +323,9 @@ impl Inner {
             (ids.next(), ids.next())
         };
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
-        let write_back = spec.write_back.unwrap_or(false);
+        // Whoever gives a pool journal drives wants writes to be acknowledged by them.
+        let has_own = manifest.drives.iter().any(|drive| drive.role == Role::Journal && drive.takes_new());
+        let write_back = spec.write_back.unwrap_or(has_own && shape.parity_units() > 0);
         let with_journal = write_back || shape.parity_units() > 0;
         let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, drives };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish).map_err(|error| match error {
@@ -352,6 +354,7 @@ impl Inner {
                 meta: laid_out.meta.clone(),
                 journal: laid_out.journal.clone(),
                 lost: Vec::new(),
+                dead: Vec::new(),
                 rows: laid_out.rows.clone(),
             }],
             conversion: None,
@@ -359,7 +362,6 @@ impl Inner {
         let is_elsewhere = |place: &JournalPlaceRecord| {
             manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
         };
-        let has_own = manifest.drives.iter().any(|drive| drive.role == Role::Journal);
         if has_own && with_journal && laid_out.journal.iter().any(is_elsewhere) {
             self.notice(format!(
                 "the journal of volume {} is on data drives: {} journal drives with room are needed for its redundancy",
@@ -371,17 +373,18 @@ impl Inner {
     }
 
     /// What the array of a part is made from.
-    pub(super) fn array_init(&self, part: &PartRecord, size_bytes: u64) -> ArrayInit {
+    pub(super) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> ArrayInit {
         let slab_bytes = self.manifest.borrow().slab_bytes;
         let map = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
         let journal = part.journal.iter().filter(|place| place.state == PlaceState::Active);
         ArrayInit {
             spec: part.spec(slab_bytes),
-            size_bytes,
+            size_bytes: record.size_bytes,
             rows: part.rows.clone(),
             map: map.map(|place| map_place(part, place)).collect(),
             journal: journal.map(journal_place).collect(),
             journal_epoch: self.manifest.borrow().generation + 1,
+            write_back: record.write_back && part.shape.parity_units() > 0,
             members: self.array_members(),
             read_only: self.mode == OpenMode::ReadOnly,
         }
@@ -412,18 +415,23 @@ impl Inner {
         }
         let mut arrays = Vec::new();
         for part in &record.parts {
-            let init = self.array_init(part, record.size_bytes);
+            let init = self.array_init(record, part);
             let host = PoolHost::of(self);
             let array = Array::open(&self.context, &self.buffers, init, host, self.options.array)
                 .await
                 .map_err(|error| error.to_string())?;
             array.set_lost_blocks(still_lost(part, &array));
+            array.set_dead_blocks(part.dead_blocks());
             arrays.push((part.id, array));
         }
         let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
         self.arrays.borrow_mut().extend(arrays);
         // A drive may have been excluded since.
         opened.iter().for_each(|array| self.leave_out_excluded(array));
+        // What the journal's replay found lost is recorded before the journal may forget why.
+        if self.mode == OpenMode::ReadWrite && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
+            self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
+        }
         Ok(())
     }
 

@@ -93,6 +93,9 @@ pub(crate) struct PartRecord {
     pub journal: Vec<JournalPlaceRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostRange>,
+    /// Blocks of 4 KiB of the array that were being written when power was cut and a drive was lost: first, how many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dead: Vec<(u64, u64)>,
     /// Recorded apart, block by block.
     #[serde(skip)]
     pub rows: RowTable,
@@ -183,6 +186,20 @@ impl PartRecord {
                 _ => self.lost.push(LostRange(column as u16, block, 1)),
             }
         }
+    }
+
+    pub fn set_dead(&mut self, blocks: &[u64]) {
+        self.dead.clear();
+        for &block in blocks {
+            match self.dead.last_mut() {
+                Some((first, count)) if *first + *count == block => *count += 1,
+                _ => self.dead.push((block, 1)),
+            }
+        }
+    }
+
+    pub fn dead_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.dead.iter().flat_map(|&(first, count)| first..first + count)
     }
 
     pub fn lost_blocks(&self) -> impl Iterator<Item = (usize, u64)> + '_ {

@@ -60,6 +60,7 @@ pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
         base_bytes: 1 << 20,
         space_bytes: (1 << 20) + data_bytes,
         journal_slabs: 0,
+        write_back: false,
     }
 }
 
@@ -87,7 +88,13 @@ impl Rig {
         garbage: bool,
     ) -> Rc<Self> {
         let buffers = BufferPool::new(16 << 20);
-        let spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        let mut spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        if shape.parity_units() > 0 && !seed.is_multiple_of(3) {
+            let least_bytes = spec.array_spec().least_journal_bytes().expect("a possible array");
+            spec.journal_slabs = least_bytes / spec.array_spec().slab_bytes + seed % 2;
+            spec.space_bytes += spec.journal_slabs * spec.array_spec().slab_bytes;
+            spec.write_back = seed % 4 > 1;
+        }
         let capacity = spec.base_bytes + spec.space_bytes;
         let drives: Vec<TestDrive> = (0..shape.width)
             .map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64))
@@ -143,7 +150,7 @@ impl Rig {
         let member = drive.member(&self.context);
         self.drives.borrow_mut()[slot] = drive;
         self.members.borrow_mut()[slot] = Some(member.clone());
-        self.spec.attach(&self.array(), slot, number as u32, member).await
+        self.spec.attach(&self.array(), slot, member).await
     }
 
     /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones resume there.
