@@ -192,13 +192,11 @@ impl Inner {
         let taken = taken.take();
         if committed.is_err() {
             taken.undone(&mut self.space.borrow_mut());
-        }
-        committed?;
-        if !taken.new.is_empty() {
-            // What stood in the way of the old places does not in that of the new ones.
+        } else if !taken.new.is_empty() {
+            // Only then: what ends in an error would be tried for ever.
             self.jobs.forget_stalls();
         }
-        Ok(taken)
+        committed.map(|()| taken)
     }
 
     /// Writes copies of region maps anew whose drives are out for good, or have come back.

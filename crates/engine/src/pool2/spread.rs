@@ -6,8 +6,9 @@
 //! Where there are more drives than columns, sets change from batch to batch so that every drive shares rows with every
 //! other about equally often: then all take part when one of them is rebuilt.
 
-/// Batches are so many that a drive meets each of the others about this often.
-const MEETINGS: u64 = 4;
+/// Batches are so many that a drive meets each of the others about this often: once more or less is then little, and when a
+/// drive is rebuilt the others have about equally much to read.
+const MEETINGS: u64 = 16;
 /// But never more than this, so that maps stay small.
 const MAX_BATCHES: u64 = 1024;
 
