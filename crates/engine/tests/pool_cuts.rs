@@ -44,7 +44,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
 
 /// A pool of four drives with a spare, and one drive beside it; two volumes with flushed contents.
 fn prepared() -> Vec<Rc<MemoryDrive>> {
-    let images = memory_drives(6, 16);
+    let images = memory_drives(6, 24);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
