@@ -1,8 +1,8 @@
-//! Paths given as drives, looked at before anything is opened for writing: is it a drive at all, is the same one named
+//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all, is the same one named
 //! twice (also through links), and what would be lost if it were overwritten?
 //!
 //! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
-//! hold something already.
+//! hold something already; volumes of other pools, which cannot be drives yet.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
+use crate::commands::App;
 use crate::failure::{Failure, Result, chain, system_text};
+use crate::names::VolumeName;
 use crate::signatures;
 
 /// Contents of an unknown kind are looked for in this much of a file.
@@ -35,7 +37,38 @@ impl From<OpenError> for Failure {
     }
 }
 
+/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told apart here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A file or block device.
+    Path(PathBuf),
+    /// A volume of a pool known here.
+    Volume(VolumeName),
+}
+
+/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
+fn place_of(app: &App, text: &str) -> Place {
+    let path = PathBuf::from(text);
+    let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
+    let is_known = |name: &VolumeName| app.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
+    match volume.filter(is_known) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path),
+    }
+}
+
 impl Candidate {
+    /// Looks at what was named.
+    pub fn named(app: &App, text: &str) -> Result<Self> {
+        match place_of(app, text) {
+            Place::Path(path) => Self::at(&path),
+            Place::Volume(name) => Err(Failure::new(format!(
+                "cannot use volume `{name}` as a drive: a pool on volumes of another pool is not possible yet"
+            ))
+            .hint("give a file or a block device")),
+        }
+    }
+
     /// Looks at a path.
     pub fn at(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|error| {
@@ -74,11 +107,21 @@ impl Candidate {
     }
 }
 
-/// Looks at all paths; the same drive twice is an error.
-pub fn all(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let mut candidates: Vec<Candidate> = Vec::with_capacity(paths.len());
-    for path in paths {
-        let candidate = Candidate::at(path)?;
+/// Looks at all that were named; the same drive twice is an error.
+pub fn all(app: &App, names: &[String]) -> Result<Vec<Candidate>> {
+    let candidates = names.iter().map(|name| Candidate::named(app, name));
+    distinct(candidates)
+}
+
+/// Looks at all of these paths; the same drive twice is an error.
+pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+    distinct(paths.iter().map(|path| Candidate::at(path)))
+}
+
+fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for candidate in given {
+        let candidate = candidate?;
         if let Some(other) = candidates.iter().find(|other| other.identity == candidate.identity) {
             let (first, second) = (other.path.display(), candidate.path.display());
             return Err(match other.path == candidate.path {
@@ -113,8 +156,8 @@ mod tests {
         std::fs::write(path("b"), "").expect("written");
         std::fs::hard_link(path("a"), path("hard")).expect("linked");
         std::os::unix::fs::symlink(path("a"), path("soft")).expect("linked");
-        assert_eq!(all(&[path("a"), path("b")]).expect("two drives").len(), 2);
-        let message = |second: &str| all(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
+        assert_eq!(paths(&[path("a"), path("b")]).expect("two drives").len(), 2);
+        let message = |second: &str| paths(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
         assert!(message("a").ends_with("is given twice"));
         assert!(message("hard").ends_with("are the same drive"));
         assert!(message("soft").ends_with("are the same drive"));

@@ -9,14 +9,19 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_layout::LayoutError;
-use stripewise_runtime::{DriveIdentity, FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
+use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
+use crate::candidates::Candidate;
 use crate::commands::App;
+use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain};
-use crate::home::{Home, KnownDrive, KnownPool, PoolLock, write_beside};
-use crate::report::PoolReport;
+use crate::home::{Home, KnownDrive, KnownPool, PoolLock};
+use crate::left_word::LeftWord;
+use crate::names::VolumeName;
+use crate::report::{PoolReport, VolumeReport};
+use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 64 << 20;
@@ -49,6 +54,11 @@ pub struct OpenedDrive {
     pub file: Rc<FileDrive>,
     /// What the engine gets: held to the pace that the file carries, if it carries one.
     pub drive: Rc<dyn Drive>,
+}
+
+/// As every pool of the command line is opened: its history goes by this machine's clock.
+pub fn pool_options() -> PoolOptions {
+    PoolOptions { unix_ms: Some(unix_ms), ..PoolOptions::default() }
 }
 
 /// Opens one drive.
@@ -131,7 +141,7 @@ impl<'a> Session<'a> {
             Access::Change => OpenMode::ReadWrite,
         };
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
-        let opening = Pool::open(&context, &buffers, drives, mode, PoolOptions::default());
+        let opening = Pool::open(&context, &buffers, drives, mode, pool_options());
         let pool = executor
             .block_on(opening)
             .map_err(|error| pool_failure(format!("cannot open pool `{name}`"), &error))?;
@@ -181,13 +191,38 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A drive that is not (or no longer) one of the pool's: the one opened already, or newly opened.
-    pub fn open_new_drive(&self, path: &Path, identity: DriveIdentity) -> Result<OpenedDrive> {
-        if let Some(opened) = self.opened.borrow().iter().find(|opened| opened.file.identity() == identity) {
-            return Ok(opened.clone());
+    /// One volume as it is now.
+    pub fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
+        let volumes = self.report().volumes;
+        let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+        volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
+            Failure::new(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
+                match known.as_slice() {
+                    [] => "it has no volumes yet".to_owned(),
+                    _ => format!("it has {}", known.join(", ")),
+                },
+            )
+        })
+    }
+
+    /// A drive that is to come into the pool: the one opened already, or newly opened. What it holds is refused, unless
+    /// it is to be overwritten.
+    pub fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        let known =
+            self.opened.borrow().iter().find(|opened| opened.file.identity() == candidate.identity).cloned();
+        let opened = match known {
+            Some(opened) => opened,
+            None => {
+                let opened = open_drive(self.app, &self.executor, &candidate.path, &OpenOptions::default())?;
+                self.opened.borrow_mut().push(opened.clone());
+                opened
+            }
+        };
+        // A drive of this very pool that was left out may come back: the engine knows whether it may be overwritten.
+        let label = self.run(inspect(&*opened.file));
+        if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
+            refuse_contents(self.app, &self.executor, candidate, &opened, force)?;
         }
-        let opened = open_drive(self.app, &self.executor, path, &OpenOptions::default())?;
-        self.opened.borrow_mut().push(opened.clone());
         Ok(opened)
     }
 
@@ -227,12 +262,10 @@ impl<'a> Session<'a> {
         let context = self.executor.context();
         let opened = Rc::downgrade(&self.opened);
         let path = self.home.status_path(&self.known.id);
+        let opened_unix_ms = unix_ms();
         let watch = async move {
             loop {
-                let report = PoolReport::from(&pool.status());
-                let text = serde_json::to_vec(&report).expect("plain data becomes JSON");
-                // Only others miss it.
-                let _ = write_beside(&path, &text);
+                LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(opened) = opened.upgrade() else { return };
                 for opened in opened.borrow().iter() {

@@ -45,6 +45,7 @@ mod resize;
 mod row_queue;
 mod run_code;
 mod sections;
+mod settings;
 pub(crate) mod slots;
 pub(crate) mod space;
 mod spread;

@@ -129,6 +129,14 @@ pub struct PoolStatus {
     pub rebuild_priority_percent: u32,
     /// Commits so far.
     pub generation: u64,
+    /// Events that are kept.
+    pub events: usize,
+    /// A scrub reads at most so much per second.
+    pub patrol_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself so long after the last one.
+    pub patrol_interval_s: Option<u64>,
+    /// From how many percent on space counts as short.
+    pub space_warning_percent: u32,
 }
 
 /// What a drive holds of a volume.
@@ -291,6 +299,10 @@ impl Inner {
             notices: self.all_notices(),
             rebuild_priority_percent: manifest.rebuild_priority_percent,
             generation: manifest.generation,
+            events: manifest.events.iter().count() + self.happened.borrow().len(),
+            patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
+            patrol_interval_s: manifest.patrol.interval_s,
+            space_warning_percent: manifest.settings.space_warning_percent,
         }
     }
 

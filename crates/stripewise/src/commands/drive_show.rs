@@ -11,8 +11,10 @@ use stripewise_runtime::{OpenOptions, RealExecutor};
 
 use crate::candidates::Candidate;
 use crate::commands::App;
+use crate::drive_names::LEAST_BEGINNING;
 use crate::failure::{Exit, Result};
 use crate::printer::{Page, Style};
+use crate::report::counted;
 use crate::session::{executor, open_drive, pace_of, pool_failure};
 use crate::size::ByteSize;
 
@@ -64,11 +66,17 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A drive of a known pool may be named by its identity; everything else is a path.
+/// A drive of a known pool may be named by its identity or the beginning of it; everything else is a path.
 fn by_identity(app: &App, drive: &Path) -> PathBuf {
+    let Some(name) = drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !drive.exists()) else {
+        return drive.to_owned();
+    };
     let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
-    let known = pools.iter().flat_map(|pool| &pool.drives).find(|known| Path::new(&known.id) == drive);
-    known.map_or_else(|| drive.to_owned(), |known| known.path.clone())
+    let mut known = pools.iter().flat_map(|pool| &pool.drives).filter(|known| known.id.starts_with(name));
+    match (known.next(), known.next()) {
+        (Some(only), None) => only.path.clone(),
+        _ => drive.to_owned(),
+    }
 }
 
 fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
@@ -82,7 +90,11 @@ fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
     let mut holds = Vec::new();
     let superblock = match executor.block_on(inspect(&*opened.file)) {
         Ok(label) => label,
-        Err(error @ (PoolError::NewerFormat { .. } | PoolError::UnknownFeatures { .. })) => {
+        Err(
+            error @ (PoolError::NewerFormat { .. }
+            | PoolError::OlderFormat { .. }
+            | PoolError::UnknownFeatures { .. }),
+        ) => {
             holds.push(error.to_string());
             None
         }
@@ -138,15 +150,27 @@ impl ShownDrive {
             (_, "online") => page.field("state", "online", Style::Good),
             (_, other) => page.field("state", other, Style::Warning),
         }
+        match label.intact {
+            true => page.field("superblock", "the same at both ends", Style::Good),
+            false => page.field(
+                "superblock",
+                "whole at one end only; the pool writes the other anew when it is used",
+                Style::Warning,
+            ),
+        }
+        page.field("format", format!("version {}", label.format_version), Style::Plain);
         page.field("generation", label.generation.to_string(), Style::Plain);
+        let slab = ByteSize(label.slab_bytes);
+        page.field("slabs", format!("{} of {slab}, {} in use", label.slabs, label.used_slabs), Style::Plain);
         page.field("pool drives", label.drives.len().to_string(), Style::Plain);
         for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {
             let text = format!(
-                "{} ({} over {} drives, {})",
+                "{} ({} over {} drives, {}), {} of it here",
                 volume.name,
                 volume.layout,
                 volume.columns,
-                ByteSize(volume.capacity_bytes)
+                ByteSize(volume.capacity_bytes),
+                counted(volume.slabs_on_this_drive as usize, "slab"),
             );
             page.field("volume", text, Style::Plain);
         }

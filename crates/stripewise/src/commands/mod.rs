@@ -3,12 +3,19 @@
 pub mod drive_make;
 pub mod drive_show;
 pub mod evaluate;
+pub mod pool_add;
 pub mod pool_create;
 pub mod pool_destroy;
+pub mod pool_events;
 pub mod pool_export;
 pub mod pool_import;
+pub mod pool_iostat;
 pub mod pool_list;
+pub mod pool_offline;
+pub mod pool_online;
+pub mod pool_remove;
 pub mod pool_replace;
+pub mod pool_retire;
 pub mod pool_scrub;
 pub mod pool_set;
 pub mod pool_status;
@@ -17,6 +24,7 @@ pub mod volume_create;
 pub mod volume_delete;
 pub mod volume_list;
 pub mod volume_read;
+pub mod volume_resize;
 pub mod volume_show;
 pub mod volume_write;
 

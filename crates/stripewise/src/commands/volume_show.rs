@@ -3,10 +3,9 @@
 use clap::Args;
 
 use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Result};
 use crate::names::VolumeName;
-use crate::report::VolumeReport;
-use crate::session::{Access, Session, with_pool};
+use crate::session::{Access, with_pool};
 
 /// Show a volume: layout, size, where it lies
 #[derive(Args)]
@@ -19,21 +18,9 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let volume = with_pool(app, &name.pool, Access::Look, "volume show", |session| find(session, name))?;
+    let volume =
+        with_pool(app, &name.pool, Access::Look, "volume show", |session| session.volume_report(name))?;
     let volumes = Volumes { volumes: vec![volume] };
     app.printer.result(&volumes, |page| volumes.volumes[0].print(page))?;
     Ok(Exit::Success)
-}
-
-fn find(session: &Session<'_>, name: &VolumeName) -> Result<VolumeReport> {
-    let volumes = session.report().volumes;
-    let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
-    volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
-        Failure::new(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
-            match known.as_slice() {
-                [] => "it has no volumes yet".to_owned(),
-                _ => format!("it has {}", known.join(", ")),
-            },
-        )
-    })
 }
