@@ -415,3 +415,46 @@ fn a_drive_that_fails_while_it_takes_over_gives_way_to_others() {
         pool.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_patrol_keeps_to_its_rate_and_its_schedule() {
+    let images = memory_drives(3, 32);
+    let life = Life::new();
+    life.run(async {
+        let drives = modelled(&life, &images);
+        let pool = life.create(&drives, &[]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(20 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 20 * MIB).await;
+        volume.flush().await.unwrap();
+        assert!(
+            pool.set_patrol(Some(1), None).await.is_err() && pool.set_patrol(None, Some(1)).await.is_err()
+        );
+        pool.start_jobs();
+        pool.set_patrol(Some(3 * MIB), Some(3600)).await.unwrap();
+        assert_eq!(pool.patrol().0, Some(3 * MIB));
+        life.context.sleep_ns(3500 * SECOND_NS).await;
+        assert!(pool.scrub_reports().is_empty() && pool.activity().is_empty());
+        let mut began = None;
+        for _ in 0..400 {
+            life.context.sleep_ns(SECOND_NS).await;
+            if began.is_none() && !pool.activity().is_empty() {
+                began = Some(life.context.now_ns());
+            }
+            if !pool.scrub_reports().is_empty() {
+                break;
+            }
+        }
+        // 30 MiB on three drives at 3 MiB per second.
+        let took_s = (life.context.now_ns() - began.expect("it began by itself")) / SECOND_NS;
+        assert!((7..=13).contains(&took_s), "{took_s}");
+        let report = &pool.scrub_reports()[0].report;
+        assert!((30 * MIB..33 * MIB).contains(&report.checked_bytes), "{report:?}");
+        let events = pool.events();
+        assert!(events.iter().any(|event| event.text.contains("nothing wrong")), "{events:?}");
+        assert!(pool.patrol().2.is_some());
+        // The next is an hour after the end of this one.
+        life.context.sleep_ns(3000 * SECOND_NS).await;
+        assert!(pool.activity().is_empty());
+        pool.close().await.unwrap();
+    });
+}

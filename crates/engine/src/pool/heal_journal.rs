@@ -113,10 +113,9 @@ impl Inner {
         }
         if let Some(log) = array.0.write_log() {
             log.journal.remove_area(old.drive);
-            if log.journal.restore_copies().await? > 0 {
-                // What is in place is not needed in the journal any more.
-                array.flush().await?;
-            }
+            // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
+            array.flush().await?;
+            log.journal.restore_copies().await?;
         }
         self.try_commit(None, move |manifest| {
             let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {

@@ -125,6 +125,8 @@ impl Inner {
 
     async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {
         let parts = self.note_drain(number);
+        let lane = &self.jobs.healing;
+        self.jobs.begin(lane, parts.clone());
         let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         let workers = self.rows_at_once(ids.into_iter());
         let (queue, done) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Vec::new()));
@@ -133,6 +135,7 @@ impl Inner {
             (0..workers).map(|_| self.drain_worker(&queue, &done, &parts, &failure)).collect();
         let nothing = || std::future::ready(Ok(()));
         self.watched(&parts, join_all(workers), SECOND_NS, nothing).await;
+        self.jobs.pause(lane);
         for step in queue.take() {
             self.give_back(&step);
         }
@@ -141,7 +144,7 @@ impl Inner {
         self.until_reclaimed().await;
         let is_left = self.manifest.borrow().named_drives().contains(&number);
         if !is_left || self.closed.get() {
-            self.jobs.end(&self.jobs.healing);
+            self.jobs.end(lane);
         }
         recorded.map_err(|error| error.to_string())?;
         match failure.take() {

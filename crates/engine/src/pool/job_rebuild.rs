@@ -21,7 +21,7 @@ use super::jobs::{Parts, Progress, SECOND_NS};
 use super::row_queue::{Due, RowQueue};
 use crate::array::Array;
 use crate::error::ArrayError;
-use crate::rows::{Run, SlotState};
+use crate::rows::{Run, SlotPlace, SlotState};
 
 /// What was filled is recorded this often.
 const CHECKPOINT_NS: u64 = 5 * SECOND_NS;
@@ -36,6 +36,8 @@ pub(super) struct DueInPart {
     pub bytes: f64,
     /// The one drive that is filled, where it is one.
     pub drive: Option<DriveId>,
+    /// Then: bytes that it has already; so what was done before the pool was opened counts.
+    pub done_bytes: f64,
 }
 
 fn is_to_fill(state: SlotState) -> bool {
@@ -63,6 +65,13 @@ impl Inner {
         }
         if let (Some(&drive), 1) = (drives.first(), drives.len()) {
             due.drive = manifest.drive(drive).map(|drive| drive.id);
+            let rows = array.rows();
+            let has = |run: &&Run| {
+                let is_done = |place: &SlotPlace| place.drive == drive && place.state == SlotState::Active;
+                run.places.iter().any(is_done)
+            };
+            let done = rows.runs().filter(has).flat_map(|run| run.first_row..run.end_row());
+            due.done_bytes = done.map(|row| array.row_written_bytes(row)).sum::<u64>() as f64;
         }
         due
     }
@@ -141,19 +150,19 @@ impl Inner {
         let parts: Parts = bytes
             .into_iter()
             .map(|(part, bytes)| {
-                let progress = old.get(&part).cloned().unwrap_or_default();
+                let progress = old.get(&part).cloned().unwrap_or_else(|| self.progress_so_far(part));
                 progress.total_bytes.set(progress.done_bytes.get() + bytes);
                 (part, progress)
             })
             .collect();
-        *lane.current.borrow_mut() = parts.clone();
-        self.jobs.changed.notify_all();
+        self.jobs.begin(lane, parts.clone());
         let workers = self.rows_at_once(parts.keys().copied());
         let queue = RefCell::new(RowQueue::new(due));
         let lost = Cell::new(0);
         let working = join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost)));
         let checkpoint = || async move { self.commit(None, |_| ()).await };
         self.watched(&parts, working, CHECKPOINT_NS, checkpoint).await;
+        self.jobs.pause(lane);
         self.end_rebuild(&parts, lost.get()).await;
         // What is due next may be of the same parts; their progress goes on.
         let finished = queue.borrow().is_empty() && !self.jobs.look_again.get();
@@ -162,6 +171,15 @@ impl Inner {
         }
         self.jobs.changed.notify_all();
         true
+    }
+
+    /// What is done of a part, where that can be told.
+    fn progress_so_far(&self, part: Id) -> Rc<Progress> {
+        let progress = Progress::default();
+        if let Some(array) = self.array(part) {
+            progress.done_bytes.set(self.due_in(&self.manifest.borrow(), &array).done_bytes);
+        }
+        Rc::new(progress)
     }
 
     async fn rebuild_worker(&self, queue: &RefCell<RowQueue>, parts: &Parts, lost: &Cell<u64>) {

@@ -131,8 +131,7 @@ impl Inner {
         let progress: Rc<Progress> = Rc::default();
         progress.total_bytes.set(array.map_or(0.0, |array| array.written_bytes() as f64));
         let parts: Parts = [(part, progress.clone())].into();
-        *self.jobs.checking.current.borrow_mut() = parts.clone();
-        self.jobs.changed.notify_all();
+        self.jobs.begin(&self.jobs.checking, parts.clone());
         (parts, progress)
     }
 

@@ -134,8 +134,10 @@ pub(super) type Parts = BTreeMap<Id, Rc<Progress>>;
 #[derive(Default)]
 pub(super) struct Lane {
     running: Cell<bool>,
-    /// Parts that are worked on.
+    /// Parts that are worked on, now or in between.
     pub current: RefCell<Parts>,
+    /// Work is under way this moment.
+    busy: Cell<bool>,
     /// What ended in an error and why: not tried again before something changes.
     stalled: RefCell<BTreeMap<Task, String>>,
 }
@@ -168,7 +170,7 @@ impl Lane {
     }
 
     fn is_at(&self, part: Id) -> bool {
-        self.current.borrow().contains_key(&part)
+        self.busy.get() && self.current.borrow().contains_key(&part)
     }
 }
 
@@ -213,9 +215,22 @@ impl Jobs {
         self.healing.stalled.borrow_mut().clear();
     }
 
+    /// Work on these parts begins.
+    pub fn begin(&self, lane: &Lane, parts: Parts) {
+        *lane.current.borrow_mut() = parts;
+        lane.busy.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Nothing is under way for now: arrays may go.
+    pub fn pause(&self, lane: &Lane) {
+        lane.busy.set(false);
+        self.changed.notify_all();
+    }
+
     pub fn end(&self, lane: &Lane) {
         lane.current.borrow_mut().clear();
-        self.changed.notify_all();
+        self.pause(lane);
     }
 }
 
@@ -305,6 +320,7 @@ impl Inner {
                 break;
             }
         }
+        self.jobs.end(lane);
         lane.running.set(false);
         // A resync may have waited for this.
         self.kick_checks();
@@ -387,7 +403,8 @@ impl Inner {
                 all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
             } else if due.rows > 0 {
                 let progress = Progress::default();
-                progress.total_bytes.set(due.bytes);
+                progress.done_bytes.set(due.done_bytes);
+                progress.total_bytes.set(due.done_bytes + due.bytes);
                 all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
             }
             let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
