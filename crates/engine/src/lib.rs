@@ -23,8 +23,7 @@ mod member;
 mod moves;
 mod new_parity;
 mod pending;
-pub mod pool2;
-pub use pool2 as pool;
+pub mod pool;
 mod read;
 mod rebuild;
 mod recover;
@@ -42,7 +41,7 @@ pub use array::{
 };
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
-pub use pool2::{
+pub use pool::{
     Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
     PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
     inspect,

@@ -22,8 +22,8 @@ fn a_pool_is_the_same_in_every_order_of_its_drives() {
         let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
         assert_eq!(
             volume.capacity_bytes(),
-            3 * 18 * MIB,
-            "24 MiB less two for superblocks, one for checksums, one for the map, two for the journal"
+            3 * 16 * MIB,
+            "24 MiB less two for superblocks, one for checksums, one for the map, four for the journal"
         );
         fill(&volume, 1, 0, 20 * MIB).await;
         pool.close().await.unwrap();

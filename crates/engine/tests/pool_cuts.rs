@@ -13,6 +13,9 @@ use stripewise_engine::{JobKind, Pool, PoolError, PoolState, PoolStatus, VolumeS
 /// Data of a stripe of RAID 5 on four drives.
 const STRIPE: u64 = 3 * (64 << 10);
 
+/// More moments than this are not cut at.
+const MOST_CUTS: u64 = 120;
+
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
 
 /// What tells one state of a pool from another.
@@ -41,7 +44,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
 
 /// A pool of four drives with a spare, and one drive beside it; two volumes with flushed contents.
 fn prepared() -> Vec<Rc<MemoryDrive>> {
-    let images = memory_drives(6, 16);
+    let images = memory_drives(6, 24);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
@@ -71,10 +74,14 @@ fn cut_everywhere(
         cut.writes()
     };
     assert!(total > 2, "a step of {total} writes proves little");
+    println!("{total} writes");
     let before = reopened(start).expect("it was fine before");
     let mut seen = Vec::new();
     // The first moment several times: by the seed its writes are kept, torn or lost.
-    let seeds = (0..5).map(|seed| (1, seed)).chain((2..=total + 1).map(|at| (at, at)));
+    // Of a long step a sample: another one in every write's neighbourhood.
+    let stride = (total / MOST_CUTS).max(1);
+    let sample = (2..=total + 1).step_by(stride as usize).map(|at| (at, at));
+    let seeds = (0..5).map(|seed| (1, seed)).chain(sample).chain([(total + 1, 1)]);
     let more_seeds = (5..60).map(|seed| (1, seed));
     for (at, seed) in seeds.chain(more_seeds) {
         if at == 1 && seed >= 5 && seen.contains(&before) {

@@ -217,7 +217,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         drives[2].plug_in();
         let used = pool.replace(id_of(&pool.status(), "drive3"), all[4].clone(), false).await;
         assert!(matches!(used, Err(PoolError::DriveInPool { .. })));
-        let small = MemoryDrive::new("small", 8 * MIB);
+        let small = MemoryDrive::new("small", 3 * MIB);
         let small = pool.replace(id_of(&pool.status(), "drive3"), small, false).await;
         assert!(matches!(small, Err(PoolError::DriveTooSmall { .. })));
         let stranger = MemoryDrive::new("stranger", 32 * MIB);
@@ -234,8 +234,10 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         holds(&wide, 1, 4 * MIB, 4 * MIB).await.unwrap();
         holds(&narrow, 4, 0, MIB).await.unwrap();
         holds(&narrow, 2, MIB, 7 * MIB).await.unwrap();
+        // Where there is no room for another copy of a map, the record of the drive that had it stays.
+        let status = pool.status();
+        assert_eq!(status.drives.iter().filter(|drive| drive.state == "online").count(), 4, "{status:#?}");
         pool.close().await.unwrap();
-        assert_eq!(pool.status().drives.len(), 4);
     });
 }
 

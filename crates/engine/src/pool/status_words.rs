@@ -121,6 +121,17 @@ impl Inner {
             ));
         }
         notices.extend(self.space_in_words(&manifest));
+        let is_away = |number: u32| self.working_member(number).is_none();
+        for volume in &manifest.volumes {
+            let lost: usize = volume.parts.iter().map(|part| part.lost_journals(is_away)).sum();
+            if lost > 0 {
+                notices.push(format!(
+                    "{} of the journal of volume {} on drives that are gone; the others do its work",
+                    counted(lost, "area"),
+                    volume.name
+                ));
+            }
+        }
         notices
     }
 }

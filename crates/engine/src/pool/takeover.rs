@@ -217,9 +217,9 @@ pub(crate) mod tests {
     use stripewise_layout::LayoutSpec;
 
     use super::*;
-    use crate::pool2::drive_record::{Exclusion, ExclusionKind};
-    use crate::pool2::space::put_rows;
-    use crate::pool2::volume_record::{MetaPlaceRecord, MetaRecord, PlaceState, VolumeRecord};
+    use crate::pool::drive_record::{Exclusion, ExclusionKind};
+    use crate::pool::space::put_rows;
+    use crate::pool::volume_record::{MetaPlaceRecord, MetaRecord, PlaceState, VolumeRecord};
 
     pub const MIB: u64 = 1 << 20;
 
