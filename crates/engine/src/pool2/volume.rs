@@ -386,7 +386,6 @@ impl Inner {
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
             members: self.array_members(),
-            write_back: self.manifest.borrow().volumes.iter().any(|volume| volume.write_back && volume.part(part.id).is_some()),
             read_only: self.mode == OpenMode::ReadOnly,
         }
     }
