@@ -81,9 +81,9 @@ impl Inner {
         // Old data first, new data over it; what remains are stretches in which every unit is one piece of memory.
         let mut units: SmallVec<[KnownPieces; 8]> = SmallVec::new();
         let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_iter([start, end]);
-        for unit in 0..data_units {
+        for (unit, new) in parts.iter().enumerate().take(data_units) {
             let mut pieces = KnownPieces::new();
-            for (from, data) in &parts[unit] {
+            for (from, data) in new {
                 pieces.push((*from, from + data.len() as u64, data.clone()));
             }
             if let Some((range, buffer)) = old.iter().find(|(range, _)| range.unit == unit) {
