@@ -144,30 +144,13 @@ impl WriteLog {
         }
     }
 
-    /// Makes records durable in the journal; gives them back by their names. Together where that fits, else one by one.
-    pub async fn log(
-        &self,
-        records: SmallVec<[Record; 1]>,
-        quota: Quota,
-    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
-        if records.len() == 1 || self.journal.fits(Journal::bytes_of(&records)) {
-            return self.log_together(records, quota).await;
-        }
-        let mut logged = SmallVec::new();
-        for record in records {
-            match self.log_together(SmallVec::from_iter([record]), quota).await {
-                Ok(one) => logged.extend(one),
-                Err(error) => {
-                    // What is logged already is written by nobody now; doing it again would be wrong.
-                    self.note_durable(logged.into_vec());
-                    return Err(error);
-                }
-            }
-        }
-        Ok(logged)
+    /// Whether records can be logged together.
+    pub fn fits(&self, records: &[Record]) -> bool {
+        self.journal.fits(Journal::bytes_of(records))
     }
 
-    async fn log_together(
+    /// Makes records durable in the journal; gives them back by their names.
+    pub async fn log(
         &self,
         records: SmallVec<[Record; 1]>,
         quota: Quota,

@@ -81,7 +81,8 @@ fn cut_often(
             let report = volume.array().scrub(&|_, _| {}).await.unwrap();
             assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{told}");
             let status = pool.status();
-            let victim = status.drives.iter().find(|drive| drive.state == "online" && drive.allocated_bytes > 0);
+            let victim =
+                status.drives.iter().find(|drive| drive.state == "online" && drive.allocated_bytes > 0);
             pool.fail_drive(victim.expect("a drive in use").id, "to see").await.unwrap();
             holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{told}, one more lost: {error}"));
         });

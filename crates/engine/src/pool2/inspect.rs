@@ -6,8 +6,8 @@ use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
 use super::ids::{DriveId, PoolId};
-use super::volume_record::PartRecord;
 use super::slots::{Content, Superblock, read_superblock};
+use super::volume_record::PartRecord;
 
 /// What a drive says of the pool it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -123,7 +123,10 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
 
 /// Slabs of a part on a drive: of its rows, its map and its journal.
 fn slabs_on(part: &PartRecord, is_it: impl Fn(u32) -> bool) -> u64 {
-    let in_rows = part.rows.runs().map(|run| run.places.iter().filter(|place| is_it(place.drive)).count() as u64 * run.rows);
+    let in_rows = part
+        .rows
+        .runs()
+        .map(|run| run.places.iter().filter(|place| is_it(place.drive)).count() as u64 * run.rows);
     let maps = part.meta.places.iter().filter(|place| is_it(place.drive)).count() as u64;
     let journals = part.journal.iter().filter(|place| is_it(place.drive)).map(|place| u64::from(place.slabs));
     in_rows.sum::<u64>() + maps * u64::from(part.meta.slabs) + journals.sum::<u64>()
