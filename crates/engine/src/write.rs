@@ -44,6 +44,8 @@ struct Work {
     virgin: bool,
     parity: SmallVec<[Buffer; 3]>,
     logged: Option<Logged>,
+    /// What was sent has been waited for.
+    in_place: bool,
     /// The journal has the data already, up to this record.
     covers: Option<u64>,
     result: Result<(), ArrayError>,
@@ -64,6 +66,7 @@ impl Work {
             virgin: false,
             parity: SmallVec::new(),
             logged: None,
+            in_place: false,
             covers: None,
             result: Ok(()),
         }
@@ -325,17 +328,10 @@ impl Inner {
             }
         }
         if let Some(log) = &log {
-            self.log_and_send(log, &mut works).await;
+            self.log_in_portions(log, &mut works).await;
         }
         for mut work in works {
-            let written = self.finish_writes(&mut work).await;
-            work.result = work.result.and(written);
-            if work.result.is_ok() {
-                self.regions.mark_initialised(work.index);
-                if let (Some(log), Some(logged)) = (&log, work.logged) {
-                    work.result = self.note_in_place(log, logged, work.fua).await;
-                }
-            }
+            self.put_in_place(log.as_ref(), &mut work).await;
             drop(work.intent);
             for (ticket, _) in &work.taken {
                 ticket.finish(work.result.clone());
@@ -346,6 +342,56 @@ impl Inner {
         self.active_groups.set(self.active_groups.get() - 1);
         self.write_activity.notify_all();
         result
+    }
+
+    /// Logs and sends as much as the journal takes at once. What is logged is in place before there is more: whoever has a
+    /// record in the journal and waits for room there could wait for ever.
+    async fn log_in_portions(&self, log: &Rc<WriteLog>, works: &mut [Work]) {
+        let mut rest = works;
+        while !rest.is_empty() {
+            let (portion, later) = rest.split_at_mut(self.portion_of(log, rest));
+            self.log_and_send(log, portion).await;
+            if !later.is_empty() {
+                for work in portion {
+                    self.put_in_place(Some(log), work).await;
+                }
+            }
+            rest = later;
+        }
+    }
+
+    /// How many of the first writes the journal takes at once; at least one.
+    fn portion_of(&self, log: &WriteLog, works: &[Work]) -> usize {
+        if works.len() == 1 {
+            return 1;
+        }
+        let mut records: SmallVec<[Record; 4]> = SmallVec::new();
+        for (index, work) in works.iter().enumerate() {
+            if work.result.is_ok() && !work.virgin {
+                records.push(self.record_of(work));
+            }
+            if index > 0 && !log.fits(&records) {
+                return index;
+            }
+        }
+        works.len()
+    }
+
+    /// Waits until what was sent is in place, and has the journal know.
+    async fn put_in_place(&self, log: Option<&Rc<WriteLog>>, work: &mut Work) {
+        if std::mem::replace(&mut work.in_place, true) {
+            return;
+        }
+        let written = self.finish_writes(work).await;
+        if work.result.is_ok() {
+            work.result = written;
+        }
+        if work.result.is_ok() {
+            self.regions.mark_initialised(work.index);
+            if let (Some(log), Some(logged)) = (log, work.logged) {
+                work.result = self.note_in_place(log, logged, work.fua).await;
+            }
+        }
     }
 
     /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps within a unit.

@@ -144,6 +144,11 @@ impl WriteLog {
         }
     }
 
+    /// Whether records can be logged together.
+    pub fn fits(&self, records: &[Record]) -> bool {
+        self.journal.fits(Journal::bytes_of(records))
+    }
+
     /// Makes records durable in the journal, all together; gives them back by their names. Whoever logs more must have applied
     /// these first: room for them comes only when the oldest records are over.
     pub async fn log(

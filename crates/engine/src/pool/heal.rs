@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::Inner;
 use super::commit::{Change, map_place};
 use super::drive_record::{DriveRecord, ExclusionKind, Role};
 use super::error::PoolError;
@@ -19,6 +18,7 @@ use super::format::Manifest;
 use super::ids::Id;
 use super::takeover::{Onto, Taken, candidates, stretches, take_over};
 use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use super::{Inner, Pool};
 use crate::array::AreaPlace;
 use crate::rows::{SlotPlace, SlotState};
 
@@ -29,6 +29,14 @@ struct Stale {
     slabs: u32,
     /// On the drive that it is on already.
     in_place: bool,
+}
+
+impl Pool {
+    /// Records who takes over what is lacking, as jobs would when they run; the rebuild itself is done when they do.
+    pub async fn heal(&self) -> Result<(), PoolError> {
+        self.0.check_changeable()?;
+        self.0.heal().await
+    }
 }
 
 impl Inner {

@@ -142,10 +142,14 @@ impl Inner {
     /// Fills what is to be filled, until it is done or something changed; whether there was anything.
     pub(super) async fn rebuild(&self) -> bool {
         let (due, bytes) = self.due_rows();
+        let lane = &self.jobs.healing;
         if due.is_empty() {
+            // What was looked at anew turned out to be done.
+            if !lane.current.borrow().is_empty() {
+                self.jobs.end(lane);
+            }
             return false;
         }
-        let lane = &self.jobs.healing;
         let old = lane.current.take();
         let parts: Parts = bytes
             .into_iter()

@@ -68,6 +68,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             let added = session.run(session.pool.add(opened.drive, options.role.into(), options.force));
             added.map_err(|error| pool_failure(what, &error))?;
         }
+        // What waited for a drive is due from now on.
+        let healed = session.run(session.pool.heal());
+        healed.map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;
         Ok(session.report())
     })?;
     let role = match options.role {
