@@ -209,16 +209,12 @@ impl Life {
         self.is_beyond.set(true);
         for (_, guarded) in targets {
             let is_failing = !guarded.can_spare(&chosen);
+            if is_failing {
+                guarded.oracle.borrow_mut().suspect_dirty();
+            }
+            guarded.harm(&chosen);
             guarded.is_failed.set(is_failing);
-            if !is_failing {
-                guarded.harm(&chosen);
-                continue;
-            }
-            let mut oracle = guarded.oracle.borrow_mut();
-            oracle.suspect_dirty();
-            if !guarded.lost().is_empty() {
-                oracle.lose_suspects();
-            }
+            guarded.is_uncertain.set(is_failing);
         }
         for disk in chosen {
             let plugged = self.plugged.borrow()[&disk].clone();
@@ -346,6 +342,8 @@ impl Life {
     async fn replace_lost(&self, subject: &Subject, by_itself: bool) {
         let lost: Vec<Place> = subject.places().into_iter().filter(|place| !place.is_online).collect();
         let Some(old) = self.world.pick(&lost) else { return };
+        // What was on its way to a drive when it was pulled has arrived by then.
+        self.context.sleep_ns(5_000_000).await;
         let new = if by_itself { self.brought_back(old.disk) } else { self.new_disk() };
         let Some((disk, top)) = new else { return };
         self.world.disks.borrow_mut()[disk].stale.clear();

@@ -27,6 +27,8 @@ pub fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     executor.block_on(life.become_whole());
     end_of_life(&life, true);
     drop(life);
+    // What could not be read and was needed was written again by now.
+    world.disks.borrow_mut().iter_mut().for_each(|disk| disk.unreadable.clear());
     for _ in 0..2 {
         if world.is_broken() || world.volumes.borrow().is_empty() {
             return;
@@ -43,19 +45,14 @@ impl Life {
             self.verify(store, guarded, false, "at the end").await;
         }
         subject.start_jobs();
-        self.replace_all_lost(&subject).await;
-        if self.world.is_broken() {
-            return;
-        }
-        for what in ["rebuilding", "checking"] {
-            let ended = match what {
-                "rebuilding" => self.bounded(what, subject.wait_rebuilt()).await,
-                _ => self.bounded(what, subject.wait_checked()).await,
-            };
-            match ended {
-                Some(Ok(())) => {}
-                Some(Err(why)) => return self.broken("progress", format!("{what} does not end well: {why}")),
-                None => return,
+        // What a drive cannot read may yet be too much, and it is failed.
+        for _ in 0..8 {
+            self.replace_all_lost(&subject).await;
+            if self.world.is_broken() || !self.all_done(&subject).await {
+                return;
+            }
+            if subject.is_online() {
+                break;
             }
         }
         if !subject.is_online() {
@@ -65,6 +62,20 @@ impl Life {
         if !self.world.is_broken() {
             self.end(&subject).await;
         }
+    }
+
+    /// Whether all jobs have ended well.
+    async fn all_done(&self, subject: &Subject) -> bool {
+        let rebuilt = self.bounded("rebuilding", subject.wait_rebuilt()).await;
+        let checked = self.bounded("checking", subject.wait_checked()).await;
+        for (what, ended) in [("rebuilding", rebuilt), ("checking", checked)] {
+            match ended {
+                Some(Ok(())) => {}
+                Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),
+                None => return false,
+            }
+        }
+        !self.world.is_broken()
     }
 
     /// New drives for all that are still lost.

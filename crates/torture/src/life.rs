@@ -3,15 +3,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{join_all, select};
-use stripewise_drive::{CheckedDrive, Context, Drive, FaultyDrive, SplitMix64, WriteFault};
+use stripewise_drive::{
+    Buffer, CheckedDrive, Context, Delay, Drive, FaultyDrive, IoRequest, SplitMix64, WriteFault,
+};
+
 use stripewise_runtime::VirtualExecutor;
 
 use crate::Sabotage;
 use crate::clients::{Target, client, draw_hot};
+use crate::content::BLOCK_BYTES;
 use crate::oracle::Oracle;
 use crate::power::{Power, Wire};
 use crate::subject::{Facts, Subject};
@@ -28,6 +33,26 @@ pub struct Plugged {
     pub top: Rc<dyn Drive>,
     /// Does not answer as it should at the moment.
     pub is_troubled: Cell<bool>,
+}
+
+impl Plugged {
+    /// Blocks of these ranges that were not written since. The power is off, so what can be read is not answered.
+    fn still_unreadable(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        if self.faulty.unreadable_bytes() == 0 {
+            return Vec::new();
+        }
+        self.faulty.plug_in();
+        self.faulty.release();
+        self.faulty.set_transient_errors(0.0, 0.0);
+        self.faulty.set_delay(Delay::None);
+        let blocks = ranges.iter().flat_map(|range| range.clone().step_by(BLOCK_BYTES as usize));
+        let is_unreadable = |start: &u64| {
+            let buffer = Buffer::from_bytes(&[0; BLOCK_BYTES as usize]);
+            let answer = self.faulty.submit(IoRequest::read(*start, buffer)).try_take();
+            matches!(answer, Ok(Err(_)))
+        };
+        blocks.filter(is_unreadable).map(|start| start..start + BLOCK_BYTES).collect()
+    }
 }
 
 /// A life.
@@ -123,12 +148,19 @@ impl Life {
     pub fn observe(&self, subject: &Subject) {
         for facts in subject.facts() {
             if let Some(guarded) = self.world.volumes.borrow().iter().find(|v| v.name == facts.name) {
+                // A drive that cannot read all of itself may have taken the place of another.
+                let damaged = facts.disks().into_iter().filter(|disk| self.is_damaged(*disk));
+                guarded.harmed.borrow_mut().extend(damaged);
                 *guarded.facts.borrow_mut() = facts;
             }
         }
     }
 
-    /// Drives in the order of their numbers, or in a random one.
+    fn is_damaged(&self, disk: usize) -> bool {
+        self.plugged.borrow().get(&disk).is_some_and(|plugged| plugged.faulty.unreadable_bytes() > 0)
+    }
+
+    /// Drives in a random order.
     pub fn tops(&self) -> Vec<Rc<dyn Drive>> {
         let plugged = self.plugged.borrow();
         let mut tops: Vec<Rc<dyn Drive>> = plugged.values().map(|plugged| plugged.top.clone()).collect();
@@ -167,6 +199,7 @@ impl Life {
                 oracle: RefCell::new(Oracle::new(number as u32, size_bytes, parity_stripe, plan.promises)),
                 harmed: RefCell::default(),
                 is_failed: Cell::new(false),
+                is_uncertain: Cell::new(false),
                 facts: RefCell::new(facts.expect("a volume that was just made")),
                 hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
                 stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
@@ -224,10 +257,10 @@ impl Life {
                 disk.stale.insert(guarded.number);
             }
         }
-        if lacking.is_empty() {
-            let damaged = facts.disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
-            *guarded.harmed.borrow_mut() = damaged.collect();
-        }
+        // What is recorded counts from now on.
+        let damaged = facts.disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
+        *guarded.harmed.borrow_mut() = lacking.into_iter().chain(damaged).collect();
+        guarded.is_uncertain.set(false);
     }
 
     /// A life in which anything may happen.
@@ -422,10 +455,8 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
         disk.crash.power_on();
         torn += report.torn;
         life.note(&format!("disk{number}: {report:?}"));
-        if let Some(plugged) = life.plugged.borrow().get(&number)
-            && plugged.faulty.unreadable_bytes() == 0
-        {
-            disk.unreadable.clear();
+        if let Some(plugged) = life.plugged.borrow().get(&number) {
+            disk.unreadable = plugged.still_unreadable(&disk.unreadable);
         }
     }
     for plugged in life.plugged.borrow().values() {

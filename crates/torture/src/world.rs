@@ -37,6 +37,9 @@ pub struct Guarded {
     pub harmed: RefCell<BTreeSet<usize>>,
     /// In this life more was taken from it than it can do without: it may refuse.
     pub is_failed: Cell<bool>,
+    /// It was failed, and has not been opened again since: the engine may have recorded some of the drives as lost before it
+    /// knew that they are too many.
+    pub is_uncertain: Cell<bool>,
     /// As it was last seen.
     pub facts: RefCell<Facts>,
     /// Where clients mostly write, sectors.
@@ -55,9 +58,13 @@ impl Guarded {
     /// Whether the volume can do without these too, whatever the engine knows already.
     pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
-        let lost = self.lost();
-        let more: BTreeSet<usize> = &(disks & &facts.disks()) - &lost;
-        more.is_empty() || lost.len() + more.len() <= facts.tolerance
+        let concerned = disks & &facts.disks();
+        if concerned.is_empty() {
+            return true;
+        }
+        // What is not current yet can go again; else each counts, also one that another has begun to take the place of.
+        let is_free = concerned.is_subset(&facts.lacking());
+        !self.is_uncertain.get() && (is_free || (&self.lost() | &concerned).len() <= facts.tolerance)
     }
 
     /// These are harmed from now on.
