@@ -186,7 +186,13 @@ impl Life {
     /// be as it was.
     fn pull_too_many(&self, targets: &[Target]) {
         let all: Vec<usize> = self.plugged.borrow().keys().copied().collect();
-        let troubled = self.plugged.borrow().values().any(|plugged| plugged.is_troubled.get());
+        // Nor with damage elsewhere: which of the drives the engine gives up before it knows that they are too many is not
+        // known here, and what is damaged may need just that one.
+        let troubled = self
+            .plugged
+            .borrow()
+            .values()
+            .any(|plugged| plugged.is_troubled.get() || plugged.faulty.unreadable_bytes() > 0);
         if troubled || all.len() < 3 || targets.len() != self.world.volumes.borrow().len() {
             return;
         }

@@ -79,11 +79,9 @@ pub fn identify(sector: &[u8]) -> Content {
     }
 }
 
-/// Whether the sector begins as one and ends as the other: torn in the middle, at whatever byte.
-pub fn is_torn_between(sector: &[u8], beginning: &SectorBytes, end: &SectorBytes) -> bool {
-    let prefix = sector.iter().zip(beginning).take_while(|(a, b)| a == b).count();
-    let suffix = sector.iter().rev().zip(end.iter().rev()).take_while(|(a, b)| a == b).count();
-    prefix + suffix >= SECTOR_BYTES as usize
+/// Whether the sector is made of pieces of these: torn, perhaps by several cuts one after the other.
+pub fn is_torn_of(sector: &[u8], versions: &[SectorBytes]) -> bool {
+    sector.iter().enumerate().all(|(at, byte)| versions.iter().any(|version| version[at] == *byte))
 }
 
 #[cfg(test)]
@@ -114,8 +112,8 @@ mod tests {
         let mut torn = old;
         torn[..200].copy_from_slice(&new[..200]);
         assert_eq!(identify(&torn), Content::Garbage);
-        assert!(is_torn_between(&torn, &new, &old));
+        assert!(is_torn_of(&torn, &[new, old]) && !is_torn_of(&torn, &[old]));
         torn[300] ^= 1;
-        assert!(!is_torn_between(&torn, &new, &old));
+        assert!(!is_torn_of(&torn, &[new, old]));
     }
 }

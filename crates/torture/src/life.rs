@@ -449,6 +449,15 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
     }
     let is_cut = !was_closed || life.power.is_off();
     life.power.cut();
+    // Before anybody looks which sectors are still bad.
+    for plugged in life.plugged.borrow().values() {
+        let counts = plugged.faulty.counts();
+        world.cover(|coverage| {
+            coverage.latent_errors += counts.unreadable;
+            coverage.lost_writes += counts.lost;
+            coverage.misdirected_writes += counts.misdirected;
+        });
+    }
     let mut torn = 0;
     for (number, disk) in world.disks.borrow_mut().iter_mut().enumerate() {
         let report = disk.crash.power_cut(world.next_seed());
@@ -458,14 +467,6 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
         if let Some(plugged) = life.plugged.borrow().get(&number) {
             disk.unreadable = plugged.still_unreadable(&disk.unreadable);
         }
-    }
-    for plugged in life.plugged.borrow().values() {
-        let counts = plugged.faulty.counts();
-        world.cover(|coverage| {
-            coverage.latent_errors += counts.unreadable;
-            coverage.lost_writes += counts.lost;
-            coverage.misdirected_writes += counts.misdirected;
-        });
     }
     world.cover(|coverage| {
         coverage.torn_writes += torn;

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::Promises;
-use crate::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_between, stamp};
+use crate::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_of, stamp};
 
 const SECTORS_PER_BLOCK: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 const IN_FLIGHT: u64 = u64::MAX;
@@ -293,6 +293,7 @@ impl Oracle {
     }
 
     /// Stripes whose data and parity may disagree.
+    #[cfg(test)]
     pub fn suspect_count(&self) -> usize {
         self.suspects.len()
     }
@@ -370,7 +371,7 @@ impl Oracle {
             .filter(|entry| entry.cut)
             .map(|entry| self.bytes_of(entry.value, number))
             .collect();
-        cut.iter().any(|beginning| cut.iter().any(|end| is_torn_between(bytes, beginning, end)))
+        is_torn_of(bytes, &cut)
     }
 
     /// Of a write that shows in a sector of a block, no other sector of the block may show the time before.
