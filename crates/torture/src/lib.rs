@@ -6,13 +6,15 @@
 //! is on the drives. Clients write data that say what they are (`content.rs`), a judge knows for every sector what it may
 //! hold (`oracle.rs`), and meanwhile things happen to the pool (`actions.rs`), never more than what is promised to be
 //! survived, or else what is lost must be reported. At the end faults stop, and the pool must become whole again, agree
-//! with itself, and hold everything with any drives missing that its layouts can do without (`life.rs`).
+//! with itself, and hold everything with any drives missing that its layouts can do without (`ending.rs`).
 //!
 //! What is promised is in [`Promises`]: it follows from what the engine can do and decides what may be done to the pool.
 //! Safety and progress are checked apart: a wrong byte and a request that never ends are different failures, and each
 //! has its name ([`Failure::promise`]).
 //!
 //! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of this program.
+
+#![forbid(unsafe_code)]
 
 mod actions;
 mod clients;

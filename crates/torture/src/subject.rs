@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool, Context, Drive};
+use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_engine::{
     ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
     Volume, VolumeSpec,
@@ -323,7 +323,9 @@ impl Store {
 
     /// Writes.
     pub async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
-        self.volume.write(offset_bytes, Buffer::from_bytes(data), fua).await.map_err(refusal)
+        let buffer = self.volume.buffers().allocate(data.len());
+        buffer.with_mut(|bytes| bytes.copy_from_slice(data));
+        self.volume.write(offset_bytes, buffer, fua).await.map_err(refusal)
     }
 
     /// Makes durable.
