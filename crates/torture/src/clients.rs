@@ -50,12 +50,13 @@ pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64)
             0..=11 => flush(&life, store, guarded).await,
             12..=34 => read(&life, store, guarded, sectors).await,
             35..=38 => write_zeroes(&life, store, guarded, sectors).await,
+            // Seldom: from then on there is much to look at.
             39 => {
-                let wide = widened(&mut random, guarded);
+                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
                 write_zeroes(&life, store, guarded, wide).await;
             }
             40 => {
-                let wide = if random.chance(0.5) { widened(&mut random, guarded) } else { sectors };
+                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
                 discard(&life, store, guarded, wide).await;
             }
             41..=43 => life.context.sleep_ns(random.below(5_000_000)).await,

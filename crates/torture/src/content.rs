@@ -67,7 +67,7 @@ pub fn identify(sector: &[u8]) -> Content {
     };
     let (first, second) = (at(0), at(1));
     if first == 0 {
-        return if sector.iter().all(|byte| *byte == 0) { Content::Zero } else { Content::Garbage };
+        return if sector == [0; SECTOR_BYTES as usize] { Content::Zero } else { Content::Garbage };
     }
     let Some(volume) = ((first >> 32) as u32).checked_sub(1) else { return Content::Garbage };
     let (sector_number, version) = (first as u32, (second >> 32) as u32);

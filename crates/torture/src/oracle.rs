@@ -127,6 +127,8 @@ pub struct Oracle {
     /// Sectors with writes that are not durable.
     dirty: BTreeSet<u32>,
     suspects: BTreeSet<u32>,
+    /// Something is lost that the suspects may need.
+    are_suspects_lost: bool,
     now: u64,
     next_version: u32,
 }
@@ -144,6 +146,7 @@ impl Oracle {
             sectors,
             dirty: BTreeSet::new(),
             suspects: BTreeSet::new(),
+            are_suspects_lost: false,
             now: 0,
             next_version: 1,
         }
@@ -264,8 +267,21 @@ impl Oracle {
         }
     }
 
-    /// Something was lost that suspect stripes may need: from now on anything may be read there.
+    /// Something was lost, or may be given up at any moment, that suspect stripes may need: until they are resynchronised
+    /// anything may be read there, and what is written there meanwhile may go the same way.
     pub fn lose_suspects(&mut self) {
+        self.are_suspects_lost = true;
+        self.forget_suspects();
+    }
+
+    fn is_suspect_lost(&self, sector: u32) -> bool {
+        self.are_suspects_lost
+            && !self.suspects.is_empty()
+            && self.suspects.contains(&(sector / self.stripe_sectors))
+    }
+
+    /// Nothing is known of what suspect stripes hold, until they are written again.
+    fn forget_suspects(&mut self) {
         let now = self.tick();
         let count = self.sector_count();
         for stripe in &self.suspects {
@@ -300,14 +316,19 @@ impl Oracle {
 
     /// All stripes agree with their parity again.
     pub fn resynchronised(&mut self) {
+        if self.are_suspects_lost {
+            self.forget_suspects();
+        }
+        self.are_suspects_lost = false;
         self.suspects.clear();
     }
 
     /// Whether a read of the range that began at `since` may be refused.
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
-        self.sectors[sectors.start as usize..sectors.end as usize]
-            .iter()
-            .any(|sector| sector.candidates(since).any(|entry| entry.value == Value::Any))
+        sectors.into_iter().any(|sector| {
+            let mut candidates = self.sectors[sector as usize].candidates(since);
+            self.is_suspect_lost(sector) || candidates.any(|entry| entry.value == Value::Any)
+        })
     }
 
     /// Whether the sector was ever written.
@@ -328,7 +349,8 @@ impl Oracle {
         let sector = &self.sectors[number as usize];
         let content = identify(bytes);
         let fits = |entry: &Entry| self.is_value(entry.value, number, content);
-        let is_allowed = sector.dropped_at >= since || sector.candidates(since).any(fits);
+        let is_allowed =
+            self.is_suspect_lost(number) || sector.dropped_at >= since || sector.candidates(since).any(fits);
         if is_allowed || (content == Content::Garbage && self.is_torn(number, bytes, since)) {
             return Ok(content);
         }

@@ -14,12 +14,15 @@ const REGRESSIONS: [u64; 0] = [];
 /// `flushed-data-survives`: a flush does not wait for another one that has taken the newly written regions and is about to
 /// mark them. `redundancy-agrees`: a resync during which a drive is lost marks its chunk as done although regions were
 /// passed over.
-const KNOWN: [(u64, &str); 5] = [
+const KNOWN: [(u64, &str); 8] = [
     (554, "flushed-data-survives"),
     (697, "flushed-data-survives"),
     (807, "flushed-data-survives"),
-    (272, "redundancy-agrees"),
+    (1097, "flushed-data-survives"),
+    (1542, "flushed-data-survives"),
     (702, "redundancy-agrees"),
+    (1546, "redundancy-agrees"),
+    (1547, "redundancy-agrees"),
 ];
 
 fn threads() -> usize {
