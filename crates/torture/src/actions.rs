@@ -203,7 +203,7 @@ impl Life {
         }
         let fails = |(store, guarded): &&Target| {
             let facts = guarded.facts.borrow();
-            !store.survives(&facts, &(&guarded.lost() | &chosen))
+            store.surely_fails(&facts, &(&guarded.lost() | &chosen))
         };
         let is_spared = |(_, guarded): &&Target| guarded.can_spare(&chosen);
         let failing = targets.iter().filter(fails).count();

@@ -126,7 +126,10 @@ pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
 
 /// What was refused must have been beyond what is promised.
 fn changed(life: &Life, guarded: &Guarded, what: &str, sectors: &Range<u32>, answer: Result<(), Refusal>) {
-    let Err(why) = answer else { return };
+    let Err(why) = answer else {
+        guarded.is_changed.set(true);
+        return;
+    };
     life.note(&format!("refused {} {what} {sectors:?}", guarded.name));
     // A part written needs what is missing to be understood.
     if !guarded.lost().is_empty() {

@@ -39,7 +39,7 @@ pub fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
 
 impl Life {
     async fn become_whole(self: &Rc<Self>) {
-        let Some(subject) = self.open(&BTreeSet::new()).await else { return };
+        let Some(subject) = self.open().await else { return };
         let targets = self.targets(&subject);
         for (store, guarded) in &targets {
             self.verify(store, guarded, false, "at the end").await;
@@ -84,7 +84,7 @@ impl Life {
         let Some(rebuilt) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
         self.note(&format!("rebuilt with what there was: {rebuilt:?}"));
         for _ in 0..20 {
-            let lacking: BTreeSet<usize> = subject.facts().iter().flat_map(|facts| facts.lacking()).collect();
+            let lacking: BTreeSet<usize> = subject.facts().iter().flat_map(|facts| facts.behind()).collect();
             let lost = subject
                 .places()
                 .into_iter()

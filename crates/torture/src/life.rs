@@ -185,7 +185,7 @@ impl Life {
             }
         };
         for (number, new) in plan.volumes.iter().enumerate() {
-            let made = self.bounded("making a volume", subject.create_volume(new)).await?;
+            let made = self.bounded("making a volume", subject.create_volume(plan.settings, new)).await?;
             let Ok(store) = made else {
                 self.note(&format!("{} is not made: {made:?}", new.name, made = made.err()));
                 continue;
@@ -200,6 +200,7 @@ impl Life {
                 harmed: RefCell::default(),
                 is_failed: Cell::new(false),
                 is_uncertain: Cell::new(false),
+                is_changed: Cell::new(false),
                 facts: RefCell::new(facts.expect("a volume that was just made")),
                 hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
                 stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
@@ -211,7 +212,7 @@ impl Life {
     }
 
     /// Opens the pool and judges how it is found.
-    pub async fn open(&self, absent: &BTreeSet<usize>) -> Option<Subject> {
+    pub async fn open(&self) -> Option<Subject> {
         let settings = self.world.plan.settings;
         let opened = Subject::open(&self.context, settings, self.tops(), false);
         let subject = match self.bounded("opening", opened).await? {
@@ -226,24 +227,24 @@ impl Life {
         let facts = subject.facts();
         for guarded in self.world.volumes.borrow().iter() {
             match facts.iter().find(|facts| facts.name == guarded.name) {
-                Some(facts) => self.judge_opened(guarded, facts, absent),
+                Some(facts) => self.judge_opened(guarded, facts),
                 None => self.broken("nothing-refused", format!("volume {} is gone", guarded.name)),
             }
         }
         Some(subject)
     }
 
-    fn judge_opened(&self, guarded: &Guarded, facts: &Facts, absent: &BTreeSet<usize>) {
+    fn judge_opened(&self, guarded: &Guarded, facts: &Facts) {
         *guarded.facts.borrow_mut() = facts.clone();
         if !facts.is_readable {
             let harmed = guarded.harmed.borrow().clone();
             let detail = format!("{} cannot be read, though only {harmed:?} were harmed", guarded.name);
             return self.broken("nothing-refused", detail);
         }
-        let lacking = facts.lacking();
         let harmed = guarded.harmed.borrow().clone();
-        if lacking.len() > harmed.len() {
-            let detail = format!("{}: {lacking:?} count as lost, harmed were {harmed:?}", guarded.name);
+        if facts.counted_lost > harmed.len() {
+            let lost = facts.behind();
+            let detail = format!("{}: {lost:?} count as lost, harmed were {harmed:?}", guarded.name);
             self.broken("no-needless-loss", detail);
         }
         let mut disks = self.world.disks.borrow_mut();
@@ -252,23 +253,27 @@ impl Life {
             if column.is_current && disk.stale.contains(&guarded.number) {
                 let detail = format!("{}: disk{} was away and counts as current", guarded.name, column.disk);
                 self.broken("no-stale-drive", detail);
-            }
-            if absent.contains(&column.disk) {
-                disk.stale.insert(guarded.number);
+            } else if self.plugged.borrow().contains_key(&column.disk) {
+                // The engine knows, and may bring it up to date at any time.
+                disk.stale.remove(&guarded.number);
             }
         }
         // What is recorded counts from now on.
         let damaged = facts.disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
-        *guarded.harmed.borrow_mut() = lacking.into_iter().chain(damaged).collect();
+        let mut harmed = guarded.harmed.borrow_mut();
+        if guarded.is_uncertain.get() || facts.behind().is_empty() {
+            *harmed = facts.behind();
+        }
+        harmed.extend(damaged);
         guarded.is_uncertain.set(false);
     }
 
     /// A life in which anything may happen.
-    async fn lead(self: Rc<Self>, number: usize, absent: BTreeSet<usize>, ending: Ending) {
+    async fn lead(self: Rc<Self>, number: usize, ending: Ending) {
         if number > 0 {
             self.arm(ending);
         }
-        let subject = if number == 0 { self.create().await } else { self.open(&absent).await };
+        let subject = if number == 0 { self.create().await } else { self.open().await };
         let Some(subject) = subject else { return };
         *self.subject.borrow_mut() = Some(subject.clone());
         let targets = self.targets(&subject);
@@ -381,7 +386,7 @@ pub fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecu
     let life = Life::new(world, executor.context(), &present);
     life.note(&format!("life {number}, absent {absent:?}, to end by {ending:?}"));
     executor.block_on(async {
-        let lead = pin!(life.clone().lead(number, absent, ending));
+        let lead = pin!(life.clone().lead(number, ending));
         let cut = pin!(life.power.until_off());
         select(lead, cut).await;
     });
@@ -473,7 +478,13 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
         coverage.power_cuts += u64::from(is_cut);
     });
     for guarded in world.volumes.borrow().iter() {
-        guarded.is_failed.set(false);
+        // What was acknowledged without them, they do not have.
+        let was_changed = guarded.is_changed.replace(false) && !guarded.is_failed.replace(false);
+        for disk in guarded.facts.borrow().disks() {
+            if was_changed && !life.plugged.borrow().contains_key(&disk) {
+                world.disks.borrow_mut()[disk].stale.insert(guarded.number);
+            }
+        }
         let mut oracle = guarded.oracle.borrow_mut();
         oracle.power_cut();
         if !guarded.lost().is_empty() {

@@ -80,6 +80,8 @@ impl Plan {
                 seed,
                 timeout_ns: (1 + random.below(4)) * 1_000_000_000,
                 in_flight_bytes: (2 + random.below(32)) * MIB,
+                slab_bytes: MIB << random.below(2),
+                checksums: features.checksums,
                 background_bytes: (1 + random.below(8)) * MIB,
                 max_read_errors: 8 + random.below(57) as u32,
             },

@@ -24,7 +24,7 @@ fn keep_panics_quiet() {
                 let is_run = kept.is_some();
                 // Of several, as when dropping what is left panics too, the first is the cause.
                 if kept.as_ref().is_some_and(String::is_empty) {
-                    *kept = Some(info.to_string().replace('\n', " "));
+                    *kept = Some(format!("{}{}", info.to_string().replace('\n', " "), callers()));
                 }
                 is_run
             });
@@ -33,6 +33,15 @@ fn keep_panics_quiet() {
             }
         }));
     });
+}
+
+/// Where in the engine a panic came from: functions of ours, innermost first.
+fn callers() -> String {
+    let trace = std::backtrace::Backtrace::force_capture().to_string();
+    let ours =
+        trace.lines().filter(|line| line.contains("stripewise_engine") || line.contains("stripewise_drive"));
+    let names: Vec<&str> = ours.take(6).map(|line| line.trim().split(": ").last().unwrap_or(line)).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 
 /// Runs one seed.

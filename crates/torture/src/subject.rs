@@ -11,7 +11,7 @@ use stripewise_engine::{
     ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
     Volume, VolumeSpec,
 };
-use stripewise_layout::{LayoutSpec, MemberSet};
+use stripewise_layout::LayoutSpec;
 
 /// Why something was refused, for people.
 pub type Refusal = String;
@@ -31,6 +31,10 @@ pub struct Settings {
     pub in_flight_bytes: u64,
     /// Bytes of background work at a time.
     pub background_bytes: u64,
+    /// Whether volumes have checksums.
+    pub checksums: bool,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
     /// Medium errors after which a drive has failed.
     pub max_read_errors: u32,
 }
@@ -45,6 +49,7 @@ impl Settings {
             member: MemberOptions { timeout_ns: self.timeout_ns, max_read_errors: self.max_read_errors },
             rebuild_priority_percent: None,
             id_seed: Some(self.seed),
+            unix_ms: None,
         }
     }
 }
@@ -67,8 +72,10 @@ pub struct Place {
 pub struct Column {
     /// The disk's number.
     pub disk: usize,
-    /// Holds what it should.
+    /// Holds all that it should.
     pub is_current: bool,
+    /// Holds some of what it should; the rest is on the way.
+    pub is_filling: bool,
 }
 
 /// A volume as the pool describes it.
@@ -76,8 +83,10 @@ pub struct Column {
 pub struct Facts {
     /// Its name.
     pub name: String,
-    /// How many drives it can do without.
+    /// How many drives it can do without when whole.
     pub tolerance: usize,
+    /// How many of these the engine counts as lost.
+    pub counted_lost: usize,
     /// Its columns; where rows differ, those of all rows.
     pub columns: Vec<Column>,
     /// Nothing of it is missing.
@@ -92,8 +101,14 @@ impl Facts {
         self.columns.iter().map(|column| column.disk).collect()
     }
 
-    /// Of those, disks that do not hold what they should.
+    /// Of those, disks that hold nothing of what they should.
     pub fn lacking(&self) -> BTreeSet<usize> {
+        let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
+        lacking.map(|column| column.disk).collect()
+    }
+
+    /// Of those, disks that do not hold all that they should.
+    pub fn behind(&self) -> BTreeSet<usize> {
         self.columns.iter().filter(|column| !column.is_current).map(|column| column.disk).collect()
     }
 }
@@ -125,7 +140,14 @@ impl Subject {
     ) -> Result<Self, Refusal> {
         let buffers = BufferPool::new(16 << 20);
         let options = settings.options();
-        let spec = PoolSpec { name: "tank".to_owned(), drives, spares, force: false, options };
+        let spec = PoolSpec {
+            name: "tank".to_owned(),
+            drives,
+            spares,
+            slab_bytes: Some(settings.slab_bytes),
+            options,
+            ..PoolSpec::default()
+        };
         Pool::create(context, &buffers, spec).await.map(|pool| Self { pool }).map_err(refusal)
     }
 
@@ -143,9 +165,13 @@ impl Subject {
     }
 
     /// Makes a volume.
-    pub async fn create_volume(&self, new: &NewVolume) -> Result<Store, Refusal> {
-        let spec =
-            VolumeSpec { name: new.name.clone(), layout: new.layout, size_bytes: Some(new.size_bytes) };
+    pub async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
+        let spec = VolumeSpec {
+            size_bytes: Some(new.size_bytes),
+            write_back: Some(false),
+            checksums: Some(settings.checksums),
+            ..VolumeSpec::new(&new.name, new.layout)
+        };
         self.pool.create_volume(spec).await.map(|volume| Store { volume }).map_err(refusal)
     }
 
@@ -162,7 +188,10 @@ impl Subject {
                 id: drive.id,
                 disk: disk_number(&drive.path)?,
                 is_data: drive.role == Role::Data,
-                is_online: matches!(drive.state.as_str(), "online" | "rebuilding"),
+                is_online: matches!(
+                    drive.state.as_str(),
+                    "online" | "rebuilding" | "catching-up" | "retiring"
+                ),
             })
         };
         status.drives.iter().filter_map(place).collect()
@@ -178,10 +207,15 @@ impl Subject {
         let facts = |volume: &stripewise_engine::VolumeInfo| Facts {
             name: volume.name.clone(),
             tolerance: volume.shape.fault_tolerance(),
+            counted_lost: volume.shape.fault_tolerance().saturating_sub(volume.redundancy_left),
             columns: volume
                 .slots
                 .iter()
-                .map(|slot| Column { disk: disk_of(slot.drive), is_current: slot.state == "active" })
+                .map(|slot| Column {
+                    disk: disk_of(slot.drive),
+                    is_current: slot.state == "active",
+                    is_filling: matches!(slot.state.as_str(), "rebuilding" | "catching-up"),
+                })
                 .collect(),
             is_online: volume.state == stripewise_engine::VolumeState::Online,
             is_readable: volume.state != stripewise_engine::VolumeState::Failed,
@@ -196,7 +230,9 @@ impl Subject {
             status.drives.iter().map(|drive| format!("{} {}", drive.path, drive.state)).collect();
         let of_volume = |volume: &stripewise_engine::VolumeInfo| {
             let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.as_str()).collect();
-            format!("{} {} {:?} [{}]", volume.name, volume.shape.level, volume.state, slots.join(" "))
+            let failure = volume.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            let (name, level) = (&volume.name, volume.shape.level);
+            format!("{name} {level} {:?} [{}]{failure}", volume.state, slots.join(" "))
         };
         let volumes: Vec<String> = status.volumes.iter().map(of_volume).collect();
         format!("{}; {}; notices: {}", drives.join(", "), volumes.join(", "), status.notices.join("; "))
@@ -302,12 +338,16 @@ impl Store {
         self.volume.geometry().parity_units() > 0
     }
 
-    /// Whether all of it can be read without these disks, where `facts` are its own.
-    pub fn survives(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
-        let columns = facts.columns.iter().enumerate();
-        let missing: MemberSet =
-            columns.filter(|(_, column)| disks.contains(&column.disk)).map(|(index, _)| index).collect();
-        self.volume.geometry().survives(&missing)
+    /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own. Rows may lie on different
+    /// disks, and of copies and groups it matters which are lost; where that would have to be known the answer is no.
+    pub fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
+        let geometry = self.volume.geometry();
+        let shape = geometry.shape();
+        let lost = facts.columns.iter().filter(|column| disks.contains(&column.disk)).count();
+        let all_alike = facts.columns.len() == geometry.width()
+            && shape.groups == 1
+            && (geometry.copies() == 1 || geometry.copies() == geometry.width());
+        lost == facts.columns.len() || (all_alike && lost > facts.tolerance)
     }
 
     /// Whether a cut left stripes that have yet to be made to agree.

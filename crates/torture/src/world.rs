@@ -40,6 +40,8 @@ pub struct Guarded {
     /// It was failed, and has not been opened again since: the engine may have recorded some of the drives as lost before it
     /// knew that they are too many.
     pub is_uncertain: Cell<bool>,
+    /// Something was written in this life and acknowledged.
+    pub is_changed: Cell<bool>,
     /// As it was last seen.
     pub facts: RefCell<Facts>,
     /// Where clients mostly write, sectors.
@@ -58,22 +60,15 @@ impl Guarded {
     /// Whether the volume can do without these too, whatever the engine knows already.
     pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
-        let concerned = disks & &facts.disks();
-        if concerned.is_empty() {
-            return true;
-        }
-        // What is not current yet can go again; else each counts, also one that another has begun to take the place of.
-        let is_free = concerned.is_subset(&facts.lacking());
-        !self.is_uncertain.get() && (is_free || (&self.lost() | &concerned).len() <= facts.tolerance)
+        // Also a drive without data of the volume may have its map or its journal.
+        let is_free = disks.is_subset(&facts.lacking());
+        !self.is_uncertain.get() && (is_free || (&self.lost() | disks).len() <= facts.tolerance)
     }
 
     /// These are harmed from now on.
     pub fn harm(&self, disks: &BTreeSet<usize>) {
-        let concerned = disks & &self.facts.borrow().disks();
-        if !concerned.is_empty() {
-            self.harmed.borrow_mut().extend(concerned);
-            self.oracle.borrow_mut().lose_suspects();
-        }
+        self.harmed.borrow_mut().extend(disks);
+        self.oracle.borrow_mut().lose_suspects();
     }
 }
 
