@@ -393,7 +393,8 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let capacity_bytes = manifest.drive(number)?.capacity_bytes;
         let slabs_base_bytes = addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
-        Some(ArrayMember { number, member, slabs_base_bytes })
+        let sums_base_bytes = addresses::checksums_base_bytes(capacity_bytes);
+        Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
     }
 
     /// All drives that rows may lie on and that work, as arrays know them.

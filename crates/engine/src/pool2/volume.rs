@@ -384,6 +384,7 @@ impl Inner {
             map: map.map(|place| map_place(part, place)).collect(),
             journal: journal.map(journal_place).collect(),
             journal_epoch: self.manifest.borrow().generation + 1,
+            checksums: None,
             write_back: record.write_back && part.shape.parity_units() > 0,
             members: self.array_members(),
             read_only: self.mode == OpenMode::ReadOnly,
