@@ -292,10 +292,10 @@ impl Inner {
         let newest = settling.records.len();
         let held = |unit: usize| settling.strips.as_ref().and_then(|strips| strips[unit][block].clone());
         let mut contents: Vec<Option<Buffer>> = Vec::with_capacity(units);
-        let mut is_in_place = vec![false; units];
+        let mut is_in_place = Vec::with_capacity(units);
         for unit in 0..units {
             let payload = settling.payload(unit, block);
-            is_in_place[unit] = payload.is_none();
+            is_in_place.push(payload.is_none());
             contents.push(payload.or_else(|| held(unit)));
         }
         let has = |unit: usize, records: usize| {
