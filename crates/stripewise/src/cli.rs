@@ -39,6 +39,9 @@ pub enum Command {
     /// RAID volumes in a pool
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Pools in virtual time
+    #[command(subcommand)]
+    Simulate(SimulateCommand),
 }
 
 /// Commands on single drives.
@@ -106,4 +109,11 @@ pub enum VolumeCommand {
     Write(volume_write::Options),
     /// Erase a volume
     Delete(volume_delete::Options),
+}
+
+/// Commands on pools in virtual time.
+#[derive(Subcommand)]
+pub enum SimulateCommand {
+    /// Lead random pools through every fault and check every promise
+    Torture(simulate_torture::Options),
 }

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, DriveCommand, PoolCommand, VolumeCommand};
+use crate::cli::{Cli, Command, DriveCommand, PoolCommand, SimulateCommand, VolumeCommand};
 use crate::commands::*;
 use crate::failure::{Exit, Result};
 
@@ -74,5 +74,6 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             VolumeCommand::Write(options) => volume_write::run(options, app),
             VolumeCommand::Delete(options) => volume_delete::run(options, app),
         },
+        Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
     }
 }
