@@ -143,6 +143,7 @@ async fn array(
         space_bytes: files.bytes - (1 << 20),
         journal_slabs: 0,
         write_back: false,
+        checksums: false,
     };
     let slots = members.iter().cloned().map(SlotInit::Active).collect();
     let buffers = BufferPool::new(64 << 20);
@@ -342,6 +343,7 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
                 space_bytes: files.bytes - (1 << 20),
                 journal_slabs: 0,
                 write_back: false,
+                checksums: false,
             };
             let slots = members[..DRIVES].iter().cloned().map(SlotInit::Active).collect();
             let buffers = BufferPool::new(64 << 20);

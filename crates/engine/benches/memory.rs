@@ -26,6 +26,7 @@ async fn array(context: &Context, layout: &str, drives: usize) -> Array {
         space_bytes: MEMBER_BYTES,
         journal_slabs: 0,
         write_back: false,
+        checksums: false,
     };
     let slots = (0..drives)
         .map(|i| MemoryDrive::new(&format!("memory{i}"), MEMBER_BYTES + (1 << 20)))

@@ -11,7 +11,7 @@
 //! Memory: requests in flight are admitted up to [`ArrayOptions::in_flight_bytes`]; parity, pre-reads and padding add at
 //! most `(units + parity) / data` times that for small writes and are bounded with it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -30,6 +30,7 @@ use crate::rebuild::Fill;
 use crate::regions::{RegionShape, Regions};
 use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
+use crate::sums::{BlockSums, SumsInit};
 use crate::write_log::WriteLog;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
@@ -143,6 +144,8 @@ pub struct ArrayMember {
     pub member: Rc<Member>,
     /// Where slab 0 begins on it, bytes.
     pub slabs_base_bytes: u64,
+    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without checksums.
+    pub sums_base_bytes: u64,
 }
 
 /// Consecutive slabs of a drive.
@@ -171,6 +174,8 @@ pub struct ArrayInit {
     pub journal: Vec<AreaPlace>,
     /// Never used before for this array: tells a new journal from older ones. Not looked at when an array is opened.
     pub journal_epoch: u64,
+    /// Every block has a checksum, and every read is verified; the same for the array's whole life.
+    pub checksums: Option<SumsInit>,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout with parity.
@@ -215,6 +220,8 @@ pub(crate) struct Inner {
     pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
     pub map_places: RefCell<Vec<AreaPlace>>,
     pub log: RefCell<Option<Rc<WriteLog>>>,
+    /// Set for good when the array is put together, if it has checksums.
+    pub sums: OnceCell<BlockSums>,
     /// A crash left records in the journal that could not be carried out, since nothing may be written.
     pub needs_replay: Cell<bool>,
     pub write_back: bool,
@@ -245,6 +252,9 @@ pub(crate) struct Inner {
     pub lost_changes: Cell<(u64, u64)>,
     pub counters: Cell<ArrayCounters>,
     pub settling: Cell<bool>,
+    /// Somebody is making new regions durable, to have the map say so.
+    pub marking: Cell<bool>,
+    pub marked: Event,
     closed: Cell<bool>,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
@@ -301,7 +311,7 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let ArrayInit { spec, size_bytes, rows, map, members, write_back, read_only, .. } = init;
+        let ArrayInit { spec, size_bytes, rows, map, checksums, members, write_back, read_only, .. } = init;
         let geometry = spec.geometry()?;
         assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
         let shape = RegionShape::of(&geometry);
@@ -326,6 +336,7 @@ impl Array {
             moves: RefCell::default(),
             map_places: RefCell::new(map),
             log: RefCell::default(),
+            sums: OnceCell::new(),
             needs_replay: Cell::new(false),
             write_back,
             pending: Pending::new(),
@@ -349,11 +360,16 @@ impl Array {
             lost_changes: Cell::default(),
             counters: Cell::default(),
             settling: Cell::new(false),
+            marking: Cell::new(false),
+            marked: Event::new(),
             closed: Cell::new(false),
             unsynced: Cell::new(false),
             protected: Cell::new(read_only),
             changed: Cell::new(false),
         }));
+        if let Some(checksums) = checksums {
+            array.0.begin_sums(checksums);
+        }
         for member in members {
             array.add_member(member);
         }
@@ -399,6 +415,9 @@ impl Array {
             let stripes = inner.regions.stripes_of(regions).start
                 ..inner.regions.stripes_of(inner.regions.count()).start;
             inner.forget_logged(stripes).await?;
+        }
+        for region in regions..inner.regions.count() {
+            inner.forget_sums(region);
         }
         inner.regions.resize(regions);
         inner.persist_map().await
@@ -478,6 +497,7 @@ impl Array {
         self.0.destage_all().await?;
         self.0.flush().await?;
         self.0.settle(true).await?;
+        self.0.release_records().await?;
         self.0.close_journal().await
     }
 

@@ -55,6 +55,7 @@ impl Array {
         let block_bytes = u64::from(member.member.info().logical_block_bytes);
         inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
         inner.members.borrow_mut().insert(member);
+        inner.reload_sums();
         inner.note_wholeness();
     }
 
@@ -399,7 +400,8 @@ impl Inner {
         log.note_durable(known);
     }
 
-    async fn flush_drives(&self) -> Result<(), ArrayError> {
+    /// Makes what the drives acknowledged durable.
+    pub async fn flush_drives(&self) -> Result<(), ArrayError> {
         let flushes: SmallVec<[_; 12]> = self
             .members
             .borrow()

@@ -229,7 +229,7 @@ impl Inner {
     /// later, it would come over what is written there next.
     pub async fn forget_logged(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
-        if !stripes.clone().any(|stripe| log.has_live(stripe)) {
+        if !log.has_any(stripes.clone()) {
             return Ok(());
         }
         for stripe in self.pending.stripes_in(stripes) {
@@ -238,6 +238,7 @@ impl Inner {
             }
         }
         self.flush().await?;
+        self.release_records().await?;
         log.journal.mark().await
     }
 

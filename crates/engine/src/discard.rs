@@ -126,6 +126,7 @@ impl Inner {
         if was_durable {
             self.persist_page(Regions::page_of(region)).await?;
         }
+        self.forget_sums(region);
         let length = self.regions.shape.member_region_bytes;
         let at = region * length;
         for column in 0..self.geometry.width() {

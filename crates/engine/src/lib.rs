@@ -5,7 +5,7 @@
 //! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing), `write.rs`,
 //! `stripe_table.rs` (who works on which stripe), `regions.rs` (what was ever written, and where writes are under way),
 //! `member.rs` (the queue in front of a drive). Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`,
-//! `discard.rs`. Above them all `pool/`: drives, volumes, and what is recorded of both.
+//! `discard.rs`, and `sums.rs` with `checksums/`: whether what was read is what was written. Above them all `pool/`: drives, volumes, and what is recorded of both.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +31,9 @@ mod regions;
 mod replay;
 pub mod rows;
 mod scrub;
+mod settle;
 mod stripe_table;
+mod sums;
 mod write;
 mod write_log;
 
@@ -48,3 +50,4 @@ pub use pool::{
 };
 pub use rebuild::RowRebuild;
 pub use scrub::{ScrubProgress, ScrubReport};
+pub use sums::SumsInit;

@@ -1,6 +1,7 @@
 //! Arrays without a pool: every row on the same drives, one slab after the other, the region map in the first slabs of each.
 //! For tests and benchmarks of the engine by itself; nothing of it is recorded anywhere.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use stripewise_layout::{MemberSet, Shape};
@@ -10,6 +11,15 @@ use crate::error::ArrayError;
 use crate::member::Member;
 use crate::rebuild::RowRebuild;
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
+use crate::sums::{SumsInit, page_bytes_per_slab};
+
+/// Memory for checksum pages, unless the caller changes it.
+const SUMS_CACHE_BYTES: usize = 64 << 20;
+
+thread_local! {
+    /// Arrays put together on this thread: each opening's pages are newer than those of the ones before.
+    static OPENINGS: Cell<u64> = const { Cell::new(0) };
+}
 
 /// Where on its drives an array lies, and what it is.
 #[derive(Clone, Debug)]
@@ -26,6 +36,9 @@ pub struct LinearSpec {
     pub journal_slabs: u64,
     /// Acknowledge partial stripes when the journal has them.
     pub write_back: bool,
+    /// Whether its blocks have checksums. With them a volume of any layout needs a journal: without one, what was being
+    /// written when power was cut does not agree with its sums afterwards.
+    pub checksums: bool,
 }
 
 /// What a column of the array holds when it is opened. Column *i* is drive number *i*.
@@ -47,17 +60,35 @@ impl LinearSpec {
         sizes.map(spec).find(|spec| spec.geometry().is_ok()).unwrap_or_else(|| spec(1 << 20))
     }
 
+    /// The space for pages of checksums in front of the slabs, and how many slabs there are.
+    fn sums_bytes(&self, slab_bytes: u64) -> (u64, u64) {
+        if !self.checksums {
+            return (0, self.space_bytes / slab_bytes);
+        }
+        let per_slab = page_bytes_per_slab(slab_bytes);
+        let area = |slabs: u64| (slabs * per_slab).next_multiple_of(1 << 20);
+        let mut slabs = self.space_bytes / (slab_bytes + per_slab);
+        while slabs > 0 && area(slabs) + slabs * slab_bytes > self.space_bytes {
+            slabs -= 1;
+        }
+        (area(slabs), slabs)
+    }
+
+    fn slabs_base_bytes(&self) -> u64 {
+        self.base_bytes + self.sums_bytes(self.array_spec().slab_bytes).0
+    }
+
     /// Slabs of the region map on each drive, and rows of data behind it and the journal.
     fn slabs(&self) -> Result<(u64, u64), ArrayError> {
         let spec = self.array_spec();
-        let slabs = self.space_bytes / spec.slab_bytes;
+        let slabs = self.sums_bytes(spec.slab_bytes).1;
         let map_slabs = spec.map_bytes(slabs)?.div_ceil(spec.slab_bytes);
         Ok((map_slabs, slabs.saturating_sub(map_slabs + self.journal_slabs)))
     }
 
     /// Where the data begins on every drive, bytes.
     pub fn data_base_bytes(&self) -> Result<u64, ArrayError> {
-        Ok(self.base_bytes + (self.slabs()?.0 + self.journal_slabs) * self.array_spec().slab_bytes)
+        Ok(self.slabs_base_bytes() + (self.slabs()?.0 + self.journal_slabs) * self.array_spec().slab_bytes)
     }
 
     /// Puts the array together.
@@ -100,13 +131,18 @@ impl LinearSpec {
             journal: (0..with_journal).map(journal_place).collect(),
             journal_epoch: 1,
             write_back: self.write_back,
+            checksums: self.checksums.then(|| SumsInit {
+                first_stamp: OPENINGS.replace(OPENINGS.get() + 1) << 32,
+                cache_bytes: SUMS_CACHE_BYTES,
+            }),
             read_only: false,
             members: members.collect(),
         })
     }
 
     fn member(&self, number: u32, member: Rc<Member>) -> ArrayMember {
-        ArrayMember { number, member, slabs_base_bytes: self.base_bytes }
+        let slabs_base_bytes = self.slabs_base_bytes();
+        ArrayMember { number, member, slabs_base_bytes, sums_base_bytes: self.base_bytes }
     }
 
     /// Puts a new drive, under the number of the one that is gone, into a column that is missing. It holds nothing current until

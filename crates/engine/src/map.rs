@@ -44,20 +44,40 @@ impl Inner {
                 self.complete_region(region).await?;
             }
         }
-        let fresh = self.regions.take_fresh();
-        if let Err(error) = self.flush_members().await {
-            self.regions.put_back_fresh(fresh);
-            return Err(error);
+        // Regions that somebody else is about to mark may be this caller's: they must be marked when this ends.
+        while self.marking.get() {
+            self.marked.wait().await;
         }
-        if !fresh.is_empty() {
-            self.regions.mark_ready(&fresh);
-            self.persist_map().await?;
+        if self.regions.has_fresh() {
+            self.marking.set(true);
+            let result = self.ready_new_regions().await;
+            self.marking.set(false);
+            self.marked.notify_all();
+            result?;
+        } else {
+            self.flush_members().await?;
         }
+        self.persist_map().await?;
         self.release_early();
         if let Some(log) = self.write_log() {
             log.mark().await?;
         }
         self.record_lost().await
+    }
+
+    /// Makes durable what new regions hold, so that the map can say so.
+    async fn ready_new_regions(&self) -> Result<(), ArrayError> {
+        let fresh = self.regions.take_fresh();
+        let mut result = self.flush_members().await;
+        if result.is_ok() {
+            // No journal has the sums of what was written for the first time.
+            result = self.release_records().await;
+        }
+        match result {
+            Ok(()) => self.regions.mark_ready(&fresh),
+            Err(_) => self.regions.put_back_fresh(fresh),
+        }
+        result
     }
 
     /// Has it recorded that blocks are lost no more, where that changed.
@@ -189,6 +209,8 @@ impl Inner {
             return Ok(());
         }
         self.flush_members().await?;
+        // A chunk that is clean has nothing in the journal.
+        self.release_records().await?;
         self.regions.mark_clean(&quiet);
         self.persist_map().await
     }

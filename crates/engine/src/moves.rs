@@ -83,15 +83,21 @@ impl Inner {
         self.context.spawn(async move {
             let result = first.await;
             let result_of_second = second.await;
-            if result_of_second.is_err()
-                && let Some(moving) = inner.moves.borrow_mut().get_mut(&key)
-                && moving.to == to
-            {
-                moving.failed = true;
+            if result_of_second.is_err() {
+                inner.fail_move(key, to);
             }
             sender.complete(result.and(result_of_second));
         });
         answer
+    }
+
+    /// The new place of a column has refused something.
+    pub fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
+        if let Some(moving) = self.moves.borrow_mut().get_mut(&key)
+            && moving.to == to
+        {
+            moving.failed = true;
+        }
     }
 
     async fn copy_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
@@ -105,6 +111,7 @@ impl Inner {
             }
             self.check_move(row, column)?;
         }
+        self.rewrite_sums(row, column).await?;
         let flushed = self.submit_to_slab(to, Class::Background, IoRequest::flush()).await;
         if let Err(error) = flushed {
             self.note_write_error(&error).await?;

@@ -25,6 +25,8 @@ struct Direct {
     /// Where its bytes go in the request's buffer.
     at: usize,
     slot: usize,
+    /// Where it is read, in the column.
+    offset_bytes: u64,
     answer: Completion,
 }
 
@@ -66,14 +68,13 @@ impl Inner {
                 Class::Foreground,
                 IoRequest::read(place.offset_bytes, buffer.clone()),
             );
-            return match answer.await {
-                Ok(()) => Ok(buffer),
-                Err(error) => {
-                    let location = self.geometry.locate(start);
-                    let range = self.unit_range(location.from, end - start);
-                    self.recover_read(location.stripe, range, place.member, &error).await
-                }
-            };
+            let answer = self.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
+            if answer.is_ok() && self.is_right(place.member, place.offset_bytes, &buffer).await? {
+                return Ok(buffer);
+            }
+            let location = self.geometry.locate(start);
+            let range = self.unit_range(location.from, end - start);
+            return self.recover_read(location.stripe, range, place.member, answer.err().as_ref()).await;
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
@@ -91,24 +92,53 @@ impl Inner {
             let answer =
                 self.submit(place.member, Class::Foreground, IoRequest::read(place.offset_bytes, target));
             let range = self.unit_range(location.from, length);
-            direct.push(Direct { stripe: location.stripe, range, at: from, slot: place.member, answer });
+            let offset_bytes = place.offset_bytes;
+            let stripe = location.stripe;
+            direct.push(Direct { stripe, range, at: from, slot: place.member, offset_bytes, answer });
         }
-        let recovered = self.await_direct(direct).await?;
+        let recovered = self.await_direct(direct, &buffer).await?;
         Ok(self.with_recovered(buffer, recovered))
     }
 
-    /// Awaits direct reads. Gives what had to be got by other means, each with its place in the request's buffer.
-    async fn await_direct(&self, direct: SmallVec<[Direct; 4]>) -> Result<Recovered, ArrayError> {
-        let mut refused: SmallVec<[(Refused, DriveError); 1]> = SmallVec::new();
-        for Direct { stripe, range, at, slot, answer } in direct {
-            if let Err(error) = answer.await {
-                refused.push(((stripe, range, at, slot), error));
-            }
+    /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each with its place in the buffer.
+    async fn await_direct(
+        &self,
+        direct: SmallVec<[Direct; 4]>,
+        buffer: &Buffer,
+    ) -> Result<Recovered, ArrayError> {
+        // Pages that are not in memory are on their way while the drives read.
+        let pages = direct.iter().map(|direct| {
+            let place = Place { member: direct.slot, offset_bytes: direct.offset_bytes };
+            (place, direct.range.length())
+        });
+        let lacks_pages = |(place, length): &(Place, u64)| {
+            let sums = self.sums.get();
+            sums.is_some_and(|sums| !sums.table.has_pages(place.member as u16, place.offset_bytes, *length))
+        };
+        let lacking: SmallVec<[(Place, u64); 4]> = pages.filter(lacks_pages).collect();
+        let _pages = if lacking.is_empty() { Vec::new() } else { self.load_sums(&lacking).await? };
+        let mut refused: SmallVec<[(Refused, Option<DriveError>); 1]> = SmallVec::new();
+        let mut result = Ok(());
+        for Direct { stripe, range, at, slot, offset_bytes, answer } in direct {
+            let error = match answer.await {
+                Ok(()) => {
+                    let part = buffer.slice(at..at + range.length() as usize);
+                    match self.is_right(slot, offset_bytes, &part).await {
+                        Ok(true) => continue,
+                        Ok(false) => None,
+                        Err(error) => {
+                            result = result.and(Err(error));
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => Some(error),
+            };
+            refused.push(((stripe, range, at, slot), error));
         }
         let mut recovered = Recovered::new();
-        let mut result = Ok(());
         for ((stripe, range, at, slot), error) in refused {
-            match self.recover_read(stripe, range, slot, &error).await {
+            match self.recover_read(stripe, range, slot, error.as_ref()).await {
                 Ok(bytes) => recovered.push((at, bytes)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -181,7 +211,7 @@ impl Inner {
         }
         // Both kinds are in the drives' queues together.
         let decoded = self.read_decoding(decoding);
-        let (decoded, recovered) = join(decoded, self.await_direct(direct)).await;
+        let (decoded, recovered) = join(decoded, self.await_direct(direct, &buffer)).await;
         decoded?;
         Ok(self.with_recovered(buffer, recovered?))
     }
@@ -218,8 +248,14 @@ impl Inner {
             let memory = target.slice(part..part + range.length() as usize);
             let request = IoRequest::read(place.offset_bytes + range.start, memory);
             let answer = self.submit(place.member, Class::Foreground, request);
-            let at = target_at + part;
-            direct.push(Direct { stripe: segment.stripe, range, at, slot: place.member, answer });
+            direct.push(Direct {
+                stripe: segment.stripe,
+                range,
+                at: target_at + part,
+                slot: place.member,
+                offset_bytes: place.offset_bytes + range.start,
+                answer,
+            });
         }
         true
     }
@@ -258,23 +294,42 @@ impl Inner {
         let DecodingRead { segment, stripe, target, reads, decode, guard } = read;
         let mut parts: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
         let mut refused = None;
+        let mut all_right = true;
         for (range, buffer, answer) in reads {
             match answer.await {
-                Ok(()) => parts.push((range, buffer)),
+                Ok(()) => {
+                    all_right = all_right && self.is_unit_right(&stripe, range, &buffer).await?;
+                    parts.push((range, buffer));
+                }
                 Err(error) => {
                     refused.get_or_insert((range, error));
                 }
             }
         }
-        if let Some((range, error)) = refused {
+        let decoded = decode
+            .as_ref()
+            .filter(|_| all_right && refused.is_none())
+            .map(|decode| (self.decode(decode, &parts), decode.start, decode.end));
+        if let Some(((wanted, buffers), start, end)) = &decoded {
+            for (&unit, buffer) in wanted.iter().zip(buffers) {
+                let range = UnitRange { unit, start: *start, end: *end };
+                all_right = all_right && self.is_unit_right(&stripe, range, buffer).await?;
+            }
+        }
+        if !all_right || refused.is_some() {
             drop(guard);
-            if !self.is_lost(&stripe, range) {
+            if let Some((range, error)) = refused
+                && !self.is_lost(&stripe, range)
+            {
                 self.note_read_error(&error).await?;
             }
             let _alone = self.table.lock(segment.stripe).await;
+            if self.regions.is_virgin(segment.stripe) {
+                target.fill(0);
+                return Ok(());
+            }
             return self.fetch_data(&stripe, segment.from, &target, Class::Foreground).await;
         }
-        let decoded = decode.as_ref().map(|decode| (self.decode(decode, &parts), decode.start, decode.end));
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
             let length = range.length() as usize;

@@ -16,6 +16,7 @@ use stripewise_drive::{Buffer, Completion, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::checksums::PAGE_COVERS_BYTES;
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::slice_of;
@@ -37,6 +38,11 @@ impl Fill {
     /// Whether the region of the row is current in the new slab.
     pub fn has(&self, region_in_row: u64) -> bool {
         self.complete || self.done[region_in_row as usize]
+    }
+
+    /// Whether all of it is there.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// Whether it is the filling of this place.
@@ -119,6 +125,7 @@ impl Inner {
             self.note_write_error(&error).await?;
             return Err(self.fill_ended(place));
         }
+        self.rewrite_sums(row, column).await?;
         match self.fills.borrow_mut().get_mut(&key) {
             Some(fill) if fill.is_of(place) => fill.complete = true,
             _ => return Err(self.fill_ended(place)),
@@ -243,13 +250,21 @@ impl Inner {
             }
         }
         let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+        for (source, buffer) in units.iter().zip(&buffers) {
+            let range = UnitRange { unit: *source, ..whole };
+            complete = complete && self.is_unit_right(&stripe, range, buffer).await?;
+        }
         if complete {
-            if self.geometry.copies() > 1 {
-                return Ok(vec![(whole, buffers[0].clone())]);
+            let target = if self.geometry.copies() > 1 {
+                buffers[0].clone()
+            } else {
+                let target = self.buffers.allocate(whole.end as usize);
+                self.recover_units(&units, &buffers, &[unit], std::slice::from_ref(&target));
+                target
+            };
+            if self.is_unit_right(&stripe, whole, &target).await? {
+                return Ok(vec![(whole, target)]);
             }
-            let target = self.buffers.allocate(whole.end as usize);
-            self.recover_units(&units, &buffers, &[unit], std::slice::from_ref(&target));
-            return Ok(vec![(whole, target)]);
         }
         let mut rebuilt = Vec::new();
         let target = self.buffers.allocate(whole.end as usize);
@@ -263,6 +278,21 @@ impl Inner {
             }
         }
         Ok(rebuilt)
+    }
+
+    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
+    pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+        self.flush_members().await?;
+        self.release_records().await
+    }
+
+    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
+    pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
+        let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
+        let region = row * self.regions_per_row + in_row;
+        region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten
     }
 
     fn fill_ended(&self, place: SlotPlace) -> ArrayError {

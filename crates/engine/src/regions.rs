@@ -334,6 +334,11 @@ impl Regions {
         }
     }
 
+    /// Whether any region is to be marked.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.borrow().is_empty()
+    }
+
     /// Regions to be marked once the data now in them is durable. The caller flushes, then calls [`Self::mark_ready`].
     pub fn take_fresh(&self) -> Vec<u64> {
         std::mem::take(&mut *self.fresh.borrow_mut())

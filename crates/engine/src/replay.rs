@@ -69,6 +69,10 @@ impl JournalHost for AreaHost {
 }
 
 impl Inner {
+    fn new_log(&self, journal: Journal) -> WriteLog {
+        WriteLog::new(journal, self.me.clone(), self.sums.get().is_some())
+    }
+
     pub fn write_log(&self) -> Option<Rc<WriteLog>> {
         self.log.borrow().clone()
     }
@@ -101,7 +105,7 @@ impl Inner {
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
         self.set_destage_room(&journal);
-        *self.log.borrow_mut() = Some(Rc::new(WriteLog::new(journal, self.me.clone())));
+        *self.log.borrow_mut() = Some(Rc::new(self.new_log(journal)));
         Ok(())
     }
 
@@ -118,14 +122,22 @@ impl Inner {
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let (journal, replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
-        self.replay(&journal, &replay.records).await?;
-        if replay.missing_batches == 0 && self.geometry.parity_units() > 0 {
+        if !(replay.records.is_empty() && self.regions.unsynced_chunks().is_empty()) {
+            self.forgive_pages();
+        }
+        if self.sums.get().is_some() {
+            self.replay_with_sums(&journal, &replay.records).await?;
+        } else {
+            self.replay(&journal, &replay.records).await?;
+        }
+        let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
+        if replay.missing_batches == 0 && is_logged {
             // Nothing was under way that the journal does not know.
             for chunk in self.regions.unsynced_chunks() {
                 self.regions.mark_synced(chunk);
             }
         }
-        let log = Rc::new(WriteLog::new(journal.clone(), self.me.clone()));
+        let log = Rc::new(self.new_log(journal.clone()));
         for found in &replay.records {
             let record = &found.record;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
@@ -201,7 +213,7 @@ impl Inner {
     }
 
     /// Data that was acknowledged from the journal is pending again.
-    fn keep_data(&self, record: &Record) {
+    pub fn keep_data(&self, record: &Record) {
         let interleave = self.geometry.interleave_bytes();
         for part in &record.parts {
             let unit = u64::from(part.unit);
@@ -322,6 +334,13 @@ impl Inner {
             }
         }
         Ok(dead_blocks)
+    }
+
+    /// One block of a data unit is lost; `start` is its place in the strip.
+    pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) {
+        let first =
+            stripe * self.geometry.stripe_data_bytes() + unit as u64 * self.geometry.interleave_bytes();
+        self.dead.borrow_mut().insert((first + start) / BLOCK_BYTES);
     }
 
     fn declare_dead(&self, stripe: u64, unit: usize) {

@@ -11,15 +11,17 @@ use std::rc::Rc;
 use futures_util::future::{join, join_all, select};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest, Operation, Segments};
-use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
+use stripewise_layout::{Place, Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::checksums::Pin;
 use crate::destage::Room;
 use crate::error::ArrayError;
 use crate::journal::{Kind, Part, Quota, Record};
 use crate::member::Class;
 use crate::regions::{MAX_PARTIAL_REGIONS, RegionState, Regions, WriteIntent};
 use crate::stripe_table::{Piece, Ticket, Turn, Waiting};
+use crate::sums::NewSums;
 use crate::write_log::{Logged, WriteLog};
 
 /// The longest a sequential writer's last stripe is held back for its rest; only while other writes are being carried out,
@@ -43,6 +45,7 @@ struct Work {
     /// The stripe was never written, so what it held before is known to be zeros.
     virgin: bool,
     parity: SmallVec<[Buffer; 3]>,
+    sums: NewSums,
     logged: Option<Logged>,
     /// What was sent has been waited for.
     in_place: bool,
@@ -65,6 +68,7 @@ impl Work {
             intent: None,
             virgin: false,
             parity: SmallVec::new(),
+            sums: NewSums::new(),
             logged: None,
             in_place: false,
             covers: None,
@@ -72,11 +76,11 @@ impl Work {
         }
     }
 
-    /// Of a full stripe the journal keeps only that it is being written.
+    /// Of a full stripe, and where there is no parity, the journal keeps only that it is being written.
     fn record_kind(&self) -> Kind {
         match (self.covers, self.plan.as_ref().expect("planned").method) {
             (Some(_), _) => Kind::Parity,
-            (None, WriteMethod::FullStripe) => Kind::Intent,
+            (None, WriteMethod::FullStripe | WriteMethod::Copy) => Kind::Intent,
             (None, _) => Kind::Redo,
         }
     }
@@ -309,6 +313,9 @@ impl Inner {
             marked = self.fill_holes(&works).await;
         }
         if marked.is_ok() {
+            marked = self.begin_sums_of(&works).await;
+        }
+        if marked.is_ok() {
             marked = self.mark_dirty(&mut works).await;
         }
         let mut result = Ok(());
@@ -318,7 +325,9 @@ impl Inner {
                 work.result = self.prepare(work).await;
             }
         }
-        let log = self.write_log().filter(|_| self.geometry.parity_units() > 0);
+        let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
+        let log = self.write_log().filter(|_| is_logged);
+        let _pages = self.load_pages(&mut works).await;
         for work in &mut works {
             if work.result.is_ok() {
                 work.result = self.read_and_compute(work).await;
@@ -442,6 +451,7 @@ impl Inner {
     ) -> Result<(), ArrayError> {
         let mut works = [Work { parts, covers: Some(covers), ..Work::of(stripe) }];
         self.fill_holes(&works).await?;
+        self.begin_sums_of(&works).await?;
         self.mark_dirty(&mut works).await?;
         let work = &mut works[0];
         work.virgin = self.regions.is_virgin(work.index);
@@ -451,6 +461,9 @@ impl Inner {
             }
         }
         self.plan(work)?;
+        let _pages = self.load_pages(&mut works).await;
+        let work = &mut works[0];
+        std::mem::replace(&mut work.result, Ok(()))?;
         self.read_and_compute(work).await?;
         self.log_and_send(log, &mut works).await;
         let work = &mut works[0];
@@ -472,6 +485,39 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Regions that are written for the first time begin with checksum pages in which nothing is recorded.
+    async fn begin_sums_of(&self, works: &[Work]) -> Result<(), ArrayError> {
+        for work in works {
+            self.begin_region_sums(self.regions.region_of(work.index)).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads the checksum pages that the writes will change, while what has to be read of the old data is being read.
+    async fn load_pages(&self, works: &mut [Work]) -> Vec<Pin> {
+        if self.sums.get().is_none() {
+            return Vec::new();
+        }
+        let mut ranges: SmallVec<[(Place, u64); 16]> = SmallVec::new();
+        for work in works.iter().filter(|work| work.result.is_ok()) {
+            let Some(plan) = &work.plan else { continue };
+            ranges.extend(plan.writes.iter().chain(&plan.reads).map(|range| {
+                let place = work.stripe.units[range.unit];
+                (Place { offset_bytes: place.offset_bytes + range.start, ..place }, range.length())
+            }));
+        }
+        match self.load_sums(&ranges).await {
+            Ok(pages) => pages,
+            Err(error) => {
+                for work in works {
+                    let result = std::mem::replace(&mut work.result, Ok(()));
+                    work.result = result.and(Err(error.clone()));
+                }
+                Vec::new()
+            }
+        }
     }
 
     /// Counts the writes in and makes their chunks' dirty marks durable where they are not.
@@ -636,7 +682,7 @@ impl Inner {
             stripe: work.index,
             covers: work.covers.unwrap_or(0),
             parts: SmallVec::new(),
-            sums: Vec::new(),
+            sums: self.sum_runs(&work.sums, work.record_kind() == Kind::Intent),
         };
         if record.kind != Kind::Intent {
             let first = if record.kind == Kind::Parity { self.geometry.data_units() } else { 0 };
@@ -658,15 +704,20 @@ impl Inner {
     async fn note_in_place(&self, log: &Rc<WriteLog>, logged: Logged, fua: bool) -> Result<(), ArrayError> {
         if fua && logged.kind == Kind::Intent {
             log.note_durable(vec![logged]);
-            return log.mark().await;
+            log.mark().await?;
+        } else {
+            log.note_applied(logged);
         }
-        log.note_applied(logged);
         if log.is_filling() && !log.checkpointing.replace(true) {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };
             let log = log.clone();
             self.context.spawn(async move {
-                // What cannot be flushed shows when somebody asks for a flush.
-                let _ = inner.flush_members().await;
+                // Until there is room: whoever waits for some does not come by here. What cannot be flushed shows when
+                // somebody asks for a flush.
+                while log.is_filling()
+                    && inner.flush_members().await.is_ok()
+                    && inner.release_records().await.is_ok()
+                {}
                 log.checkpointing.set(false);
             });
         }
@@ -679,9 +730,13 @@ impl Inner {
             let mut old: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
             let mut planned_for = self.missing_in(work.index);
             for (range, mut buffer, answer) in std::mem::take(&mut work.reads) {
-                if let Err(error) = answer.await {
-                    if !self.is_lost(&work.stripe, range) {
-                        self.note_read_error(&error).await?;
+                let answer = answer.await;
+                let is_right = answer.is_ok() && self.is_unit_right(&work.stripe, range, &buffer).await?;
+                if !is_right {
+                    if let Err(error) = &answer
+                        && !self.is_lost(&work.stripe, range)
+                    {
+                        self.note_read_error(error).await?;
                     }
                     planned_for = self.missing_in(work.index);
                     if !planned_for.contains(work.stripe.units[range.unit].member) {
@@ -702,6 +757,7 @@ impl Inner {
         };
         let plan = work.plan.as_ref().expect("planned");
         work.parity = self.new_parity(&work.parts, plan, &old);
+        work.sums = self.new_sums(&work.stripe, &work.parts, plan, &work.parity).await?;
         Ok(())
     }
 
@@ -743,6 +799,9 @@ impl Inner {
     /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it lacks, as long as the
     /// layout can do without all that are gone.
     async fn finish_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
+        if work.result.is_err() {
+            return Ok(());
+        }
         let mut failed: SmallVec<[stripewise_drive::DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
             if let Err(_first) = answer.await
@@ -754,6 +813,21 @@ impl Inner {
             }
             self.forget_lost(&work.stripe, range);
         }
+        let sequence = work.logged.map_or(1, |logged| logged.sequence);
+        let result = self.note_failed_writes(work, failed).await;
+        if result.is_ok() {
+            work.sums.iter().for_each(|of_unit| self.set_sums(of_unit, sequence));
+        } else {
+            self.settle_failed_write(&work.stripe, &work.sums, sequence).await;
+        }
+        result
+    }
+
+    async fn note_failed_writes(
+        &self,
+        work: &Work,
+        mut failed: SmallVec<[stripewise_drive::DriveError; 2]>,
+    ) -> Result<(), ArrayError> {
         if failed.is_empty() {
             return Ok(());
         }
@@ -797,6 +871,15 @@ impl Inner {
             }
         }
         result.and(self.check_writable())?;
+        if self.sums.get().is_some() {
+            for (index, _) in &held {
+                let stripe = self.geometry.stripe(*index);
+                for unit in 0..stripe.units.len() {
+                    let range = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+                    self.record_content(&stripe, range, &self.zeroes).await?;
+                }
+            }
+        }
         for (index, guard) in held {
             self.regions.mark_initialised(index);
             drop(guard);
@@ -805,7 +888,7 @@ impl Inner {
     }
 }
 
-fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 8]> {
+pub(crate) fn written_ranges(parts: &[UnitParts]) -> SmallVec<[UnitRange; 8]> {
     parts
         .iter()
         .enumerate()

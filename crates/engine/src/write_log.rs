@@ -5,7 +5,8 @@
 //! and parity, is in the journal first (*redo*). A full stripe needs less, since all its data blocks are being written: that
 //! it is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until it is complete.
 //!
-//! A record is live until its effects are durable in place: when a flush of the drives has ended that began after them. An
+//! A record is live until its effects are durable in place: when a flush of the drives has ended that began after them. With
+//! checksums it stays in the journal for longer, until a checkpoint has made durable what it says of its blocks' sums. An
 //! intent does not say what is written, so replay could not put a stripe together of intents and redo records: before a record
 //! of one kind is logged, a stripe with a live one of the other kind is made durable.
 //!
@@ -44,6 +45,12 @@ pub(crate) struct WriteLog {
     applied: RefCell<Vec<Logged>>,
     /// Data that is in place durably, but in regions that the map on the drives does not know as written yet.
     early: RefCell<Vec<Logged>>,
+    /// Records are kept until their sums are durable too.
+    keeps_sums: bool,
+    /// Durably in place, though their sums perhaps are not.
+    settled: RefCell<Vec<Logged>>,
+    pub releasing: Cell<bool>,
+    pub released: Event,
     /// Intents released, and how many of them durably: a crash would take the others for writes under way.
     over: Cell<u64>,
     marked: Cell<u64>,
@@ -60,12 +67,17 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    pub fn new(journal: Journal, inner: Weak<Inner>) -> Self {
+    /// `keeps_sums`: records stay until [`Self::release_settled`].
+    pub fn new(journal: Journal, inner: Weak<Inner>, keeps_sums: bool) -> Self {
         Self {
             journal,
             live: RefCell::default(),
             applied: RefCell::default(),
             early: RefCell::default(),
+            keeps_sums,
+            settled: RefCell::default(),
+            releasing: Cell::new(false),
+            released: Event::new(),
             over: Cell::new(0),
             marked: Cell::new(0),
             checkpointing: Cell::new(false),
@@ -79,9 +91,10 @@ impl WriteLog {
         }
     }
 
-    /// Whether the journal holds anything of the stripe.
-    pub fn has_live(&self, stripe: u64) -> bool {
-        self.live.borrow().contains_key(&stripe)
+    /// Whether the journal may hold anything of these stripes.
+    pub fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
+        self.settled.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
+            || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
     }
 
     /// Data of the stripe was logged.
@@ -128,6 +141,7 @@ impl WriteLog {
                 inner.start_destaging();
                 // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
                 let _ = inner.flush().await;
+                let _ = inner.release_records().await;
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
@@ -201,9 +215,29 @@ impl WriteLog {
     pub fn note_durable(&self, applied: Vec<Logged>) {
         for logged in applied {
             self.count(logged.stripe, logged.kind, -1);
+            if self.keeps_sums {
+                self.settled.borrow_mut().push(logged);
+                continue;
+            }
             if logged.kind == Kind::Intent {
                 self.over.set(self.over.get() + 1);
             }
+            self.journal.release(logged.sequence);
+        }
+    }
+
+    /// What the checkpoint that is about to begin makes superfluous.
+    pub fn take_settled(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.settled.borrow_mut())
+    }
+
+    /// The checkpoint has ended: well, or not.
+    pub fn release_settled(&self, settled: Vec<Logged>, checkpointed: bool) {
+        if !checkpointed {
+            self.settled.borrow_mut().extend(settled);
+            return;
+        }
+        for logged in settled {
             self.journal.release(logged.sequence);
         }
     }
@@ -222,6 +256,7 @@ impl WriteLog {
     /// Whether so much of the journal is taken that it is time to make room.
     pub fn is_filling(&self) -> bool {
         let fill = self.journal.fill();
-        fill.used_bytes * 2 > fill.capacity_bytes && !self.applied.borrow().is_empty()
+        fill.used_bytes * 2 > fill.capacity_bytes
+            && !(self.applied.borrow().is_empty() && self.settled.borrow().is_empty())
     }
 }

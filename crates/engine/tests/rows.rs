@@ -39,7 +39,7 @@ impl Field {
 
     fn member(&self, number: u32) -> ArrayMember {
         let member = self.drives[number as usize].member(&self.context);
-        ArrayMember { number, member, slabs_base_bytes: MIB }
+        ArrayMember { number, member, slabs_base_bytes: MIB, sums_base_bytes: 0 }
     }
 
     fn members(&self) -> Vec<ArrayMember> {
@@ -56,6 +56,7 @@ impl Field {
             journal: Vec::new(),
             journal_epoch: 0,
             write_back: false,
+            checksums: None,
             read_only: false,
             members: self.members(),
         }

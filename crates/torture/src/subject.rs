@@ -42,6 +42,7 @@ pub struct Settings {
 impl Settings {
     fn options(&self) -> PoolOptions {
         PoolOptions {
+            checksum_cache_bytes: None,
             array: ArrayOptions {
                 in_flight_bytes: self.in_flight_bytes,
                 background_bytes: self.background_bytes,

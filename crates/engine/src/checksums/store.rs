@@ -477,6 +477,15 @@ impl Checksums {
         }
     }
 
+    /// As [`Self::reload`], of all rows: a drive has come in that may have places.
+    pub fn reload_all(&self) {
+        for page in self.cache.select(|_| true) {
+            if page.pins.get() == 0 && !page.dirty.get() {
+                self.drop_page(&page);
+            }
+        }
+    }
+
     fn drop_page(&self, page: &Rc<Page>) {
         self.cache.forget(page);
         page.forgotten.set(true);

@@ -80,6 +80,25 @@ impl Checksums {
         sums.unwrap_or_else(|| SmallVec::from_elem(0, (blocks.end - blocks.start) as usize))
     }
 
+    /// The sums that the same bytes have elsewhere: what a second copy needs.
+    pub fn translate(&self, sums: &[u32], from: (u16, u64), to: (u16, u64)) -> Sums {
+        let words = |(column, offset_bytes): (u16, u64)| {
+            (offset_bytes / BLOCK_BYTES..).take(sums.len()).map(move |block| {
+                let number = block / BLOCKS_PER_PAGE as u64;
+                let id = self.id(column, number);
+                let in_page = (block % BLOCKS_PER_PAGE as u64) as u32;
+                let in_slab = u32::from(id.page) * BLOCKS_PER_PAGE as u32 + in_page;
+                word(self.identity.base(id.row, column), in_slab)
+            })
+        };
+        sums.iter().zip(words(from).zip(words(to))).map(|(sum, (from, to))| sum ^ from ^ to).collect()
+    }
+
+    /// Whether the pages of a part of a column are in memory.
+    pub fn has_pages(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> bool {
+        pages_of(offset_bytes, length_bytes).all(|number| self.is_loaded(column, number))
+    }
+
     /// Compares blocks with their page; whether all agree.
     #[inline]
     fn check_part(

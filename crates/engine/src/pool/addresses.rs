@@ -86,13 +86,12 @@ pub(crate) fn slabs_base_bytes(capacity_bytes: u64, slab_bytes: u64) -> u64 {
 }
 
 /// Where the checksum area begins.
-#[allow(dead_code)] // kept in step with the arrays' own sums of it by the tests
 pub(crate) fn checksums_base_bytes(capacity_bytes: u64) -> u64 {
     superblock_bytes(capacity_bytes)
 }
 
 /// Where a page of checksums of a slab's own blocks lies: page `page` speaks of the slab's MiB `page`.
-#[allow(dead_code)] // kept in step with the arrays' own sums of it by the tests
+#[cfg(test)] // arrays find their pages by themselves; this says where they must find them
 pub(crate) fn own_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, page: u64) -> u64 {
     debug_assert!(page < checksum_pages(slab_bytes));
     let of_slab = u64::from(slab) * checksum_bytes_per_slab(slab_bytes);
@@ -100,7 +99,7 @@ pub(crate) fn own_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, pa
 }
 
 /// Where the copy of such a page of another column's slab lies that this slab keeps.
-#[allow(dead_code)] // kept in step with the arrays' own sums of it by the tests
+#[cfg(test)] // arrays find their pages by themselves; this says where they must find them
 pub(crate) fn copy_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, page: u64) -> u64 {
     own_page_bytes(capacity_bytes, slab_bytes, slab, page) + checksum_pages(slab_bytes) * BLOCK_BYTES
 }

@@ -109,6 +109,8 @@ pub struct PoolOptions {
     pub member: MemberOptions,
     /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a new one.
     pub rebuild_priority_percent: Option<u32>,
+    /// Memory for the checksums of each volume, bytes. Left out: 256 MiB, as much as 200 GB of drives in use at a time need.
+    pub checksum_cache_bytes: Option<usize>,
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
     /// be kept: two pools made from one seed are told apart by nothing.
     pub id_seed: Option<u64>,
@@ -210,6 +212,9 @@ pub(crate) struct Inner {
     stale: RefCell<Vec<u32>>,
     /// How many rows a thin volume was given at once the last time, by the array's identity.
     thin_steps: RefCell<BTreeMap<Id, u64>>,
+    /// The generation when arrays with checksums were opened last, or, before that, when the pool was: their pages carry it,
+    /// so no two openings of an array share one.
+    stamped: Cell<u64>,
     /// Whether it was said that space is short.
     is_short: Cell<bool>,
     /// Commits go one at a time.
@@ -393,7 +398,8 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let capacity_bytes = manifest.drive(number)?.capacity_bytes;
         let slabs_base_bytes = addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
-        Some(ArrayMember { number, member, slabs_base_bytes })
+        let sums_base_bytes = addresses::checksums_base_bytes(capacity_bytes);
+        Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
     }
 
     /// All drives that rows may lie on and that work, as arrays know them.

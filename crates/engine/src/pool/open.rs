@@ -284,6 +284,7 @@ fn assembled(
         freed: Default::default(),
         writer: Writer::new(pool_id),
         attempted: Cell::new(manifest.generation),
+        stamped: Cell::new(manifest.generation),
         manifest: RefCell::new(manifest),
         drives: RefCell::new(drives),
         arrays: RefCell::default(),

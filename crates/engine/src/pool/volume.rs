@@ -19,6 +19,7 @@ use super::volume_record::{JournalPlaceRecord, PartRecord, Pin, PlaceState, Volu
 use super::{BLOCK_BYTES, Inner, OpenMode, Pool, VolumeInfo};
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
 use crate::error::ArrayError;
+use crate::sums::SumsInit;
 
 /// What a new volume should be.
 #[derive(Clone, Debug)]
@@ -326,7 +327,9 @@ impl Inner {
         // Whoever gives a pool journal drives wants writes to be acknowledged by them.
         let has_own = manifest.drives.iter().any(|drive| drive.role == Role::Journal && drive.takes_new());
         let write_back = spec.write_back.unwrap_or(has_own && shape.parity_units() > 0);
-        let with_journal = write_back || shape.parity_units() > 0;
+        let checksums = spec.checksums.unwrap_or(true);
+        // Without one, what was being written when power was cut would not agree with its checksums afterwards.
+        let with_journal = write_back || checksums || shape.parity_units() > 0;
         let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, drives };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish).map_err(|error| match error {
             NotLaidOut::Other(error) => error,
@@ -346,7 +349,7 @@ impl Inner {
             size_bytes: laid_out.size_bytes,
             thin: spec.thin,
             write_back,
-            checksums: spec.checksums.unwrap_or(true),
+            checksums,
             pin: spec.pin,
             parts: vec![PartRecord {
                 id: part,
@@ -385,28 +388,56 @@ impl Inner {
             journal: journal.map(journal_place).collect(),
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
+            checksums: record.checksums.then(|| self.sums_init()),
             members: self.array_members(),
             read_only: self.mode == OpenMode::ReadOnly,
         }
     }
 
+    fn sums_init(&self) -> SumsInit {
+        SumsInit {
+            first_stamp: self.manifest.borrow().generation << 32,
+            cache_bytes: self.options.checksum_cache_bytes.unwrap_or(CHECKSUM_CACHE_BYTES),
+        }
+    }
+
+    /// Sees to it that arrays that are opened now have a generation of their own.
+    async fn begin_stamps(&self) -> Result<(), PoolError> {
+        if self.mode == OpenMode::ReadWrite && self.stamped.get() == self.manifest.borrow().generation {
+            self.commit(None, |_| ()).await?;
+        }
+        self.stamped.set(self.manifest.borrow().generation);
+        Ok(())
+    }
+
     /// Opens the volumes that can be read and are not open; the others are remembered with the reason.
     pub(super) async fn open_volumes(&self) {
         let records = self.manifest.borrow().volumes.clone();
-        for record in records {
-            if record.parts.iter().all(|part| self.array(part.id).is_some()) {
-                continue;
-            }
-            match self.open_volume(&record).await {
+        let is_open = |record: &VolumeRecord| record.parts.iter().all(|part| self.array(part.id).is_some());
+        let to_open: Vec<VolumeRecord> = records.into_iter().filter(|record| !is_open(record)).collect();
+        let stamped = match to_open.iter().any(|record| record.checksums && self.may_open(record)) {
+            true => self.begin_stamps().await,
+            false => Ok(()),
+        };
+        for record in to_open {
+            let opened = match &stamped {
+                Err(error) if record.checksums => Err(error.to_string()),
+                _ => self.open_volume(&record).await,
+            };
+            match opened {
                 Ok(()) => self.failures.borrow_mut().remove(&record.id),
                 Err(why) => self.failures.borrow_mut().insert(record.id, why),
             };
         }
     }
 
+    /// Whether enough of a volume's drives are there.
+    fn may_open(&self, record: &VolumeRecord) -> bool {
+        record.survives(|number| self.working_member(number).is_none())
+    }
+
     async fn open_volume(&self, record: &VolumeRecord) -> Result<(), String> {
-        let is_away = |number: u32| self.working_member(number).is_none();
-        if !record.survives(is_away) {
+        if !self.may_open(record) {
             let level = record.parts.last().map_or(Level::Single, |part| part.shape.level);
             return Err(format!(
                 "more of its drives are missing or not rebuilt than {level} can do without: {}",
@@ -446,6 +477,8 @@ impl Inner {
     }
 }
 
+/// Memory for checksums of each volume, unless the pool's options say otherwise: enough for 200 GB of drives in use at a time.
+const CHECKSUM_CACHE_BYTES: usize = 256 << 20;
 /// No volume is larger.
 const MOST_VOLUME_BYTES: u64 = 1 << 60;
 

@@ -61,6 +61,7 @@ pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
         space_bytes: (1 << 20) + data_bytes,
         journal_slabs: 0,
         write_back: false,
+        checksums: false,
     }
 }
 
@@ -80,6 +81,22 @@ impl Rig {
         Self::with_garbage(context, shape, data_bytes, seed, true).await
     }
 
+    /// Of an array with checksums, and the journal that those need.
+    pub async fn with_checksums(context: &Context, shape: Shape, data_bytes: u64, seed: u64) -> Rc<Self> {
+        let spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        let array_spec = spec.array_spec();
+        let least_bytes = array_spec.least_journal_bytes().expect("a possible array");
+        let journal_slabs = least_bytes / array_spec.slab_bytes + 1 + seed / 2 % 2;
+        let spec = LinearSpec {
+            space_bytes: spec.space_bytes + (1 << 20) + journal_slabs * array_spec.slab_bytes,
+            journal_slabs,
+            write_back: shape.parity_units() > 0 && seed % 4 == 0,
+            checksums: true,
+            ..spec
+        };
+        Self::of(context, spec, seed, true).await
+    }
+
     pub async fn with_garbage(
         context: &Context,
         shape: Shape,
@@ -87,7 +104,6 @@ impl Rig {
         seed: u64,
         garbage: bool,
     ) -> Rc<Self> {
-        let buffers = BufferPool::new(16 << 20);
         let mut spec = space(&shape, u128::from(seed) + 1, data_bytes);
         if shape.parity_units() > 0 && !seed.is_multiple_of(3) {
             let least_bytes = spec.array_spec().least_journal_bytes().expect("a possible array");
@@ -95,6 +111,12 @@ impl Rig {
             spec.space_bytes += spec.journal_slabs * spec.array_spec().slab_bytes;
             spec.write_back = seed % 4 > 1;
         }
+        Self::of(context, spec, seed, garbage).await
+    }
+
+    pub async fn of(context: &Context, spec: LinearSpec, seed: u64, garbage: bool) -> Rc<Self> {
+        let buffers = BufferPool::new(16 << 20);
+        let shape = spec.shape;
         let capacity = spec.base_bytes + spec.space_bytes;
         let drives: Vec<TestDrive> = (0..shape.width)
             .map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64))
