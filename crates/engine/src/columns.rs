@@ -406,7 +406,7 @@ impl Inner {
             .members
             .borrow()
             .iter()
-            .map(|member| member.member.submit(Class::Foreground, IoRequest::flush()))
+            .map(|member| member.member.submit(Class::Upkeep, IoRequest::flush()))
             .collect();
         let mut first_error = None;
         for flush in flushes {

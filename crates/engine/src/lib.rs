@@ -16,6 +16,8 @@ mod columns;
 mod destage;
 mod discard;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 pub mod linear;
 mod map;

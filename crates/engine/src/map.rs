@@ -119,7 +119,7 @@ impl Inner {
         let members = self.members.borrow();
         let Some(member) = members.get(place.drive) else { return crate::columns::gone(&request) };
         request.offset_bytes += member.slabs_base_bytes + u64::from(place.slab) * self.spec.slab_bytes;
-        member.member.submit(Class::Foreground, request)
+        member.member.submit(Class::Upkeep, request)
     }
 
     async fn write_page(&self, page: usize) -> Result<(), ArrayError> {

@@ -119,9 +119,7 @@ impl Inner {
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         // A row that holds nothing costs nothing.
         let is_fresh = self.fills.borrow().get(&key).is_none_or(|fill| fill.is_fresh);
-        if is_fresh
-            && let Err(error) = self.submit_to_slab(place, Class::Background, IoRequest::flush()).await
-        {
+        if is_fresh && let Err(error) = self.submit_to_slab(place, Class::Upkeep, IoRequest::flush()).await {
             self.note_write_error(&error).await?;
             return Err(self.fill_ended(place));
         }

@@ -216,7 +216,7 @@ impl Inner {
         let Some(member) = members.get(slot.drive) else { return crate::columns::gone(&request) };
         request.offset_bytes +=
             member.sums_base_bytes + u64::from(slot.slab) * page_bytes_per_slab(self.spec.slab_bytes);
-        member.member.submit(Class::Foreground, request)
+        member.member.submit(Class::Upkeep, request)
     }
 
     fn submit_pages_to_both(

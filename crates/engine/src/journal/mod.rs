@@ -34,8 +34,9 @@
 //!
 //! # Room
 //!
-//! `Client` reservations leave the room that destaging the client's records will take
-//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. Because a ring is freed from its
+//! `Ahead` and `Client` reservations leave the room that destaging the client's records will take
+//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. `Client`, for who holds a stripe, goes
+//! before `Ahead` and finds room where `Ahead` finds none: who has room ahead may be waiting for that stripe. Because a ring is freed from its
 //! oldest end, progress under pressure is sure only if `Destage` is used for what holds the oldest record
 //! ([`Journal::oldest`]): destage in the order of sequences when clients wait.
 //!
@@ -64,6 +65,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, BufferPool, Context, DriveError, Event, Segments};
 
 pub(crate) use area::Area;
+pub(crate) use batch::decode_sealed;
 #[allow(unused_imports)] // as the module itself
 pub(crate) use replay::{Found, Replay};
 pub(crate) use space::{Quota, Reservation};

@@ -218,5 +218,16 @@ pub(crate) fn replay(entries: &[(u64, Vec<u8>)]) -> Option<Manifest> {
     None
 }
 
+/// For fuzzers: whether these sections make a manifest; one that does must be the same when it was written and read again.
+pub(crate) fn survives_rewriting(sections: &[u8]) -> bool {
+    let Some(manifest) = replay(&[(GENERATION_OF_FUZZERS, sections.to_vec())]) else { return false };
+    let again = replay(&[(GENERATION_OF_FUZZERS, changes(None, &manifest))]);
+    assert!(again.as_ref() == Some(&manifest), "{manifest:?} became {again:?}");
+    true
+}
+
+/// Above those that branches of any kept pool have.
+const GENERATION_OF_FUZZERS: u64 = 1 << 40;
+
 #[cfg(test)]
 mod tests;

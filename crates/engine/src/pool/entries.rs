@@ -4,7 +4,7 @@
 //! some bytes, or left over from an earlier life of the drive is told from what counts. Pure; faults expected: any bytes.
 
 use super::BLOCK_BYTES;
-use super::addresses::{MAX_DRIVE_BYTES, MIN_DRIVE_BYTES, slot_bytes};
+use super::addresses::{MAX_DRIVE_BYTES, MIN_DRIVE_BYTES, slot_bytes, slot_places};
 use super::ids::{DriveId, Id, PoolId};
 
 /// The format written, and the newest understood.
@@ -189,6 +189,39 @@ fn sealed(bytes: &[u8], of: &Header) -> u32 {
     all.extend(of.pool_id.0.to_be_bytes());
     all.extend(of.drive_id.0.to_be_bytes());
     crc(&all)
+}
+
+/// For fuzzers: makes checksums of headers and entries right again, in the slots of a whole drive.
+pub(crate) fn reseal_slots(image: &mut [u8]) {
+    let capacity_bytes = image.len() as u64;
+    if !(MIN_DRIVE_BYTES..=MAX_DRIVE_BYTES).contains(&capacity_bytes) {
+        return;
+    }
+    for place in (0..2).flat_map(|slot| slot_places(capacity_bytes, slot)) {
+        let start = place as usize;
+        let header = &mut image[start..start + HEADER_BYTES];
+        let checksum = crc(&header[..CHECKSUM_AT]);
+        header[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        let HeaderContent::Valid(of) = Header::decode(header, place) else { continue };
+        let entries = start + BLOCK_BYTES as usize..start + slot_bytes(capacity_bytes) as usize;
+        reseal_entries(&mut image[entries], &of);
+    }
+}
+
+fn reseal_entries(mut rest: &mut [u8], of: &Header) {
+    while rest.len() > ENTRY_HEADER_BYTES {
+        let (header, behind) = rest.split_at_mut(ENTRY_HEADER_BYTES);
+        let length = u32::from_le_bytes(array(header, 28)) as usize;
+        if length == 0 || length > behind.len() {
+            break;
+        }
+        let sections_crc = crc(&behind[..length]);
+        header[32..36].copy_from_slice(&sections_crc.to_le_bytes());
+        let checksum = sealed(header, of);
+        header[60..64].copy_from_slice(&checksum.to_le_bytes());
+        let end = (entry_bytes(length as u64) as usize).min(rest.len());
+        rest = &mut rest[end..];
+    }
 }
 
 /// Bytes of an entry with so many bytes of sections.

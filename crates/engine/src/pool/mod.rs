@@ -23,7 +23,7 @@ mod check;
 mod commit;
 pub(crate) mod drive_record;
 mod drives;
-mod entries;
+pub(crate) mod entries;
 mod error;
 pub(crate) mod events;
 pub(crate) mod format;

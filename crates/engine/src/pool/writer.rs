@@ -240,7 +240,7 @@ impl Plan {
                 break;
             }
         }
-        let writes = requests.into_iter().map(|request| target.member.submit(Class::Foreground, request));
+        let writes = requests.into_iter().map(|request| target.member.submit(Class::Upkeep, request));
         join_all(writes).await.into_iter().collect()
     }
 }
@@ -258,10 +258,10 @@ pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
     }
     debug_assert!(end_of_slabs(capacity_bytes) <= last);
     zero(member, last, capacity_bytes - last).await?;
-    member.submit(Class::Foreground, IoRequest::flush()).await
+    member.submit(Class::Upkeep, IoRequest::flush()).await
 }
 
 /// Writes zeros to a range; durable after a flush.
 pub(crate) async fn zero(member: &Rc<Member>, start: u64, length: u64) -> Result<(), DriveError> {
-    member.submit(Class::Foreground, IoRequest::range(Operation::WriteZeroes, start, length)).await
+    member.submit(Class::Upkeep, IoRequest::range(Operation::WriteZeroes, start, length)).await
 }
