@@ -65,11 +65,13 @@ impl Inner {
     ) -> Result<Option<Vec<Room>>, ArrayError> {
         // A block more on each side, should the piece have to be widened to whole blocks, and what describes it.
         let bytes: SmallVec<[u64; 4]> = lengths.iter().map(|length| length + 2 * BLOCK_BYTES + 512).collect();
-        if !log.journal.fits_ahead(&bytes) {
+        // Each is an append of its own, in whole pages.
+        let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
+        if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
             return Ok(None);
         }
         let mut memory = self.pending.room.acquire(lengths.iter().sum()).await;
-        let journal = log.wait_for_room(log.journal.reserve_many(&bytes, Quota::Ahead)).await?;
+        let journal = log.wait_for_room(log.journal.reserve_many(&bytes, Quota::Client)).await?;
         let rooms = journal
             .into_iter()
             .zip(lengths)

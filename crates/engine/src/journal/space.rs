@@ -1,8 +1,7 @@
 //! Room in the areas, promised before a record is put together: back-pressure instead of collapse.
 //!
 //! A reservation names the areas that will take the record, with pages promised in each, so that an append with it never
-//! waits for room. Waiters are served first come, first served within their kind; destaging goes first, as it is what makes room,
-//! then writes that hold their stripes, for which others may be waiting that have room already.
+//! waits for room. Waiters are served first come, first served; destaging goes before clients, as it is what makes room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,9 +19,7 @@ use crate::error::ArrayError;
 /// Who wants room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// Writes that do not hold their stripes yet: leave what destaging needs, and the longest append of who does hold some.
-    Ahead,
-    /// Writes that hold their stripes: leave what destaging needs.
+    /// Clients: leave what destaging needs.
     Client,
     /// What frees room; see the module's words on order.
     Destage,
@@ -82,14 +79,7 @@ impl Journal {
     /// Whether an append of so many bytes can ever be made; else it has to be split or go another way.
     pub fn fits(&self, bytes: u64) -> bool {
         let state = self.0.state.borrow();
-        pages_for(bytes) <= state.longest_append(Quota::Client)
-    }
-
-    /// Whether appends of so many bytes each can ever be reserved at once by who holds no stripe yet.
-    pub fn fits_ahead(&self, bytes: &[u64]) -> bool {
-        let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
-        // As in `reserve_many`: rounding adds a little once more.
-        pages_for(pages * PAGE_BYTES) <= self.0.state.borrow().longest_append(Quota::Ahead)
+        pages_for(bytes) <= state.longest_append()
     }
 
     /// As [`Self::reserve`] for several appends, all of the room at once.
@@ -193,25 +183,17 @@ impl Inner {
 impl State {
     fn waiters(&mut self, quota: Quota) -> &mut VecDeque<Rc<Waiter>> {
         match quota {
-            Quota::Ahead => &mut self.ahead_waiting,
             Quota::Client => &mut self.clients_waiting,
             Quota::Destage => &mut self.destage_waiting,
         }
     }
 
-    /// Whether somebody has asked for room and has none yet.
-    pub fn is_anyone_waiting(&self) -> bool {
-        [&self.destage_waiting, &self.clients_waiting, &self.ahead_waiting]
-            .iter()
-            .any(|queue| !queue.is_empty())
-    }
-
     /// Longest append that can be granted.
-    pub fn longest_append(&self, quota: Quota) -> u64 {
+    pub fn longest_append(&self) -> u64 {
         let longest = self.longest_batch();
         let rings = self.rings_by_size();
         let Some(ring) = rings.get(self.target().saturating_sub(1)) else { return 0 };
-        longest.min(self.limit(quota, *ring, longest))
+        longest.min(self.client_limit(*ring, longest))
     }
 
     fn rings_by_size(&self) -> SmallVec<[u64; 8]> {
@@ -226,16 +208,10 @@ impl State {
         sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
     }
 
-    /// Pages of a ring that may be taken. With all that has to be destaged, and all it takes to destage it but for the last
-    /// batch of it, in the ring, there is still an append of a write that holds its stripe, one batch may be skipped at the
-    /// ring's end, and one not be freed yet.
-    pub fn limit(&self, quota: Quota, ring_pages: u64, longest: u64) -> u64 {
-        let ahead = ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent;
-        match quota {
-            Quota::Ahead => ahead,
-            Quota::Client => ahead + longest,
-            Quota::Destage => u64::MAX,
-        }
+    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring, but for the last batch
+    /// of it, one batch may still be skipped at the ring's end and one not be freed yet.
+    pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
+        ring_pages.saturating_sub(2 * longest) * 100 / self.destage_percent
     }
 
     /// Pages for release notes of all that is not noted yet.
@@ -262,7 +238,10 @@ impl State {
         let mut found: SmallVec<[(u64, usize); 8]> = SmallVec::new();
         for (index, ring) in self.rings.iter().enumerate() {
             let spare = self.spare(index, longest, note_pages);
-            let limit = self.limit(quota, ring.pages, longest);
+            let limit = match quota {
+                Quota::Client => self.client_limit(ring.pages, longest),
+                Quota::Destage => u64::MAX,
+            };
             if !ring.failing && spare >= pages && ring.used() + ring.reserved + pages <= limit {
                 found.push((spare, index));
             }
@@ -283,22 +262,22 @@ impl State {
 
     fn serve_waiters(&mut self) -> SmallVec<[Rc<Waiter>; 4]> {
         let mut served = SmallVec::new();
-        for quota in [Quota::Destage, Quota::Client, Quota::Ahead] {
+        for quota in [Quota::Destage, Quota::Client] {
             while let Some(first) = self.waiters(quota).front().cloned() {
                 let result = if let Some(error) = &self.broken {
                     Err(error.clone())
                 } else if self.rings.is_empty() {
                     Err(super::no_area())
-                } else if first.pages > self.longest_append(quota) {
+                } else if first.pages > self.longest_append() {
                     Err(ArrayError::Journal(format!(
                         "an entry of {} KiB is too large for its areas: they take {} KiB",
                         first.pages * PAGE_BYTES / 1024,
-                        self.longest_append(quota) * PAGE_BYTES / 1024
+                        self.longest_append() * PAGE_BYTES / 1024
                     )))
                 } else {
                     match self.try_grant(first.pages, quota) {
                         Some(grant) => Ok(grant),
-                        // Nobody passes who makes room for them.
+                        // Clients do not pass who makes room for them.
                         None => return served,
                     }
                 };

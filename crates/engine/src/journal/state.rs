@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::append::{Pending, Ticket};
 use super::area::Ring;
 use super::batch::{Note, PAGE_BYTES};
-use super::space::{Quota, Waiter};
+use super::space::Waiter;
 use super::{JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
 
@@ -98,7 +98,6 @@ pub(super) struct State {
     pub durable_oldest: u64,
     /// Last batch acknowledged in this opening; 0: none.
     pub last_acknowledged: u64,
-    pub ahead_waiting: VecDeque<Rc<Waiter>>,
     pub clients_waiting: VecDeque<Rc<Waiter>>,
     pub destage_waiting: VecDeque<Rc<Waiter>>,
     pub pressure_level: usize,
@@ -124,7 +123,6 @@ impl State {
             settled_told: 0,
             durable_oldest: next_number,
             last_acknowledged: 0,
-            ahead_waiting: VecDeque::new(),
             clients_waiting: VecDeque::new(),
             destage_waiting: VecDeque::new(),
             pressure_level: 0,
@@ -260,8 +258,7 @@ impl State {
     pub fn fill(&self) -> JournalFill {
         let longest = self.longest_batch();
         let used: u64 = self.rings.iter().map(|ring| ring.used() + ring.reserved).sum();
-        let capacity: u64 =
-            self.rings.iter().map(|ring| self.limit(Quota::Client, ring.pages, longest)).sum();
+        let capacity: u64 = self.rings.iter().map(|ring| self.client_limit(ring.pages, longest)).sum();
         JournalFill {
             used_bytes: used * PAGE_BYTES,
             capacity_bytes: capacity * PAGE_BYTES,
