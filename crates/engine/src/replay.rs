@@ -374,7 +374,9 @@ impl Inner {
         if dead.is_empty() {
             return;
         }
-        let gone: Vec<u64> = dead.range(start.div_ceil(BLOCK_BYTES)..end / BLOCK_BYTES).copied().collect();
+        let first = start.div_ceil(BLOCK_BYTES);
+        // Less than a block: what is left of it is as lost as before.
+        let gone: Vec<u64> = dead.range(first..first.max(end / BLOCK_BYTES)).copied().collect();
         for block in gone {
             dead.remove(&block);
             let (changes, recorded) = self.lost_changes.get();

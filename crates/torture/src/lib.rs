@@ -38,21 +38,31 @@ pub use run::run;
 /// What is promised of a volume: from this follows what may be done to it, and what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// No write hole: stripes in flight at a cut survive the loss of drives in the same instant.
+    /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in the same instant, and the
+    /// blocks that were in flight are old, new or refused.
     pub journal: bool,
     /// Wrong, lost and misdirected blocks of a drive are noticed and repaired.
     pub checksums: bool,
     /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives tear sectors.
     pub atomic_blocks: bool,
+    /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a drive kept in part may be
+    /// refused until it is written, as long as it is never read as a mixture.
+    pub atomic_drives: bool,
 }
 
 /// What the engine under test can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Volumes have a journal.
     pub journal: bool,
     /// Volumes have checksums.
     pub checksums: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { journal: true, checksums: true }
+    }
 }
 
 /// What to break in the engine, to see that it is found; handed to the engine where it has such a switch.
