@@ -138,12 +138,17 @@ impl Inner {
             }
         }
         let log = Rc::new(self.new_log(journal.clone()));
+        let mut is_any_over = false;
         for found in &replay.records {
             let record = &found.record;
+            let region = self.regions.region_of(record.stripe);
+            let is_nobodys =
+                region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else if self.dead.borrow().is_empty() {
+            } else if is_nobodys || self.dead.borrow().is_empty() {
                 journal.release(record.sequence);
+                is_any_over = true;
             } else {
                 // Forgotten with the first flush; until then whoever opened the array can record what is lost.
                 log.note_replayed(Logged {
@@ -154,6 +159,11 @@ impl Inner {
             }
         }
         self.set_destage_room(&journal);
+        if is_any_over {
+            // Durably, before anything is written: the first write of a region is not in the journal, and what is found there
+            // after the next crash must not be older than that.
+            journal.mark().await?;
+        }
         *self.log.borrow_mut() = Some(log);
         self.start_destaging();
         Ok(())

@@ -594,6 +594,9 @@ impl Inner {
         }
         for edge in edges {
             let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+            // What is left of a block that is lost cannot be told, so it would stay lost, and with it what is written now.
+            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
+            self.check_alive(at, at + BLOCK_BYTES)?;
             if virgin {
                 target.fill(0);
             } else {
@@ -636,7 +639,7 @@ impl Inner {
             (0..works.len()).filter(|&index| works[index].result.is_ok() && !works[index].virgin).collect();
         if prepared.is_ok() && !to_log.is_empty() {
             let is_destaging = works[to_log[0]].covers.is_some();
-            let quota = if is_destaging { Quota::Destage } else { Quota::Client };
+            let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
             let records = to_log.iter().map(|&index| self.record_of(&works[index])).collect();
             match log.log(records, quota).await {
                 Ok(logged) => {
