@@ -15,6 +15,7 @@ use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::pending::PendingPiece;
 use crate::regions::RegionState;
 use crate::write_log::{Logged, WriteLog};
@@ -121,7 +122,10 @@ impl Inner {
             return Ok(());
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
-        let (journal, replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        let (journal, mut replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
+            replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
+        }
         if !(replay.records.is_empty() && self.regions.unsynced_chunks().is_empty()) {
             self.forgive_pages();
         }

@@ -65,19 +65,6 @@ impl Default for Features {
     }
 }
 
-/// What to break in the engine, to see that it is found; handed to the engine where it has such a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Replay, or the order of journal and data.
-    Journal,
-    /// Checksums are not looked at.
-    Checksum,
-    /// A write is acknowledged before the exclusion of a drive that lacks it is durable.
-    CommitRule,
-    /// Two writes at a time in one stripe.
-    StripeLock,
-}
-
 /// What to do behind the engine's back that nobody promises to survive, to see that it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
@@ -94,8 +81,6 @@ pub enum Sabotage {
 pub struct Options {
     /// What the engine can do.
     pub features: Features,
-    /// What is broken in the engine.
-    pub mutation: Option<Mutation>,
     /// What is done behind its back.
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.
