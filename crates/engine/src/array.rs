@@ -414,6 +414,9 @@ impl Array {
         if regions < inner.regions.count() {
             let stripes = inner.regions.stripes_of(regions).start
                 ..inner.regions.stripes_of(inner.regions.count()).start;
+            // Until the smaller size is recorded a crash must not bring back what was there before.
+            inner.destage_stripes(stripes.clone()).await?;
+            inner.flush().await?;
             inner.forget_logged(stripes).await?;
         }
         for region in regions..inner.regions.count() {

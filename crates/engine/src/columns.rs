@@ -14,7 +14,7 @@ use stripewise_layout::{MemberSet, Place};
 
 use crate::array::{Array, ArrayMember, Inner};
 use crate::error::ArrayError;
-use crate::journal::Kind;
+use crate::mutation::{self, Mutation};
 use crate::member::{Class, Member};
 use crate::regions::RegionState;
 use crate::rows::{RowTable, Run, SlotPlace, SlotState};
@@ -368,12 +368,17 @@ impl Inner {
         let this = wanted.max(log.flushes_begun.get() + 1);
         log.flushes_begun.set(this);
         let applied = log.take_applied();
-        let flushed = self.flush_drives().await;
+        let flushed = match mutation::is_chosen(Mutation::ReleaseBeforeFlush) {
+            true => Ok(()),
+            false => self.flush_drives().await,
+        };
         match flushed {
             Ok(()) => {
-                // Data of a region that reads as zeros after a crash is still needed.
-                let is_early =
-                    |logged: &Logged| logged.kind == Kind::Data && !self.is_known_as_written(logged.stripe);
+                // Data of a region that reads as zeros after a crash is still needed, and with it whatever was written over it
+                // since: it must not come back alone.
+                let is_early = |logged: &Logged| {
+                    !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
+                };
                 let (early, durable) = applied.into_iter().partition(is_early);
                 log.note_early(early);
                 log.note_durable(durable);

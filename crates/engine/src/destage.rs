@@ -165,6 +165,25 @@ impl Inner {
         Ok(())
     }
 
+    /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
+    pub async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.pending.stripes_in(self.regions.stripes_of(region)) {
+            self.destage_held(&log, stripe).await?;
+        }
+        Ok(())
+    }
+
+    /// Destages stripes that nobody writes to any more.
+    pub async fn destage_stripes(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.pending.stripes_in(stripes) {
+            let _alone = self.table.lock(stripe).await;
+            self.destage_held(&log, stripe).await?;
+        }
+        Ok(())
+    }
+
     /// For each data unit one contiguous range that covers what is pending; what lies between pieces is read.
     async fn pending_parts(
         &self,
@@ -232,12 +251,14 @@ impl Inner {
         if !log.has_any(stripes.clone()) {
             return Ok(());
         }
-        for stripe in self.pending.stripes_in(stripes) {
+        for stripe in self.pending.stripes_in(stripes.clone()) {
             for sequence in self.pending.remove(stripe, u64::MAX) {
                 log.note_applied(Logged { sequence, stripe, kind: Kind::Data });
             }
         }
-        self.flush().await?;
+        // Not all that a flush does: it would wait for stripes that the caller may hold.
+        self.flush_members().await?;
+        log.forget_early(stripes);
         self.release_records().await?;
         log.journal.mark().await
     }

@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// Whether a region reads as zeros, in place and in what is still to be put there.
-    fn holds_nothing(&self, region: u64) -> bool {
+    pub fn holds_nothing(&self, region: u64) -> bool {
         self.regions.state(region) == RegionState::Unwritten
             && (self.pending.is_empty()
                 || self.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
@@ -120,13 +120,22 @@ impl Inner {
         for stripe in stripes {
             guards.push(self.table.lock(stripe).await);
         }
-        self.forget_logged(self.regions.stripes_of(region)).await?;
         let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
-        self.regions.mark_unwritten(region);
         if was_durable {
-            self.persist_page(Regions::page_of(region)).await?;
+            // What was acknowledged goes in place before the journal forgets it: until the region is durably unwritten a crash,
+            // and who reads meanwhile, must not find what was there before that.
+            self.destage_held_region(region).await?;
+            self.forget_logged(self.regions.stripes_of(region)).await?;
+        }
+        self.regions.mark_unwritten(region);
+        match was_durable {
+            true => self.persist_page(Regions::page_of(region)).await?,
+            // It reads as zeros after a crash, with what the journal has over it, and for who reads meanwhile.
+            false => self.forget_logged(self.regions.stripes_of(region)).await?,
         }
         self.forget_sums(region);
+        let region_bytes = self.regions.shape.region_data_bytes;
+        self.forget_dead(region * region_bytes, (region + 1) * region_bytes);
         let length = self.regions.shape.member_region_bytes;
         let at = region * length;
         for column in 0..self.geometry.width() {

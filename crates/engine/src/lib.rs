@@ -23,6 +23,10 @@ pub mod linear;
 mod map;
 mod member;
 mod moves;
+#[cfg(feature = "mutations")]
+pub mod mutation;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
 mod new_parity;
 mod pending;
 pub mod pool;

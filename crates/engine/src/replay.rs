@@ -15,6 +15,7 @@ use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::pending::PendingPiece;
 use crate::regions::RegionState;
 use crate::write_log::{Logged, WriteLog};
@@ -121,7 +122,10 @@ impl Inner {
             return Ok(());
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
-        let (journal, replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        let (journal, mut replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
+            replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
+        }
         if !(replay.records.is_empty() && self.regions.unsynced_chunks().is_empty()) {
             self.forgive_pages();
         }
@@ -138,12 +142,17 @@ impl Inner {
             }
         }
         let log = Rc::new(self.new_log(journal.clone()));
+        let mut is_any_over = false;
         for found in &replay.records {
             let record = &found.record;
+            let region = self.regions.region_of(record.stripe);
+            let is_nobodys =
+                region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else if self.dead.borrow().is_empty() {
+            } else if is_nobodys || self.dead.borrow().is_empty() {
                 journal.release(record.sequence);
+                is_any_over = true;
             } else {
                 // Forgotten with the first flush; until then whoever opened the array can record what is lost.
                 log.note_replayed(Logged {
@@ -154,6 +163,11 @@ impl Inner {
             }
         }
         self.set_destage_room(&journal);
+        if is_any_over {
+            // Durably, before anything is written: the first write of a region is not in the journal, and what is found there
+            // after the next crash must not be older than that.
+            journal.mark().await?;
+        }
         *self.log.borrow_mut() = Some(log);
         self.start_destaging();
         Ok(())
@@ -374,7 +388,9 @@ impl Inner {
         if dead.is_empty() {
             return;
         }
-        let gone: Vec<u64> = dead.range(start.div_ceil(BLOCK_BYTES)..end / BLOCK_BYTES).copied().collect();
+        let first = start.div_ceil(BLOCK_BYTES);
+        // Less than a block: what is left of it is as lost as before.
+        let gone: Vec<u64> = dead.range(first..first.max(end / BLOCK_BYTES)).copied().collect();
         for block in gone {
             dead.remove(&block);
             let (changes, recorded) = self.lost_changes.get();

@@ -246,35 +246,9 @@ impl Inner {
         // have to wait for them.
         let (new, others): (Vec<Work>, Vec<Work>) =
             now.into_iter().partition(|work| self.regions.is_virgin(work.index));
-        let groups = self.groups_that_fit(&log, others).into_iter().map(|group| self.lead_in_place(group));
-        let in_place = join(self.lead_in_place(new.into()), join_all(groups));
-        let (deferred, (first, others)) = join(deferring, in_place).await;
-        deferred.into_iter().chain(others).fold(first, Result::and)
-    }
-
-    /// Cuts a group so that what each part logs goes into the journal at once: a group that had logged some and waited for
-    /// room for more would wait for itself.
-    fn groups_that_fit(&self, log: &WriteLog, works: Vec<Work>) -> Vec<SmallVec<[Work; 1]>> {
-        let mut groups: Vec<(u64, SmallVec<[Work; 1]>)> = Vec::new();
-        for work in works {
-            let bytes = self.most_logged_bytes(&work);
-            match groups.last_mut() {
-                Some((sum, group)) if log.journal.fits(*sum + bytes) => {
-                    *sum += bytes;
-                    group.push(work);
-                }
-                _ => groups.push((bytes, SmallVec::from_iter([work]))),
-            }
-        }
-        groups.into_iter().map(|(_, group)| group).collect()
-    }
-
-    /// The most that a write of these pieces puts into the journal: new data in whole blocks, and parity of whole strips.
-    fn most_logged_bytes(&self, work: &Work) -> u64 {
-        let bytes: u64 = work.taken.iter().map(|(_, piece)| piece.data.len() as u64).sum();
-        let stripe_bytes = self.geometry.units() as u64 * self.geometry.interleave_bytes();
-        let parity_bytes = self.geometry.parity_units() as u64 * self.geometry.interleave_bytes();
-        (bytes + 2 * BLOCK_BYTES + parity_bytes).min(stripe_bytes) + BLOCK_BYTES
+        let in_place = join(self.lead_in_place(new.into()), self.lead_in_place(others.into()));
+        let (deferred, (first, second)) = join(deferring, in_place).await;
+        deferred.into_iter().fold(first.and(second), Result::and)
     }
 
     /// Part of a stripe, all of it with room to be deferred.
@@ -400,6 +374,13 @@ impl Inner {
             if let (Some(log), Some(logged)) = (log, work.logged) {
                 work.result = self.note_in_place(log, logged, work.fua).await;
             }
+        } else if let (Some(log), Some(logged)) = (log, work.logged)
+            && self.geometry.parity_units() == 0
+            && !self.protected.get()
+        {
+            // Each block is what its sum says by now, so there is nothing to put right. Where there is parity, what failed
+            // takes no more writes, and the record is needed.
+            log.note_applied(logged);
         }
     }
 
@@ -613,6 +594,9 @@ impl Inner {
         }
         for edge in edges {
             let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+            // What is left of a block that is lost cannot be told, so it would stay lost, and with it what is written now.
+            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
+            self.check_alive(at, at + BLOCK_BYTES)?;
             if virgin {
                 target.fill(0);
             } else {
@@ -655,7 +639,7 @@ impl Inner {
             (0..works.len()).filter(|&index| works[index].result.is_ok() && !works[index].virgin).collect();
         if prepared.is_ok() && !to_log.is_empty() {
             let is_destaging = works[to_log[0]].covers.is_some();
-            let quota = if is_destaging { Quota::Destage } else { Quota::Client };
+            let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
             let records = to_log.iter().map(|&index| self.record_of(&works[index])).collect();
             match log.log(records, quota).await {
                 Ok(logged) => {
@@ -702,11 +686,16 @@ impl Inner {
 
     /// A logged write is in place, durably so with `fua`.
     async fn note_in_place(&self, log: &Rc<WriteLog>, logged: Logged, fua: bool) -> Result<(), ArrayError> {
-        if fua && logged.kind == Kind::Intent {
+        if fua && logged.kind == Kind::Intent && log.is_alone(logged.stripe) {
             log.note_durable(vec![logged]);
             log.mark().await?;
         } else {
             log.note_applied(logged);
+            if fua && logged.kind == Kind::Intent {
+                // What the journal has of the stripe from before must not outlive it.
+                self.flush_members().await?;
+                log.mark().await?;
+            }
         }
         if log.is_filling() && !log.checkpointing.replace(true) {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };

@@ -15,7 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 use std::task::Poll;
 
 use rustc_hash::FxHashMap;
@@ -43,7 +43,7 @@ pub(crate) struct WriteLog {
     live: RefCell<FxHashMap<u64, (u32, u32)>>,
     /// In place, though perhaps in the drives' caches only.
     applied: RefCell<Vec<Logged>>,
-    /// Data that is in place durably, but in regions that the map on the drives does not know as written yet.
+    /// What is in place durably, but in regions that the map on the drives does not know as written yet.
     early: RefCell<Vec<Logged>>,
     /// Records are kept until their sums are durable too.
     keeps_sums: bool,
@@ -58,6 +58,7 @@ pub(crate) struct WriteLog {
     /// Who waits for room in the journal; only a flush can give it.
     waiting: Cell<u32>,
     making_room: Cell<bool>,
+    marking_regions: Cell<bool>,
     inner: Weak<Inner>,
     pub flushing: Cell<bool>,
     pub flushed: Event,
@@ -83,6 +84,7 @@ impl WriteLog {
             checkpointing: Cell::new(false),
             waiting: Cell::new(0),
             making_room: Cell::new(false),
+            marking_regions: Cell::new(false),
             inner,
             flushing: Cell::new(false),
             flushed: Event::new(),
@@ -105,6 +107,24 @@ impl WriteLog {
     /// What a crash would make unreachable: to be released when the map on the drives has their regions.
     pub fn note_early(&self, logged: Vec<Logged>) {
         self.early.borrow_mut().extend(logged);
+    }
+
+    /// Whether something of the stripe is early.
+    pub fn has_early(&self, stripe: u64) -> bool {
+        self.early.borrow().iter().any(|logged| logged.stripe == stripe)
+    }
+
+    /// What these stripes hold no longer matters.
+    pub fn forget_early(&self, stripes: std::ops::Range<u64>) {
+        let (gone, kept) =
+            self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
+        self.note_early(kept);
+        self.note_durable(gone);
+    }
+
+    /// Whether the journal has nothing live of the stripe but one intent.
+    pub fn is_alone(&self, stripe: u64) -> bool {
+        self.live.borrow().get(&stripe) == Some(&(0, 1))
     }
 
     /// Takes what was early out; what still is has to be put back.
@@ -139,12 +159,28 @@ impl WriteLog {
             let Some(log) = inner.write_log() else { return };
             while log.waiting.get() > 0 && !inner.protected.get() {
                 inner.start_destaging();
+                log.start_marking_regions(&inner);
                 // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
-                let _ = inner.flush().await;
+                let _ = inner.flush_members().await;
                 let _ = inner.release_records().await;
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
+        });
+    }
+
+    /// What is in new regions can be released only when the map knows them. By itself, since it waits for stripes whose
+    /// holders may wait for room that the drives' flush alone can give.
+    fn start_marking_regions(&self, inner: &Rc<Inner>) {
+        if self.marking_regions.replace(true) {
+            return;
+        }
+        let inner = inner.clone();
+        inner.context.clone().spawn(async move {
+            let _ = inner.flush().await;
+            if let Some(log) = inner.write_log() {
+                log.marking_regions.set(false);
+            }
         });
     }
 

@@ -322,6 +322,7 @@ impl Life {
             return;
         }
         let Some((disk, plugged)) = self.any_victim("rot on") else { return };
+        self.world.disks.borrow_mut()[disk].is_spoiled = true;
         let crash = self.world.disks.borrow()[disk].crash.clone();
         for _ in 0..1 + self.world.below(8) {
             let place = self.draw_place(&plugged);
@@ -339,7 +340,8 @@ impl Life {
         if !self.world.plan.promises.checksums {
             return;
         }
-        if let Some((_, plugged)) = self.any_victim(&format!("{fault:?} on")) {
+        if let Some((disk, plugged)) = self.any_victim(&format!("{fault:?} on")) {
+            self.world.disks.borrow_mut()[disk].is_spoiled = true;
             plugged.faulty.arm_write_fault(fault);
         }
     }
@@ -424,8 +426,7 @@ impl Life {
         for (store, guarded) in targets {
             let facts = guarded.facts.borrow();
             // What was damaged silently is known to be repaired only when all was checked.
-            let may_be_damaged = guarded.oracle.borrow().promises().checksums;
-            if !facts.is_online || may_be_damaged || facts.disks().iter().any(troubled) {
+            if !facts.is_online || !self.world.spoiled().is_empty() || facts.disks().iter().any(troubled) {
                 continue;
             }
             guarded.harmed.borrow_mut().clear();

@@ -77,7 +77,7 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
     let (offset, length) = bytes_of(&sectors);
     match life.bounded("a read", store.read(offset, length)).await {
         Some(Ok(bytes)) => life.judge(guarded, &sectors, &bytes, since, false, "beside writes"),
-        Some(Err(why)) => life.judge_refusal(guarded, &sectors, since, &why, "beside writes"),
+        Some(Err(why)) => life.judge_refusal(guarded, &sectors, since, &why.to_string(), "beside writes"),
         None => {}
     }
 }
@@ -130,7 +130,10 @@ fn changed(life: &Life, guarded: &Guarded, what: &str, sectors: &Range<u32>, ans
         guarded.is_changed.set(true);
         return;
     };
-    life.note(&format!("refused {} {what} {sectors:?}", guarded.name));
+    life.note(&format!("refused {} {what} {sectors:?}: {why}", guarded.name));
+    if why.is_full && guarded.is_thin {
+        return;
+    }
     // A part written needs what is missing to be understood.
     if !guarded.lost().is_empty() {
         guarded.oracle.borrow_mut().lose_suspects();

@@ -120,6 +120,15 @@ impl Life {
         if self.world.is_broken() {
             return;
         }
+        if !self.world.spoiled().is_empty() {
+            // Finds what nobody has read yet, and repairs it.
+            let recorded = self.bounded("recording a scrub", subject.scrub()).await;
+            let checked = self.bounded("a scrub", subject.wait_checked()).await;
+            if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {
+                return self.broken("progress", format!("a scrub that repairs does not end well: {why}"));
+            }
+            self.world.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_spoiled = false);
+        }
         let recorded = self.bounded("recording a scrub", subject.scrub()).await;
         let checked = self.bounded("a scrub", subject.wait_checked()).await;
         if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {

@@ -38,16 +38,20 @@ pub use run::run;
 /// What is promised of a volume: from this follows what may be done to it, and what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// No write hole: stripes in flight at a cut survive the loss of drives in the same instant.
+    /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in the same instant, and the
+    /// blocks that were in flight are old, new or refused.
     pub journal: bool,
     /// Wrong, lost and misdirected blocks of a drive are noticed and repaired.
     pub checksums: bool,
     /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives tear sectors.
     pub atomic_blocks: bool,
+    /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a drive kept in part may be
+    /// refused until it is written, as long as it is never read as a mixture.
+    pub atomic_drives: bool,
 }
 
 /// What the engine under test can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Volumes have a journal.
     pub journal: bool,
@@ -55,17 +59,10 @@ pub struct Features {
     pub checksums: bool,
 }
 
-/// What to break in the engine, to see that it is found; handed to the engine where it has such a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
-    /// Replay, or the order of journal and data.
-    Journal,
-    /// Checksums are not looked at.
-    Checksum,
-    /// A write is acknowledged before the exclusion of a drive that lacks it is durable.
-    CommitRule,
-    /// Two writes at a time in one stripe.
-    StripeLock,
+impl Default for Features {
+    fn default() -> Self {
+        Self { journal: true, checksums: true }
+    }
 }
 
 /// What to do behind the engine's back that nobody promises to survive, to see that it is found.
@@ -84,8 +81,6 @@ pub enum Sabotage {
 pub struct Options {
     /// What the engine can do.
     pub features: Features,
-    /// What is broken in the engine.
-    pub mutation: Option<Mutation>,
     /// What is done behind its back.
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.

@@ -151,6 +151,7 @@ impl Life {
                 // A drive that cannot read all of itself may have taken the place of another.
                 let damaged = facts.disks().into_iter().filter(|disk| self.is_damaged(*disk));
                 guarded.harmed.borrow_mut().extend(damaged);
+                guarded.harmed.borrow_mut().extend(self.world.spoiled());
                 *guarded.facts.borrow_mut() = facts;
             }
         }
@@ -202,6 +203,7 @@ impl Life {
                 is_uncertain: Cell::new(false),
                 is_changed: Cell::new(false),
                 facts: RefCell::new(facts.expect("a volume that was just made")),
+                is_thin: new.thin,
                 hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
                 stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
             };
@@ -260,11 +262,13 @@ impl Life {
         }
         // What is recorded counts from now on.
         let damaged = facts.disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
+        // Also a drive without data of the volume may have its map or its journal.
+        let spoiled = (0..disks.len()).filter(|disk| disks[*disk].is_spoiled);
         let mut harmed = guarded.harmed.borrow_mut();
         if guarded.is_uncertain.get() || facts.behind().is_empty() {
             *harmed = facts.behind();
         }
-        harmed.extend(damaged);
+        harmed.extend(damaged.chain(spoiled));
         guarded.is_uncertain.set(false);
     }
 

@@ -5,9 +5,9 @@
 //! began; after a power cut any write may be what is left that no later, *durable* one takes the place of. From then on
 //! it is one of these, until it is written again or is looked at when all is settled.
 //!
-//! What is not promised is known here too. Without a journal, a stripe with parity that was being written at a cut may
-//! have data and parity of different times: as long as it was not resynchronised it is *suspect*, and if a drive is lost
-//! meanwhile, anything may be read there ([`Oracle::lose_suspects`]). With a journal there are no suspects.
+//! What is not promised is known here too. A block that was being written at a cut is *suspect* until all of the volume was
+//! there again: if a drive is lost meanwhile, reading it may be refused ([`Oracle::lose_suspects`]), though what is read
+//! is still right. Without a journal, where there is parity, whole stripes are suspect, and anything may be read there.
 //!
 //! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant of the clock.
 //! Memory: 32 bytes per sector of the volume and about 40 per write that a sector may hold.
@@ -30,6 +30,8 @@ pub enum Value {
     Data(u32),
     /// Anything, an error too: what was lost beyond what is promised.
     Any,
+    /// An error, and nothing else.
+    Lost,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,8 +123,8 @@ pub struct Wrong {
 pub struct Oracle {
     volume: u32,
     promises: Promises,
-    /// Zero where there is no parity.
-    stripe_sectors: u32,
+    /// What is suspect together: a block, without a journal the data of a stripe. Zero: nothing is.
+    grain_sectors: u32,
     sectors: Vec<Sector>,
     /// Sectors with writes that are not durable.
     dirty: BTreeSet<u32>,
@@ -142,7 +144,10 @@ impl Oracle {
         Self {
             volume,
             promises,
-            stripe_sectors: (parity_stripe_bytes.unwrap_or(0) / SECTOR_BYTES) as u32,
+            grain_sectors: match promises.journal {
+                true => SECTORS_PER_BLOCK,
+                false => (parity_stripe_bytes.unwrap_or(0) / SECTOR_BYTES) as u32,
+            },
             sectors,
             dirty: BTreeSet::new(),
             suspects: BTreeSet::new(),
@@ -157,10 +162,6 @@ impl Oracle {
         self.sectors.len() as u32
     }
 
-    /// What is promised of the volume.
-    pub fn promises(&self) -> Promises {
-        self.promises
-    }
 
     /// A moment later than all before.
     pub fn tick(&mut self) -> u64 {
@@ -221,7 +222,7 @@ impl Oracle {
             }
         }
         if !acknowledged && self.suspects_exist() {
-            let stripes = ticket.sectors.clone().map(|sector| sector / self.stripe_sectors);
+            let stripes = ticket.sectors.clone().map(|sector| sector / self.grain_sectors);
             self.suspects.extend(stripes.collect::<BTreeSet<u32>>());
         }
     }
@@ -241,19 +242,22 @@ impl Oracle {
     }
 
     fn suspects_exist(&self) -> bool {
-        self.stripe_sectors > 0 && !self.promises.journal
+        self.grain_sectors > 0
     }
 
-    /// Stripes that are being written, or were since the last flush, may not agree with their parity any more.
+    /// What is being written, or was since the last flush, may not agree with its parity any more.
     pub fn suspect_dirty(&mut self) {
         if self.suspects_exist() {
-            self.suspects.extend(self.dirty.iter().map(|sector| sector / self.stripe_sectors));
+            self.suspects.extend(self.dirty.iter().map(|sector| sector / self.grain_sectors));
         }
     }
 
     /// Power went: what was not durable is any of what it may be.
     pub fn power_cut(&mut self) {
         self.suspect_dirty();
+        if self.promises.journal && !self.promises.atomic_drives {
+            self.forget_suspects();
+        }
         let now = self.tick();
         for sector in std::mem::take(&mut self.dirty) {
             for entry in self.sectors[sector as usize].entries.iter_mut() {
@@ -267,8 +271,8 @@ impl Oracle {
         }
     }
 
-    /// Something was lost, or may be given up at any moment, that suspect stripes may need: until they are resynchronised
-    /// anything may be read there, and what is written there meanwhile may go the same way.
+    /// Something was lost, or may be given up at any moment, that suspects may need: until they are resynchronised
+    /// they may be refused (without a journal, anything may be read), and what is written there meanwhile may go the same way.
     pub fn lose_suspects(&mut self) {
         self.are_suspects_lost = true;
         self.forget_suspects();
@@ -277,18 +281,19 @@ impl Oracle {
     fn is_suspect_lost(&self, sector: u32) -> bool {
         self.are_suspects_lost
             && !self.suspects.is_empty()
-            && self.suspects.contains(&(sector / self.stripe_sectors))
+            && self.suspects.contains(&(sector / self.grain_sectors))
     }
 
-    /// Nothing is known of what suspect stripes hold, until they are written again.
+    /// Nothing is known of whether suspects can be read, until they are written again.
     fn forget_suspects(&mut self) {
         let now = self.tick();
         let count = self.sector_count();
-        for stripe in &self.suspects {
-            let first = stripe * self.stripe_sectors;
-            for sector in first..(first + self.stripe_sectors).min(count) {
+        let value = if self.promises.journal { Value::Lost } else { Value::Any };
+        for grain in &self.suspects {
+            let first = grain * self.grain_sectors;
+            for sector in first..(first + self.grain_sectors).min(count) {
                 let state = &mut self.sectors[sector as usize];
-                let is_last = state.entries.last().is_some_and(|entry| entry.value == Value::Any);
+                let is_last = state.entries.last().is_some_and(|entry| entry.value == value);
                 if is_last {
                     state.entries.pop();
                 }
@@ -296,7 +301,7 @@ impl Oracle {
                     state.entries.push(VIRGIN[0]);
                 }
                 state.entries.push(Entry {
-                    value: Value::Any,
+                    value,
                     begun: now,
                     ended: now,
                     acknowledged: false,
@@ -327,7 +332,7 @@ impl Oracle {
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let mut candidates = self.sectors[sector as usize].candidates(since);
-            self.is_suspect_lost(sector) || candidates.any(|entry| entry.value == Value::Any)
+            self.is_suspect_lost(sector) || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
         })
     }
 
@@ -349,8 +354,9 @@ impl Oracle {
         let sector = &self.sectors[number as usize];
         let content = identify(bytes);
         let fits = |entry: &Entry| self.is_value(entry.value, number, content);
+        let is_anything = !self.promises.journal && self.is_suspect_lost(number);
         let is_allowed =
-            self.is_suspect_lost(number) || sector.dropped_at >= since || sector.candidates(since).any(fits);
+            is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
         if is_allowed || (content == Content::Garbage && self.is_torn(number, bytes, since)) {
             return Ok(content);
         }
@@ -390,7 +396,7 @@ impl Oracle {
         }
         let cut: Vec<SectorBytes> = self.sectors[number as usize]
             .candidates(since)
-            .filter(|entry| entry.cut)
+            .filter(|entry| entry.cut && entry.value != Value::Lost)
             .map(|entry| self.bytes_of(entry.value, number))
             .collect();
         is_torn_of(bytes, &cut)

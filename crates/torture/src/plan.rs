@@ -58,8 +58,15 @@ impl Plan {
         let block_bytes = if random.chance(0.25) { 4096 } else { 512 };
         let tears = random.chance(0.5);
         let features = options.features;
-        let atomic_blocks = features.journal || (block_bytes == 4096 && !tears);
-        let promises = Promises { journal: features.journal, checksums: features.checksums, atomic_blocks };
+        // Now and then as pools were before there were checksums.
+        let checksums = features.checksums && random.chance(0.85);
+        let atomic_drives = block_bytes == 4096 && !tears;
+        let promises = Promises {
+            journal: features.journal,
+            checksums,
+            atomic_blocks: checksums || atomic_drives,
+            atomic_drives,
+        };
         let least_tolerance = match random.below(20) {
             0..=2 => 0,
             3..=14 => 1,
@@ -81,7 +88,7 @@ impl Plan {
                 timeout_ns: (1 + random.below(4)) * 1_000_000_000,
                 in_flight_bytes: (2 + random.below(32)) * MIB,
                 slab_bytes: MIB << random.below(2),
-                checksums: features.checksums,
+                checksums,
                 background_bytes: (1 + random.below(8)) * MIB,
                 max_read_errors: 8 + random.below(57) as u32,
             },
@@ -107,5 +114,11 @@ fn draw_volume(random: &mut SplitMix64, drives: usize, tolerance: usize, number:
             break;
         }
     }
-    NewVolume { name: format!("v{number}"), layout, size_bytes: (1 + random.below(6)) * MIB }
+    NewVolume {
+        name: format!("v{number}"),
+        layout,
+        size_bytes: (1 + random.below(6)) * MIB,
+        write_back: random.chance(0.5),
+        thin: random.chance(0.3),
+    }
 }

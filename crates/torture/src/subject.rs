@@ -8,16 +8,32 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_engine::{
-    ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
+    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
     Volume, VolumeSpec,
 };
 use stripewise_layout::LayoutSpec;
 
-/// Why something was refused, for people.
-pub type Refusal = String;
+/// Why something was refused.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// For people.
+    text: String,
+    /// There is no space for a thin volume to grow into.
+    pub is_full: bool,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.text)
+    }
+}
 
 fn refusal(error: impl std::fmt::Display) -> Refusal {
-    error.to_string()
+    Refusal { text: error.to_string(), is_full: false }
+}
+
+fn refused(error: ArrayError) -> Refusal {
+    Refusal { text: error.to_string(), is_full: matches!(error, ArrayError::NoSpace(_)) }
 }
 
 /// How a pool is run, the same in all its lives.
@@ -129,6 +145,10 @@ pub struct NewVolume {
     pub layout: LayoutSpec,
     /// Its size.
     pub size_bytes: u64,
+    /// Parts of stripes are acknowledged from the journal.
+    pub write_back: bool,
+    /// Takes space where it is written only.
+    pub thin: bool,
 }
 
 impl Subject {
@@ -169,7 +189,8 @@ impl Subject {
     pub async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
         let spec = VolumeSpec {
             size_bytes: Some(new.size_bytes),
-            write_back: Some(false),
+            write_back: Some(new.write_back),
+            thin: new.thin,
             checksums: Some(settings.checksums),
             ..VolumeSpec::new(&new.name, new.layout)
         };
@@ -366,7 +387,7 @@ impl Store {
     pub async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
         let buffer = self.volume.buffers().allocate(data.len());
         buffer.with_mut(|bytes| bytes.copy_from_slice(data));
-        self.volume.write(offset_bytes, buffer, fua).await.map_err(refusal)
+        self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
     }
 
     /// Makes durable.
@@ -381,6 +402,6 @@ impl Store {
 
     /// Writes zeros.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
-        self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refusal)
+        self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refused)
     }
 }

@@ -82,7 +82,7 @@ impl Life {
             let (offset, length) = bytes_of(&block);
             match self.bounded("a read", store.read(offset, length)).await {
                 Some(Ok(bytes)) => self.judge(guarded, &block, &bytes, since, settle, when),
-                Some(Err(why)) => self.judge_refusal(guarded, &block, since, &why, when),
+                Some(Err(why)) => self.judge_refusal(guarded, &block, since, &why.to_string(), when),
                 None => return,
             }
         }

@@ -21,6 +21,8 @@ pub struct Disk {
     pub is_away: bool,
     /// Ranges that could not be read when it was last seen.
     pub unreadable: Vec<Range<u64>>,
+    /// Something of it may be wrong in a way that only checksums tell, and was not found and repaired since.
+    pub is_spoiled: bool,
     /// Volumes (by number) that went on without it: what it holds of them is out of date.
     pub stale: BTreeSet<u32>,
 }
@@ -44,6 +46,8 @@ pub struct Guarded {
     pub is_changed: Cell<bool>,
     /// As it was last seen.
     pub facts: RefCell<Facts>,
+    /// It may lack space.
+    pub is_thin: bool,
     /// Where clients mostly write, sectors.
     pub hot: Vec<Range<u32>>,
     /// Sectors of a stripe's data.
@@ -128,8 +132,14 @@ impl World {
         let empty = MemoryDrive::with_block(&label, capacity_bytes, self.plan.block_bytes);
         let crash = CrashDrive::from_image(&label, &empty);
         crash.set_tears_sectors(self.plan.tears);
-        disks.push(Disk { crash, is_away: false, unreadable: Vec::new(), stale: BTreeSet::new() });
+        disks.push(Disk { crash, is_away: false, unreadable: Vec::new(), is_spoiled: false, stale: BTreeSet::new() });
         disks.len() - 1
+    }
+
+    /// Drives of which something may be wrong that only checksums tell.
+    pub fn spoiled(&self) -> Vec<usize> {
+        let disks = self.disks.borrow();
+        (0..disks.len()).filter(|disk| disks[*disk].is_spoiled).collect()
     }
 
     /// A random number below `limit`.

@@ -200,8 +200,10 @@ impl State {
         if let Some(found) = self.next_group() {
             return Some(found);
         }
-        let wanted =
-            !self.queue.is_empty() || !self.clients_waiting.is_empty() || !self.destage_waiting.is_empty();
+        let wanted = !self.queue.is_empty()
+            || !self.clients_waiting.is_empty()
+            || !self.in_place_waiting.is_empty()
+            || !self.destage_waiting.is_empty();
         if wanted && self.unacknowledged.is_empty() && self.oldest_live() > self.durable_oldest {
             let rings = self.choose_for_mark(1);
             return (!rings.is_empty()).then_some((0, rings));

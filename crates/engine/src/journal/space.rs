@@ -19,8 +19,11 @@ use crate::error::ArrayError;
 /// Who wants room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// Clients: leave what destaging needs.
+    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold stripes.
     Client,
+    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with their room in hand, so there
+    /// is room for one such append beside theirs.
+    InPlace,
     /// What frees room; see the module's words on order.
     Destage,
 }
@@ -184,6 +187,7 @@ impl State {
     fn waiters(&mut self, quota: Quota) -> &mut VecDeque<Rc<Waiter>> {
         match quota {
             Quota::Client => &mut self.clients_waiting,
+            Quota::InPlace => &mut self.in_place_waiting,
             Quota::Destage => &mut self.destage_waiting,
         }
     }
@@ -209,9 +213,9 @@ impl State {
     }
 
     /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring, but for the last batch
-    /// of it, one batch may still be skipped at the ring's end and one not be freed yet.
+    /// of it, one batch may still be skipped at the ring's end, one not be freed yet, and one belong to who writes in place.
     pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
-        ring_pages.saturating_sub(2 * longest) * 100 / self.destage_percent
+        ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
     /// Pages for release notes of all that is not noted yet.
@@ -240,6 +244,7 @@ impl State {
             let spare = self.spare(index, longest, note_pages);
             let limit = match quota {
                 Quota::Client => self.client_limit(ring.pages, longest),
+                Quota::InPlace => self.client_limit(ring.pages, longest) + longest,
                 Quota::Destage => u64::MAX,
             };
             if !ring.failing && spare >= pages && ring.used() + ring.reserved + pages <= limit {
@@ -262,7 +267,7 @@ impl State {
 
     fn serve_waiters(&mut self) -> SmallVec<[Rc<Waiter>; 4]> {
         let mut served = SmallVec::new();
-        for quota in [Quota::Destage, Quota::Client] {
+        for quota in [Quota::Destage, Quota::InPlace, Quota::Client] {
             while let Some(first) = self.waiters(quota).front().cloned() {
                 let result = if let Some(error) = &self.broken {
                     Err(error.clone())

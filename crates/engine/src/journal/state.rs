@@ -99,6 +99,7 @@ pub(super) struct State {
     /// Last batch acknowledged in this opening; 0: none.
     pub last_acknowledged: u64,
     pub clients_waiting: VecDeque<Rc<Waiter>>,
+    pub in_place_waiting: VecDeque<Rc<Waiter>>,
     pub destage_waiting: VecDeque<Rc<Waiter>>,
     pub pressure_level: usize,
     pub broken: Option<ArrayError>,
@@ -124,6 +125,7 @@ impl State {
             durable_oldest: next_number,
             last_acknowledged: 0,
             clients_waiting: VecDeque::new(),
+            in_place_waiting: VecDeque::new(),
             destage_waiting: VecDeque::new(),
             pressure_level: 0,
             broken: None,

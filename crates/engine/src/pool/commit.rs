@@ -17,6 +17,7 @@ use super::writer::{Target, TooLarge, Writer};
 use super::{Inner, OpenMode};
 use crate::array::{AreaPlace, Array};
 use crate::member::Member;
+use crate::mutation::{self, Mutation};
 use crate::rows::{SlotPlace, SlotState};
 
 /// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way of that.
@@ -131,7 +132,10 @@ impl Inner {
             if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
                 next.exclude(&out);
             }
-            let targets = self.targets(&next);
+            let mut targets = self.targets(&next);
+            if mutation::is_chosen(Mutation::CommitOnOneDrive) {
+                targets.truncate(1);
+            }
             if targets.is_empty() {
                 return Err(PoolError::NoDriveLeft { why });
             }
@@ -314,11 +318,19 @@ impl Inner {
         if !self.manifest.borrow().is_online(number) {
             return Ok(());
         }
-        self.try_commit(None, move |manifest| {
-            // Whoever came before may have done it. What is to be excluded is found when it is written.
-            Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
-        })
-        .await
+        let inner = self.rc();
+        let recorded = async move {
+            let change = inner.try_commit(None, move |manifest| {
+                // Whoever came before may have done it. What is to be excluded is found when it is written.
+                Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
+            });
+            change.await
+        };
+        if mutation::is_chosen(Mutation::AcknowledgeBeforeExclusion) {
+            self.context.spawn(recorded);
+            return Ok(());
+        }
+        recorded.await
     }
 }
 

@@ -18,7 +18,6 @@ use super::{Inner, OpenMode};
 use crate::array::{Array, ArrayHost, LocalFuture};
 use crate::error::ArrayError;
 use crate::member::Member;
-use crate::regions::RegionState;
 use crate::rows::SlotState;
 
 /// Rows given at once, at most.
@@ -251,5 +250,5 @@ impl Inner {
 /// Whether nothing in a row was ever written, or all of it was discarded.
 fn is_unused(array: &Array, row: u64) -> bool {
     let inner = &array.0;
-    inner.regions_of_row(row).all(|region| inner.regions.state(region) == RegionState::Unwritten)
+    inner.regions_of_row(row).all(|region| inner.holds_nothing(region))
 }
