@@ -34,9 +34,9 @@
 //!
 //! # Room
 //!
-//! `Ahead` and `Client` reservations leave the room that destaging the client's records will take
-//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. `Client`, for who holds a stripe, goes
-//! before `Ahead` and finds room where `Ahead` finds none: who has room ahead may be waiting for that stripe. Because a ring is freed from its
+//! `Client` and `InPlace` reservations leave the room that destaging the client's records will take
+//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. `InPlace`, for who holds a stripe,
+//! goes before `Client` and finds room where `Client` finds none: who has room may be waiting for that stripe. Because a ring is freed from its
 //! oldest end, progress under pressure is sure only if `Destage` is used for what holds the oldest record
 //! ([`Journal::oldest`]): destage in the order of sequences when clients wait.
 //!
