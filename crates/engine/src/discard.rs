@@ -45,7 +45,7 @@ impl Array {
                 }
                 let zeroes = inner.buffers.allocate_zeroed(length as usize);
                 let _permit = inner.admission.acquire(length).await;
-                inner.write_admitted(at, zeroes, false).await?;
+                inner.write_admitted(Class::Foreground, at, zeroes, false).await?;
                 at += length;
             }
             if first >= last {
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// Whether a region reads as zeros, in place and in what is still to be put there.
-    fn holds_nothing(&self, region: u64) -> bool {
+    pub fn holds_nothing(&self, region: u64) -> bool {
         self.regions.state(region) == RegionState::Unwritten
             && (self.pending.is_empty()
                 || self.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
