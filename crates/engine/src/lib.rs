@@ -44,7 +44,7 @@ pub use array::{
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{
-    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
+    Activity, ConversionStatus, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
     PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
     inspect,
 };
