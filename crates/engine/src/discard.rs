@@ -115,10 +115,17 @@ impl Inner {
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
-        let stripes = self.regions.stripes_of(region);
         let mut guards = Vec::new();
-        for stripe in stripes {
+        for stripe in self.regions.stripes_of(region) {
             guards.push(self.table.lock(stripe).await);
+        }
+        while self.regions.state(region) == RegionState::Partial && self.write_log().is_some() {
+            // The flush below would complete it, and wait for the locks that are held here.
+            guards.clear();
+            self.complete_region(region).await?;
+            for stripe in self.regions.stripes_of(region) {
+                guards.push(self.table.lock(stripe).await);
+            }
         }
         self.forget_logged(self.regions.stripes_of(region)).await?;
         let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);

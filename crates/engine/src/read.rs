@@ -307,8 +307,16 @@ impl Inner {
                 (range, buffer, answer)
             })
             .collect();
-        self.finish_decoding(DecodingRead { segment, stripe, target, reads, decode: plan.decode, guard, class })
-            .await
+        self.finish_decoding(DecodingRead {
+            segment,
+            stripe,
+            target,
+            reads,
+            decode: plan.decode,
+            guard,
+            class,
+        })
+        .await
     }
 
     async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {

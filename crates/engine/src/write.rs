@@ -829,8 +829,9 @@ impl Inner {
         let mut failed: SmallVec<[stripewise_drive::DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
             if let Err(_first) = answer.await
-                && let Err(error) =
-                    self.submit_unit_write(&work.stripe, range, segments, work.class, work.is_fua_in_place()).await
+                && let Err(error) = self
+                    .submit_unit_write(&work.stripe, range, segments, work.class, work.is_fua_in_place())
+                    .await
             {
                 failed.push(error);
                 continue;

@@ -150,7 +150,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             (error.to_string(), error.hint())
         };
         let (what, hint) = refused("data", layout("raid5", 4)).await;
-        assert!(what.contains("is raid5 over 4 drives, interleave 64 KiB already") && hint.is_some(), "{what}");
+        assert!(
+            what.contains("is raid5 over 4 drives, interleave 64 KiB already") && hint.is_some(),
+            "{what}"
+        );
         let (what, hint) = refused("data", layout("raid6", 5)).await;
         assert!(what.contains('5') && what.contains('4') && hint.is_some(), "{what}");
         let (what, _) = refused("other", layout("raid6", 4)).await;
@@ -164,7 +167,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         let error = pool.resize_volume("data", 4 * MIB).await.expect_err("refused");
         assert!(error.to_string().contains("is being converted") && error.hint().is_some(), "{error}");
         let status = pool.status();
-        assert!(status.condition.contains("is being converted from raid5 over 4 drives"), "{}", status.condition);
+        assert!(
+            status.condition.contains("is being converted from raid5 over 4 drives"),
+            "{}",
+            status.condition
+        );
         assert_eq!(status.action, "stripewise pool wait tank convert");
         assert_eq!(status.activity.iter().map(|job| job.kind).collect::<Vec<_>>(), [JobKind::Convert]);
         pool.wait(JobKind::Convert).await.expect("converted");
@@ -259,7 +266,8 @@ fn a_block_that_is_lost_stays_lost_and_is_reported() {
         let place = volume.array().rows().place(0, 0).expect("a row");
         let status = pool.status();
         let path = status.drives[place.drive as usize].path.clone();
-        let bad = faulty.iter().find(|drive| stripewise_drive::Drive::info(&***drive).label.to_string() == path);
+        let bad =
+            faulty.iter().find(|drive| stripewise_drive::Drive::info(&***drive).label.to_string() == path);
         let bad = bad.expect("one of them");
         // The block at 8 KiB of the first column is byte 8192 of the volume.
         // Slabs begin behind a superblock area and a checksum area of 1 MiB each.
@@ -274,7 +282,11 @@ fn a_block_that_is_lost_stays_lost_and_is_reported() {
             assert_eq!(volume.info().expect("there").lost_blocks, 1);
         };
         check(&volume).await;
-        assert!(pool.status().condition.contains("1 blocks of 4 KiB are lost"), "{}", pool.status().condition);
+        assert!(
+            pool.status().condition.contains("1 blocks of 4 KiB are lost"),
+            "{}",
+            pool.status().condition
+        );
         pool.close().await.expect("closed");
         let pool = life.open(&as_drives(&faulty)).await.expect("opened");
         let volume = pool.volume("data").expect("open");

@@ -346,6 +346,8 @@ impl Inner {
 
     async fn release_old_rows(&self, part: Id, old: &Array, first: u64, end: u64) -> Result<(), Stop> {
         let inner = &old.0;
+        // Regions written in part are completed here, which cannot be done under the locks.
+        inner.flush().await?;
         let stripes = first * inner.stripes_per_row..end * inner.stripes_per_row;
         let mut guards = Vec::new();
         for stripe in stripes.clone() {

@@ -89,7 +89,10 @@ impl Inner {
         let conversion = |volume: &VolumeInfo| {
             let status = volume.conversion.as_ref()?;
             let (from, to) = (in_words(&status.from), in_words(&volume.shape));
-            Some((status.waits.clone(), format!("volume {} is being converted from {from} to {to}", volume.name)))
+            Some((
+                status.waits.clone(),
+                format!("volume {} is being converted from {from} to {to}", volume.name),
+            ))
         };
         match volumes.iter().find_map(conversion) {
             Some((Some(waits), under_way)) => {
