@@ -45,7 +45,7 @@ impl Array {
                 }
                 let zeroes = inner.buffers.allocate_zeroed(length as usize);
                 let _permit = inner.admission.acquire(length).await;
-                inner.write_admitted(at, zeroes, false).await?;
+                inner.write_admitted(Class::Foreground, at, zeroes, false).await?;
                 at += length;
             }
             if first >= last {
@@ -115,9 +115,8 @@ impl Inner {
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
-        let stripes = self.regions.stripes_of(region);
         let mut guards = Vec::new();
-        for stripe in stripes {
+        for stripe in self.regions.stripes_of(region) {
             guards.push(self.table.lock(stripe).await);
         }
         let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);

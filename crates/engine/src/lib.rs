@@ -50,9 +50,9 @@ pub use array::{
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{
-    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
-    PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
-    inspect,
+    Activity, ConversionStatus, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId,
+    PoolOptions, PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec,
+    VolumeState, inspect,
 };
 pub use rebuild::RowRebuild;
 pub use scrub::{ScrubProgress, ScrubReport};

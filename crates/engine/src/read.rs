@@ -33,6 +33,16 @@ struct Direct {
 impl Array {
     /// Reads `length` bytes at `offset_bytes`, both multiples of 512. The buffer is the caller's.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.read_as(Class::Foreground, offset_bytes, length).await
+    }
+
+    /// As [`Self::read`], in the share of the drives that this class has.
+    pub async fn read_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        length: usize,
+    ) -> Result<Buffer, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length as u64)?;
         if length == 0 {
@@ -45,7 +55,7 @@ impl Array {
         let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
         let patches = inner.pending_patches(start, end);
-        let buffer = inner.read_blocks(start, end).await?;
+        let buffer = inner.read_blocks(class, start, end).await?;
         for (at, bytes) in &patches {
             crate::destage::patch(&buffer, start, *at, bytes);
         }
@@ -55,26 +65,24 @@ impl Array {
 }
 
 impl Inner {
-    async fn read_blocks(&self, start: u64, end: u64) -> Result<Buffer, ArrayError> {
+    async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
         if !self.is_whole() {
-            return self.read_degraded(start, end, buffer).await;
+            return self.read_degraded(class, start, end, buffer).await;
         }
         let (place, left) = self.read_place(start);
         if end - start <= left && self.regions.all_written() {
             // The common small read: one strip, nothing to gather.
-            let answer = self.submit(
-                place.member,
-                Class::Foreground,
-                IoRequest::read(place.offset_bytes, buffer.clone()),
-            );
+            let answer =
+                self.submit(place.member, class, IoRequest::read(place.offset_bytes, buffer.clone()));
             let answer = self.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
             if answer.is_ok() && self.is_right(place.member, place.offset_bytes, &buffer).await? {
                 return Ok(buffer);
             }
             let location = self.geometry.locate(start);
             let range = self.unit_range(location.from, end - start);
-            return self.recover_read(location.stripe, range, place.member, answer.err().as_ref()).await;
+            let error = answer.err();
+            return self.recover_read(location.stripe, range, place.member, error.as_ref(), class).await;
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
@@ -89,20 +97,20 @@ impl Inner {
                 target.fill(0);
                 continue;
             }
-            let answer =
-                self.submit(place.member, Class::Foreground, IoRequest::read(place.offset_bytes, target));
+            let answer = self.submit(place.member, class, IoRequest::read(place.offset_bytes, target));
             let range = self.unit_range(location.from, length);
             let offset_bytes = place.offset_bytes;
             let stripe = location.stripe;
             direct.push(Direct { stripe, range, at: from, slot: place.member, offset_bytes, answer });
         }
-        let recovered = self.await_direct(direct, &buffer).await?;
+        let recovered = self.await_direct(class, direct, &buffer).await?;
         Ok(self.with_recovered(buffer, recovered))
     }
 
     /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each with its place in the buffer.
     async fn await_direct(
         &self,
+        class: Class,
         direct: SmallVec<[Direct; 4]>,
         buffer: &Buffer,
     ) -> Result<Recovered, ArrayError> {
@@ -138,7 +146,7 @@ impl Inner {
         }
         let mut recovered = Recovered::new();
         for ((stripe, range, at, slot), error) in refused {
-            match self.recover_read(stripe, range, slot, error.as_ref()).await {
+            match self.recover_read(stripe, range, slot, error.as_ref(), class).await {
                 Ok(bytes) => recovered.push((at, bytes)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -195,7 +203,13 @@ impl Inner {
     }
 
     /// Reads with members missing, being rebuilt, or with blocks known as lost.
-    async fn read_degraded(&self, start: u64, end: u64, buffer: Buffer) -> Result<Buffer, ArrayError> {
+    async fn read_degraded(
+        &self,
+        class: Class,
+        start: u64,
+        end: u64,
+        buffer: Buffer,
+    ) -> Result<Buffer, ArrayError> {
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut decoding: Vec<(Segment, Buffer)> = Vec::new();
         let mut at = 0;
@@ -205,13 +219,13 @@ impl Inner {
             at += length;
             if self.regions.is_virgin(segment.stripe) {
                 target.fill(0);
-            } else if !self.read_directly(&segment, &target, at - length, &mut direct) {
+            } else if !self.read_directly(class, &segment, &target, at - length, &mut direct) {
                 decoding.push((segment, target));
             }
         }
         // Both kinds are in the drives' queues together.
-        let decoded = self.read_decoding(decoding);
-        let (decoded, recovered) = join(decoded, self.await_direct(direct, &buffer)).await;
+        let decoded = self.read_decoding(class, decoding);
+        let (decoded, recovered) = join(decoded, self.await_direct(class, direct, &buffer)).await;
         decoded?;
         Ok(self.with_recovered(buffer, recovered?))
     }
@@ -219,6 +233,7 @@ impl Inner {
     /// Sends the reads of a stripe in which everything asked for is there. `false` if something has to be decoded.
     fn read_directly(
         &self,
+        class: Class,
         segment: &Segment,
         target: &Buffer,
         target_at: usize,
@@ -247,7 +262,7 @@ impl Inner {
         for (range, place, part) in places {
             let memory = target.slice(part..part + range.length() as usize);
             let request = IoRequest::read(place.offset_bytes + range.start, memory);
-            let answer = self.submit(place.member, Class::Foreground, request);
+            let answer = self.submit(place.member, class, request);
             direct.push(Direct {
                 stripe: segment.stripe,
                 range,
@@ -262,12 +277,18 @@ impl Inner {
 
     /// Each stripe by itself: it is held only while it is read, so that a request over many stripes does not keep the first
     /// while it waits for the last.
-    async fn read_decoding(&self, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
-        let reads = segments.into_iter().map(|(segment, target)| self.read_stripe_decoding(segment, target));
+    async fn read_decoding(&self, class: Class, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
+        let read = |(segment, target)| self.read_stripe_decoding(class, segment, target);
+        let reads = segments.into_iter().map(read);
         join_all(reads).await.into_iter().collect()
     }
 
-    async fn read_stripe_decoding(&self, segment: Segment, target: Buffer) -> Result<(), ArrayError> {
+    async fn read_stripe_decoding(
+        &self,
+        class: Class,
+        segment: Segment,
+        target: Buffer,
+    ) -> Result<(), ArrayError> {
         let guard = self.table.lock_shared(segment.stripe).await;
         let stripe = self.geometry.stripe(segment.stripe);
         let missing = self.missing_in(segment.stripe);
@@ -281,17 +302,25 @@ impl Inner {
                 let answer = if self.is_lost(&stripe, range) {
                     self.lost_answer(&stripe, range)
                 } else {
-                    self.submit_unit_read(&stripe, range, Class::Foreground, buffer.clone())
+                    self.submit_unit_read(&stripe, range, class, buffer.clone())
                 };
                 (range, buffer, answer)
             })
             .collect();
-        self.finish_decoding(DecodingRead { segment, stripe, target, reads, decode: plan.decode, guard })
-            .await
+        self.finish_decoding(DecodingRead {
+            segment,
+            stripe,
+            target,
+            reads,
+            decode: plan.decode,
+            guard,
+            class,
+        })
+        .await
     }
 
     async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {
-        let DecodingRead { segment, stripe, target, reads, decode, guard } = read;
+        let DecodingRead { segment, stripe, target, reads, decode, guard, class } = read;
         let mut parts: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
         let mut refused = None;
         let mut all_right = true;
@@ -328,7 +357,7 @@ impl Inner {
                 target.fill(0);
                 return Ok(());
             }
-            return self.fetch_data(&stripe, segment.from, &target, Class::Foreground).await;
+            return self.fetch_data(&stripe, segment.from, &target, class).await;
         }
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
@@ -416,6 +445,7 @@ struct DecodingRead {
     reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
     decode: Option<Decode>,
     guard: StripeGuard,
+    class: Class,
 }
 
 /// Bytes `start..end` of a strip, of a buffer that begins at byte `at` of it.

@@ -23,6 +23,7 @@ impl Inner {
         range: UnitRange,
         slot: usize,
         error: Option<&DriveError>,
+        class: Class,
     ) -> Result<Buffer, ArrayError> {
         if let Some(error) = error {
             self.note_read_error(error).await?;
@@ -39,7 +40,7 @@ impl Inner {
         } else {
             range.unit
         };
-        self.fetch_unit(&stripe, UnitRange { unit, ..range }, Class::Foreground).await
+        self.fetch_unit(&stripe, UnitRange { unit, ..range }, class).await
     }
 
     /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no drive was handed. The caller

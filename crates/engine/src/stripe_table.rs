@@ -18,6 +18,7 @@ use stripewise_drive::{Buffer, Event};
 
 use crate::destage::Room;
 use crate::error::ArrayError;
+use crate::member::Class;
 use crate::mutation::{self, Mutation};
 
 /// New data for a contiguous range of a stripe's data, bytes from the start of the stripe's data.
@@ -26,6 +27,8 @@ pub(crate) struct Piece {
     pub from: u64,
     pub data: Buffer,
     pub fua: bool,
+    /// Who waits for it.
+    pub class: Class,
     /// What it may be deferred with, see `destage.rs`.
     pub room: Option<Rc<RefCell<Option<Room>>>>,
 }

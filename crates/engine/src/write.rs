@@ -38,6 +38,8 @@ struct Work {
     taken: Vec<(Rc<Ticket>, Piece)>,
     parts: SmallVec<[UnitParts; 8]>,
     fua: bool,
+    /// Of the most urgent of its pieces.
+    class: Class,
     plan: Option<WritePlan>,
     reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
     writes: SmallVec<[(UnitRange, Segments, Completion); 8]>,
@@ -62,6 +64,7 @@ impl Work {
             taken: Vec::new(),
             parts: SmallVec::new(),
             fua: false,
+            class: Class::Foreground,
             plan: None,
             reads: SmallVec::new(),
             writes: SmallVec::new(),
@@ -95,6 +98,17 @@ impl Array {
     /// Writes `data` at `offset_bytes`, both multiples of 512. With `fua` it is durable when this ends, else after the next
     /// [`Array::flush`]. The caller must not change the buffer until then.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        self.write_as(Class::Foreground, offset_bytes, data, fua).await
+    }
+
+    /// As [`Self::write`], in the share of the drives that this class has.
+    pub async fn write_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        data: Buffer,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, data.len() as u64)?;
         inner.check_writable()?;
@@ -102,12 +116,18 @@ impl Array {
             return Ok(());
         }
         let _permit = inner.admission.acquire(data.len() as u64).await;
-        inner.write_admitted(offset_bytes, data, fua).await
+        inner.write_admitted(class, offset_bytes, data, fua).await
     }
 }
 
 impl Inner {
-    pub async fn write_admitted(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+    pub async fn write_admitted(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        data: Buffer,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
         let end_bytes = offset_bytes + data.len() as u64;
         if !self.regions.all_written() {
             self.admit_new_regions().await?;
@@ -122,7 +142,7 @@ impl Inner {
         for segment in self.geometry.segments(offset_bytes, data.len() as u64) {
             let length = (segment.to - segment.from) as usize;
             let room = rooms.next().map(|room| Rc::new(RefCell::new(Some(room))));
-            let piece = Piece { from: segment.from, data: data.slice(at..at + length), fua, room };
+            let piece = Piece { from: segment.from, data: data.slice(at..at + length), fua, class, room };
             at += length;
             match self.table.enter(segment.stripe, piece) {
                 Ok(_) => led.push(segment.stripe),
@@ -395,7 +415,10 @@ impl Inner {
         if taken.len() > 1 {
             self.count(|counters| counters.merged_writes += taken.len() as u64 - 1);
         }
-        Work { fua: taken.iter().any(|(_, piece)| piece.fua), taken, ..Work::of(self.geometry.stripe(index)) }
+        let is_urgent = taken.iter().any(|(_, piece)| piece.class == Class::Foreground);
+        let class = if is_urgent { Class::Foreground } else { Class::Background };
+        let fua = taken.iter().any(|(_, piece)| piece.fua);
+        Work { fua, class, taken, ..Work::of(self.geometry.stripe(index)) }
     }
 
     fn fits(&self, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
@@ -567,7 +590,7 @@ impl Inner {
             let answer = if self.is_lost(&work.stripe, range) {
                 self.lost_answer(&work.stripe, range)
             } else {
-                self.submit_unit_read(&work.stripe, range, Class::Foreground, buffer.clone())
+                self.submit_unit_read(&work.stripe, range, work.class, buffer.clone())
             };
             work.reads.push((range, buffer, answer));
         }
@@ -605,7 +628,7 @@ impl Inner {
         }
         let at = (piece.from - from) as usize;
         whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
-        Ok(Piece { from, data: whole, fua: piece.fua, room: piece.room.clone() })
+        Ok(Piece { from, data: whole, fua: piece.fua, class: piece.class, room: piece.room.clone() })
     }
 
     /// Extends a unit's new data to the whole strip with zeros.
@@ -729,7 +752,7 @@ impl Inner {
                     }
                     planned_for = self.missing_in(work.index);
                     if !planned_for.contains(work.stripe.units[range.unit].member) {
-                        buffer = self.fetch_unit(&work.stripe, range, Class::Foreground).await?;
+                        buffer = self.fetch_unit(&work.stripe, range, work.class).await?;
                     }
                 }
                 old.push((range, buffer));
@@ -755,7 +778,7 @@ impl Inner {
         let fua = work.is_fua_in_place();
         for &range in &plan.writes {
             let segments = self.new_content(work, range);
-            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), fua);
+            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), work.class, fua);
             work.writes.push((range, segments, answer));
         }
     }
@@ -777,12 +800,13 @@ impl Inner {
         stripe: &Stripe,
         range: UnitRange,
         segments: Segments,
+        class: Class,
         fua: bool,
     ) -> Completion {
         let place = stripe.units[range.unit];
         let request =
             IoRequest::with_segments(Operation::Write { fua }, place.offset_bytes + range.start, segments);
-        self.submit(place.member, Class::Foreground, request)
+        self.submit(place.member, class, request)
     }
 
     /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it lacks, as long as the
@@ -794,8 +818,9 @@ impl Inner {
         let mut failed: SmallVec<[stripewise_drive::DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
             if let Err(_first) = answer.await
-                && let Err(error) =
-                    self.submit_unit_write(&work.stripe, range, segments, work.is_fua_in_place()).await
+                && let Err(error) = self
+                    .submit_unit_write(&work.stripe, range, segments, work.class, work.is_fua_in_place())
+                    .await
             {
                 failed.push(error);
                 continue;

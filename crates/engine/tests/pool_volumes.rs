@@ -193,3 +193,20 @@ fn a_pool_of_sixty_large_drives_is_made_and_looked_at_quickly() {
         pool.close().await.unwrap();
     });
 }
+
+#[test]
+fn a_region_that_was_written_in_part_and_not_flushed_can_be_discarded() {
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&memory_drives(4, 64)), &[]).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.expect("a volume");
+        fill(&volume, 1, 0, 64 << 10).await;
+        // The second time it is in the journal.
+        fill(&volume, 2, 0, 64 << 10).await;
+        let discard = std::pin::pin!(volume.discard(0, 8 * MIB));
+        let ended = life.context.time_limit_ns(60_000_000_000, discard).await;
+        ended.expect("it ends").expect("discarded");
+        let read = volume.read(0, 64 << 10).await.expect("read").to_vec();
+        assert!(read.iter().all(|byte| *byte == 0));
+    });
+}

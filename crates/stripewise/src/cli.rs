@@ -103,6 +103,8 @@ pub enum VolumeCommand {
     Show(volume_show::Options),
     /// Make a volume larger or smaller
     Resize(volume_resize::Options),
+    /// Give a volume another layout while it is used
+    Convert(volume_convert::Options),
     /// Copy bytes of a volume to standard output
     Read(volume_read::Options),
     /// Copy bytes from standard input into a volume

@@ -70,6 +70,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             VolumeCommand::List(options) => volume_list::run(options, app),
             VolumeCommand::Show(options) => volume_show::run(options, app),
             VolumeCommand::Resize(options) => volume_resize::run(options, app),
+            VolumeCommand::Convert(options) => volume_convert::run(options, app),
             VolumeCommand::Read(options) => volume_read::run(options, app),
             VolumeCommand::Write(options) => volume_write::run(options, app),
             VolumeCommand::Delete(options) => volume_delete::run(options, app),

@@ -146,12 +146,30 @@ pub struct VolumeReport {
     pub rows: u64,
     /// Rows that have taken room; fewer only for thin volumes.
     pub allocated_rows: u64,
+    /// The layout that it had and how far it is, where it is being converted; the other fields tell the layout to be.
+    #[serde(default)]
+    pub conversion: Option<ConversionReport>,
     /// Bytes of its rows on fast drives.
     pub fast_bytes: u64,
     /// The drives it lies on.
     pub drives: Vec<SlotReport>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
+}
+
+/// A conversion to another layout.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConversionReport {
+    /// The layout that it had.
+    pub from_layout: String,
+    /// Drives that each of its rows lay on.
+    pub from_columns: usize,
+    /// The volume's bytes below this have the new layout.
+    pub next_offset_bytes: u64,
+    /// Done so far.
+    pub percent: f64,
+    /// Why it does not go on, where it does not.
+    pub waits: Option<String>,
 }
 
 /// A drive of a volume.
@@ -307,6 +325,13 @@ impl VolumeReport {
             pin: word(volume.pin),
             allocated_rows: volume.rows.0,
             rows: volume.rows.1,
+            conversion: volume.conversion.as_ref().map(|conversion| ConversionReport {
+                from_layout: conversion.from.level.to_string(),
+                from_columns: conversion.from.width,
+                next_offset_bytes: conversion.next_offset_bytes,
+                percent: conversion.percent,
+                waits: conversion.waits.clone(),
+            }),
             fast_bytes: on.iter().filter(|drive| drive.role == "fast").map(|drive| drive.bytes).sum(),
             drives: on,
             failure: volume.failure.clone(),
@@ -518,6 +543,16 @@ impl VolumeReport {
             ByteSize(self.interleave_bytes)
         );
         page.field("layout", layout, Style::Plain);
+        if let Some(conversion) = &self.conversion {
+            let progress = format!(
+                "from {} over {} drives; {:.1} % done",
+                conversion.from_layout, conversion.from_columns, conversion.percent
+            );
+            page.field("converting", progress, Style::Warning);
+            if let Some(waits) = &conversion.waits {
+                page.field("waits", waits, Style::Bad);
+            }
+        }
         page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
         let rows = match self.thin {
             true => format!(

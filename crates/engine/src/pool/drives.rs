@@ -31,6 +31,7 @@ impl Pool {
         let _alone = inner.administering.acquire(1).await;
         inner.check_changeable()?;
         let number = inner.add_drive(drive, role, force).await?;
+        inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
         let manifest = inner.manifest.borrow();
         Ok(manifest.drive(number).expect("just added").id)

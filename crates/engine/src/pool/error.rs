@@ -208,6 +208,46 @@ pub enum PoolError {
         /// Slabs of data drives.
         slabs: u64,
     },
+    /// A conversion to another layout must end first.
+    #[error("volume {volume} of pool {pool} is being converted to another layout")]
+    Converting {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+    /// Nothing would change.
+    #[error("volume {volume} of pool {pool} is {layout} already")]
+    SameLayout {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Its layout, in words.
+        layout: String,
+    },
+    /// A volume of another layout does not fit beside what is left of the old one.
+    #[error(
+        "not enough space in pool {pool} to convert volume {volume} to {layout}: that takes {needed_slabs} slabs of \
+         {slab_bytes} bytes with its map and journal; {free_slabs} are free, and the {returned_slabs} that it has now come back \
+         one after the other on the way"
+    )]
+    NoRoomToConvert {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// The layout that it was to have, in words.
+        layout: String,
+        /// Slabs of all drives together that the new layout takes.
+        needed_slabs: u64,
+        /// Slabs that are free on drives that can take them.
+        free_slabs: u64,
+        /// Slabs that the volume has now.
+        returned_slabs: u64,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+    },
     /// What a volume holds would be cut off.
     #[error("volume {volume} cannot be made so small: {stored_bytes} bytes are stored beyond {size_bytes}")]
     StoredBeyond {
@@ -351,6 +391,13 @@ impl PoolError {
                 format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
             }
             Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
+            Self::Converting { pool, .. } => format!("`stripewise pool wait {pool} convert` ends when that is done"),
+            Self::SameLayout { .. } => "name another layout, or other columns, groups or interleave".to_owned(),
+            Self::NoRoomToConvert { .. } => {
+                "add drives, delete a volume, or choose a layout that takes less; each row needs its columns on drives of their \
+                 own"
+                    .to_owned()
+            }
             Self::StoredBeyond { .. } => {
                 "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
             }

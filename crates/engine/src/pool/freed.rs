@@ -137,6 +137,9 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     drop(space);
     pool.freed.waiting.set(pool.freed.waiting.get() - 1);
     pool.freed.done.notify_all();
+    if pool.jobs.forget_conversion_stalls() {
+        pool.kick_jobs();
+    }
 }
 
 /// Ends when nothing is asked of an array any more that takes no new requests.

@@ -1,9 +1,9 @@
 //! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the pool: what is to be done
 //! stands in the manifest, and whoever opens the pool and starts its jobs goes on with them where the last one stopped.
 //!
-//! Two lanes work side by side. One heals: has lacking columns taken over (`heal.rs`), fills them (`job_rebuild.rs`), and
+//! Lanes work side by side. One heals: has lacking columns taken over (`heal.rs`), fills them (`job_rebuild.rs`), and
 //! when all is whole empties drives (`job_drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
-//! (`job_scrub.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
+//! (`job_scrub.rs`). A third one converts volumes to other layouts (`job_convert.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
 //! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
 
 use std::cell::{Cell, RefCell};
@@ -41,9 +41,9 @@ pub enum JobKind {
     Rebuild,
     /// Checking everything, and making copies and parity agree after a crash.
     Scrub,
-    /// Changing a volume's layout; none yet.
+    /// Changing a volume's layout.
     Convert,
-    /// Emptying a journal; none yet.
+    /// Putting in place what is only in journals.
     Destage,
 }
 
@@ -133,7 +133,7 @@ pub(super) type Parts = BTreeMap<Id, Rc<Progress>>;
 
 #[derive(Default)]
 pub(super) struct Lane {
-    running: Cell<bool>,
+    pub running: Cell<bool>,
     /// Parts that are worked on, now or in between.
     pub current: RefCell<Parts>,
     /// Work is under way this moment.
@@ -165,11 +165,16 @@ impl Lane {
         stalled.insert(task, why);
     }
 
+    /// Why a part as a whole is left alone.
+    pub fn stalled_because(&self, part: Id) -> Option<String> {
+        self.stalled.borrow().get(&Some((part, None))).cloned()
+    }
+
     fn failure(&self) -> Option<String> {
         self.stalled.borrow().values().next().cloned()
     }
 
-    fn is_at(&self, part: Id) -> bool {
+    pub fn is_at(&self, part: Id) -> bool {
         self.busy.get() && self.current.borrow().contains_key(&part)
     }
 }
@@ -179,6 +184,7 @@ pub(crate) struct Jobs {
     started: Cell<bool>,
     pub(super) healing: Lane,
     pub(super) checking: Lane,
+    pub(super) converting: Lane,
     /// Columns of rows that nobody has room for.
     pub(super) without_room: Cell<u64>,
     /// Something changed that the healing lane must look at before it goes on.
@@ -193,14 +199,14 @@ impl Jobs {
     /// Ends when no job is under way.
     pub async fn until_idle(&self) {
         self.changed.notify_all();
-        while self.healing.running.get() || self.checking.running.get() {
+        while self.lanes().iter().any(|lane| lane.running.get()) {
             self.changed.wait().await;
         }
     }
 
     /// Ends when no job is at work on the array.
     pub async fn until_off(&self, part: Id) {
-        while self.healing.is_at(part) || self.checking.is_at(part) {
+        while self.lanes().iter().any(|lane| lane.is_at(part)) {
             self.look_again.set(true);
             self.changed.wait().await;
         }
@@ -213,6 +219,17 @@ impl Jobs {
     /// Drives came or went: what stopped work before does not count any more.
     pub fn forget_stalls(&self) {
         self.healing.stalled.borrow_mut().clear();
+        self.converting.stalled.borrow_mut().clear();
+    }
+
+    /// There is more space: a conversion may have waited for it.
+    pub fn forget_conversion_stalls(&self) -> bool {
+        let mut stalled = self.converting.stalled.borrow_mut();
+        !std::mem::take(&mut *stalled).is_empty()
+    }
+
+    fn lanes(&self) -> [&Lane; 3] {
+        [&self.healing, &self.checking, &self.converting]
     }
 
     /// Work on these parts begins.
@@ -240,7 +257,7 @@ impl Pool {
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
-        for lane in [&jobs.healing, &jobs.checking] {
+        for lane in jobs.lanes() {
             lane.stalled.borrow_mut().clear();
         }
         self.0.kick_jobs();
@@ -255,7 +272,8 @@ impl Pool {
         let lane = match kind {
             JobKind::Rebuild => &inner.jobs.healing,
             JobKind::Scrub => &inner.jobs.checking,
-            JobKind::Convert | JobKind::Destage => return Ok(()),
+            JobKind::Convert => &inner.jobs.converting,
+            JobKind::Destage => return inner.destage_all().await,
         };
         loop {
             inner.check_open()?;
@@ -263,6 +281,9 @@ impl Pool {
             // A rebuild may make a resync due.
             let more_may_come = kind == JobKind::Scrub && inner.jobs.healing.running.get();
             if !lane.running.get() && !more_may_come {
+                if kind == JobKind::Convert {
+                    inner.until_reclaimed().await;
+                }
                 return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
             changed.await;
@@ -297,7 +318,21 @@ impl Inner {
             let inner = self.rc();
             self.context.spawn(async move { inner.run_checks().await });
         }
+        if !jobs.converting.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_conversions().await });
+        }
         jobs.changed.notify_all();
+    }
+
+    /// Puts in place what is acknowledged and only in journals, of all volumes.
+    async fn destage_all(&self) -> Result<(), PoolError> {
+        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| array.pending_bytes() > 0) {
+            array.destage().await?;
+            array.flush().await?;
+        }
+        Ok(())
     }
 
     async fn run_healing(&self) {
@@ -417,6 +452,18 @@ impl Inner {
                 let progress = checking.unwrap_or_default();
                 all.push(progress.activity(JobKind::Scrub, name, None));
             }
+        }
+        for volume in &manifest.volumes {
+            let Some(conversion) = volume.conversion else { continue };
+            let current = self.jobs.converting.current.borrow();
+            let progress = volume.parts.iter().find_map(|part| current.get(&part.id).cloned());
+            let progress = progress.unwrap_or_else(|| {
+                let progress = Progress::default();
+                progress.done_bytes.set(conversion.next_offset_bytes as f64);
+                progress.total_bytes.set(volume.size_bytes as f64);
+                Rc::new(progress)
+            });
+            all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));
         }
         all
     }

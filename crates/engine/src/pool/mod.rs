@@ -6,7 +6,7 @@
 //! (changing it so that a cut at any instant leaves the state before or after). Space: `addresses.rs` (what lies where on a
 //! drive), `free_slabs.rs`, `space.rs` and `spread.rs` (handing out slabs), `freed.rs` (taking them back). Use: `open.rs` (making
 //! and opening a pool), `inspect.rs`, `volume.rs`, `layout_out.rs` (where a new volume goes), `resize.rs`, `thin.rs`,
-//! `jobs.rs`, `status.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
+//! `convert.rs` and `volume_io.rs` (from one layout to another), `jobs.rs`, `status.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
 //! cuts anywhere.
 //!
 //! The rule that keeps data right: a drive is left out of a volume only after every other drive of the pool has recorded
@@ -21,6 +21,8 @@ pub(crate) mod assemble;
 pub(crate) mod changes;
 mod check;
 mod commit;
+mod convert;
+mod convert_room;
 pub(crate) mod drive_record;
 mod drives;
 pub(crate) mod entries;
@@ -33,6 +35,7 @@ mod heal;
 mod heal_journal;
 pub(crate) mod ids;
 mod inspect;
+mod job_convert;
 mod job_drain;
 mod job_rebuild;
 mod job_scrub;
@@ -40,6 +43,7 @@ mod jobs;
 mod layout_out;
 mod leaving;
 mod open;
+mod range_gate;
 mod read_only;
 mod resize;
 mod row_queue;
@@ -56,6 +60,7 @@ mod takeover;
 mod testing;
 mod thin;
 mod volume;
+mod volume_io;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 
@@ -71,7 +76,9 @@ pub use events::{Event, EventKind};
 pub use ids::{DriveId, Id, PoolId, VolumeId};
 pub use inspect::{DriveLabel, LabelDrive, LabelVolume, inspect};
 pub use jobs::{JobKind, ScrubSummary};
-pub use status::{Activity, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState};
+pub use status::{
+    Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
+};
 pub use volume::{Volume, VolumeSpec};
 pub use volume_record::Pin;
 
@@ -83,6 +90,7 @@ use freed::Freed;
 use ids::IdSource;
 use jobs::Jobs;
 use space::FreeSlabs;
+use volume_io::VolumeIo;
 use writer::Writer;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
@@ -203,6 +211,8 @@ pub(crate) struct Inner {
     drives: RefCell<BTreeMap<u32, OpenDrive>>,
     /// Parts of volumes that could be opened, by the array's identity.
     arrays: RefCell<BTreeMap<Id, Array>>,
+    /// The way to these for requests, by the volume's identity.
+    ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
     /// Why the others could not, by the volume's identity.
     failures: RefCell<BTreeMap<VolumeId, String>>,
     notices: RefCell<Vec<String>>,

@@ -288,6 +288,7 @@ fn assembled(
         manifest: RefCell::new(manifest),
         drives: RefCell::new(drives),
         arrays: RefCell::default(),
+        ios: RefCell::default(),
         failures: RefCell::default(),
         notices: RefCell::default(),
         happened: RefCell::default(),

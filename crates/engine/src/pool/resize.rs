@@ -34,17 +34,15 @@ impl Pool {
         }
         let record = inner.manifest.borrow().volume(name).cloned().expect("just found");
         if record.conversion.is_some() {
-            return Err(PoolError::Job(format!(
-                "volume {name} is being converted; it can be resized afterwards"
-            )));
+            return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
         inner.until_reclaimed().await;
         let array = volume.array();
         let before = record.size_bytes;
         match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
-            std::cmp::Ordering::Greater => inner.grow(&record, array, size_bytes).await?,
-            std::cmp::Ordering::Less => inner.shrink(&record, array, size_bytes).await?,
+            std::cmp::Ordering::Greater => inner.grow(&record, &array, size_bytes).await?,
+            std::cmp::Ordering::Less => inner.shrink(&record, &array, size_bytes).await?,
         }
         inner.until_reclaimed().await;
         Ok(())

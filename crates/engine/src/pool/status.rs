@@ -152,6 +152,19 @@ pub struct SlotStatus {
     pub lacking_bytes: u64,
 }
 
+/// A conversion to another layout.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConversionStatus {
+    /// The layout that it had.
+    pub from: Shape,
+    /// The volume's bytes below this have the new layout.
+    pub next_offset_bytes: u64,
+    /// Part done.
+    pub percent: f64,
+    /// Why it does not go on, where it does not.
+    pub waits: Option<String>,
+}
+
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VolumeInfo {
@@ -161,7 +174,7 @@ pub struct VolumeInfo {
     pub name: String,
     /// How it is.
     pub state: VolumeState,
-    /// Level, members, groups, interleave.
+    /// Level, members, groups, interleave; of the layout to be, where it is being converted.
     #[serde(flatten)]
     pub shape: Shape,
     /// Usable bytes.
@@ -186,6 +199,8 @@ pub struct VolumeInfo {
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
+    /// The layout that it had, and how far it is, where it is being converted.
+    pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
     /// Drives that would help, by path and identity.
@@ -283,7 +298,9 @@ impl Inner {
             capacity_bytes: slabs * slab_bytes,
             allocated_bytes: used * slab_bytes,
             provisioned_bytes: manifest
-                .parts()
+                .volumes
+                .iter()
+                .filter_map(|volume| volume.parts.last())
                 .map(|part| part.rows.rows() * part.rows.width() as u64 * slab_bytes)
                 .sum(),
             metadata_bytes,
@@ -411,8 +428,9 @@ impl Inner {
         };
         let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
         let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
-        let rows = volume.parts.iter().map(|part| part.rows.rows()).sum();
-        let allocated_rows = volume.parts.iter().map(|part| part.rows.allocated_rows()).sum();
+        // The old layout's rows come back one after the other.
+        let rows = volume.parts.last().map_or(0, |part| part.rows.rows());
+        let allocated_rows = volume.parts.last().map_or(0, |part| part.rows.allocated_rows());
         VolumeInfo {
             id: volume.id,
             name: volume.name.clone(),
@@ -435,9 +453,21 @@ impl Inner {
             pin: volume.pin,
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
+            conversion: self.conversion_status(volume),
             needed: if readable { Vec::new() } else { self.needed_drives(volume) },
             failure,
         }
+    }
+
+    fn conversion_status(&self, volume: &VolumeRecord) -> Option<ConversionStatus> {
+        let (conversion, old) = (volume.conversion?, volume.parts.first()?);
+        let next_offset_bytes = conversion.next_offset_bytes.min(volume.size_bytes);
+        Some(ConversionStatus {
+            from: old.shape,
+            next_offset_bytes,
+            percent: next_offset_bytes as f64 * 100.0 / volume.size_bytes.max(1) as f64,
+            waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
+        })
     }
 
     fn tally(&self, part: &PartRecord, tally: &mut Tally) {

@@ -1,9 +1,12 @@
 //! What a pool's state means, in words, and what to type next.
 
 use super::Inner;
+use super::convert::in_words;
 use super::format::Manifest;
+use super::job_convert::NO_ROOM;
 use super::jobs::is_resync_due;
 use super::status::{DriveStatus, VolumeInfo, VolumeState};
+use super::volume_record::PartRecord;
 
 impl Inner {
     /// What the state means, and what to type next.
@@ -83,6 +86,28 @@ impl Inner {
             let condition = format!("all there; {} is being emptied", retiring.join(", "));
             return (condition, format!("stripewise pool wait {pool} rebuild"));
         }
+        let conversion = |volume: &VolumeInfo| {
+            let status = volume.conversion.as_ref()?;
+            let (from, to) = (in_words(&status.from), in_words(&volume.shape));
+            Some((
+                status.waits.clone(),
+                format!("volume {} is being converted from {from} to {to}", volume.name),
+            ))
+        };
+        match volumes.iter().find_map(conversion) {
+            Some((Some(waits), under_way)) => {
+                let is_full = waits.contains(NO_ROOM);
+                let action = match is_full {
+                    true => format!("stripewise pool add {pool} NEW-DRIVE"),
+                    false => format!("stripewise pool wait {pool} convert"),
+                };
+                return (format!("all there; {under_way}. {waits}"), action);
+            }
+            Some((None, under_way)) => {
+                return (format!("all there; {under_way}"), format!("stripewise pool wait {pool} convert"));
+            }
+            None => {}
+        }
         if let Some(short) = self.space_in_words(manifest) {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
         }
@@ -94,7 +119,7 @@ impl Inner {
         let (used, all) = self.slabs_in_use();
         let warn = u64::from(manifest.settings.space_warning_percent);
         // Space that was given to volumes for good is no reason to worry; thin ones that may want more are.
-        let has_holes = manifest.parts().any(|part| part.rows.allocated_rows() < part.rows.rows());
+        let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
         (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
             format!(
                 "space is short: {} % of it is taken ({used} of {all} slabs), and thin volumes may want more. When it is full, \
@@ -108,8 +133,7 @@ impl Inner {
     pub(super) fn all_notices(&self) -> Vec<String> {
         let mut notices = self.notices.borrow().clone();
         let manifest = self.manifest.borrow();
-        let wanted: u64 = manifest
-            .parts()
+        let wanted: u64 = thin_parts(&manifest)
             .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)
             .sum();
         let (used, all) = self.slabs_in_use();
@@ -134,6 +158,11 @@ impl Inner {
         }
         notices
     }
+}
+
+/// What thin volumes may want more rows for.
+fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
+    manifest.volumes.iter().filter(|volume| volume.thin).filter_map(|volume| volume.parts.last())
 }
 
 fn is_fine(drive: &DriveStatus) -> bool {

@@ -76,7 +76,7 @@ struct Wanted {
 
 impl Inner {
     /// Gives slabs to the rows of a thin volume that have none yet, and perhaps to some behind them.
-    async fn allocate_rows(&self, part: Id, first_row: u64, rows: u64) -> Result<(), PoolError> {
+    pub(super) async fn allocate_rows(&self, part: Id, first_row: u64, rows: u64) -> Result<(), PoolError> {
         self.check_changeable()?;
         for row in first_row..first_row + rows {
             let _alone = self.allocating.acquire(1).await;

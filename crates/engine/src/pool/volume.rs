@@ -11,10 +11,11 @@ use super::commit::{Change, map_place};
 use super::drive_record::Role;
 use super::error::PoolError;
 use super::events::EventKind;
-use super::format::{MAX_VOLUMES, check_name};
+use super::format::{MAX_VOLUMES, Manifest, check_name};
 use super::ids::{Id, VolumeId};
 use super::layout_out::{LaidOut, NotLaidOut, Wish, lay_out};
 use super::thin::PoolHost;
+use super::volume_io::VolumeIo;
 use super::volume_record::{JournalPlaceRecord, PartRecord, Pin, PlaceState, VolumeRecord};
 use super::{BLOCK_BYTES, Inner, OpenMode, Pool, VolumeInfo};
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
@@ -67,7 +68,7 @@ pub struct Volume {
     pool: Pool,
     id: VolumeId,
     name: Rc<str>,
-    array: Array,
+    io: Rc<VolumeIo>,
 }
 
 impl Volume {
@@ -81,9 +82,9 @@ impl Volume {
         self.id
     }
 
-    /// What reads and writes now: for tests and measurements.
-    pub fn array(&self) -> &Array {
-        &self.array
+    /// What reads and writes now, or will when the volume is converted: for tests and measurements.
+    pub fn array(&self) -> Array {
+        self.io.array()
     }
 
     /// The pool that it is in.
@@ -98,57 +99,53 @@ impl Volume {
 
     /// Usable bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.array.capacity_bytes()
+        self.io.array().capacity_bytes()
     }
 
     /// Where requests' buffers come from.
     pub fn buffers(&self) -> &BufferPool {
-        self.array.buffers()
+        &self.pool.0.buffers
     }
 
-    /// Its layout's addresses, for an unbounded length.
-    pub fn geometry(&self) -> &Geometry {
-        self.array.geometry()
+    /// Its layout's addresses, for an unbounded length; of the layout to be, where it is being converted.
+    pub fn geometry(&self) -> Geometry {
+        self.io.array().geometry().clone()
     }
 
     /// Whether a crash left regions whose copies or parity may disagree.
     pub fn needs_resync(&self) -> bool {
-        self.array.needs_resync()
+        self.io.arrays().iter().any(Array::needs_resync)
     }
 
     /// Whether it takes no writes.
     pub fn is_protected(&self) -> bool {
-        self.array.is_protected()
+        self.io.arrays().iter().any(Array::is_protected)
     }
 
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.array.read(offset_bytes, length).await
+        self.io.read(offset_bytes, length).await
     }
 
     /// Writes; durable when this ends if `fua`, else after the next flush.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        self.array.write(offset_bytes, data, fua).await
+        self.io.write(offset_bytes, data, fua).await
     }
 
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
-        self.array.flush().await
+        self.io.flush().await
     }
 
     /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin volume gives rows back of
     /// which nothing is needed any more.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.array.discard(offset_bytes, length_bytes).await?;
-        self.pool.0.release_unused(self.id, &self.array, offset_bytes, length_bytes).await;
-        Ok(())
+        self.io.discard(&self.pool.0, self.id, offset_bytes, length_bytes).await
     }
 
     /// The range reads as zeros afterwards; durable after the next flush.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.array.write_zeroes(offset_bytes, length_bytes).await?;
-        self.pool.0.release_unused(self.id, &self.array, offset_bytes, length_bytes).await;
-        Ok(())
+        self.io.write_zeroes(&self.pool.0, self.id, offset_bytes, length_bytes).await
     }
 }
 
@@ -180,8 +177,8 @@ impl Pool {
                 known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
             });
         };
-        let array = record.parts.first().and_then(|part| self.0.array(part.id));
-        let Some(array) = array.filter(|_| !self.0.failures.borrow().contains_key(&record.id)) else {
+        let io = self.0.io_of(record).filter(|_| !self.0.failures.borrow().contains_key(&record.id));
+        let Some(io) = io else {
             let why = self.0.failures.borrow().get(&record.id).cloned();
             return Err(PoolError::VolumeFailed {
                 name: name.to_owned(),
@@ -189,7 +186,7 @@ impl Pool {
                 needed: self.0.needed_drives(record),
             });
         };
-        Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), array })
+        Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), io })
     }
 
     /// Deletes a volume and all that it holds. Requests to it fail from now on.
@@ -220,6 +217,7 @@ impl Pool {
             })
             .await?;
         inner.failures.borrow_mut().remove(&id);
+        inner.ios.borrow_mut().remove(&id);
         inner.until_reclaimed().await;
         Ok(())
     }
@@ -325,7 +323,7 @@ impl Inner {
         };
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
         // Whoever gives a pool journal drives wants writes to be acknowledged by them.
-        let has_own = manifest.drives.iter().any(|drive| drive.role == Role::Journal && drive.takes_new());
+        let has_own = has_journal_drives(&manifest);
         let write_back = spec.write_back.unwrap_or(has_own && shape.parity_units() > 0);
         let checksums = spec.checksums.unwrap_or(true);
         // Without one, what was being written when power was cut would not agree with its checksums afterwards.
@@ -362,17 +360,21 @@ impl Inner {
             }],
             conversion: None,
         };
+        self.note_where_journal_is(&manifest, &record.name, &record.parts[0]);
+        Ok((record, laid_out))
+    }
+
+    /// Says so where a pool has journal drives, yet too few for a volume.
+    pub(super) fn note_where_journal_is(&self, manifest: &Manifest, volume: &str, part: &PartRecord) {
         let is_elsewhere = |place: &JournalPlaceRecord| {
             manifest.drive(place.drive).is_some_and(|drive| drive.role != Role::Journal)
         };
-        if has_own && with_journal && laid_out.journal.iter().any(is_elsewhere) {
+        if has_journal_drives(manifest) && part.journal.iter().any(is_elsewhere) {
             self.notice(format!(
-                "the journal of volume {} is on data drives: {} journal drives with room are needed for its redundancy",
-                spec.name,
-                shape.fault_tolerance() + 1
+                "the journal of volume {volume} is on data drives: {} journal drives with room are needed for its redundancy",
+                part.shape.fault_tolerance() + 1
             ));
         }
-        Ok((record, laid_out))
     }
 
     /// What the array of a part is made from.
@@ -456,6 +458,8 @@ impl Inner {
             arrays.push((part.id, array));
         }
         let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
+        // Arrays that are opened anew are reached by a new way.
+        self.ios.borrow_mut().remove(&record.id);
         self.arrays.borrow_mut().extend(arrays);
         // A drive may have been excluded since.
         opened.iter().for_each(|array| self.leave_out_excluded(array));
@@ -464,6 +468,23 @@ impl Inner {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+
+    /// The way to the arrays of a volume, which are open.
+    pub(super) fn io_of(&self, record: &VolumeRecord) -> Option<Rc<VolumeIo>> {
+        if let Some(io) = self.ios.borrow().get(&record.id) {
+            return Some(io.clone());
+        }
+        let arrays: Option<Vec<Array>> = record.parts.iter().map(|part| self.array(part.id)).collect();
+        let io = match (&arrays?[..], record.conversion) {
+            ([array], _) => VolumeIo::plain(array.clone()),
+            ([old, new], Some(conversion)) => {
+                VolumeIo::converting(old.clone(), new.clone(), conversion.next_offset_bytes)
+            }
+            _ => return None,
+        };
+        self.ios.borrow_mut().insert(record.id, io.clone());
+        Some(io)
     }
 
     /// Drives whose return would help a volume, by identity and last path.
@@ -481,6 +502,10 @@ impl Inner {
 const CHECKSUM_CACHE_BYTES: usize = 256 << 20;
 /// No volume is larger.
 const MOST_VOLUME_BYTES: u64 = 1 << 60;
+
+fn has_journal_drives(manifest: &Manifest) -> bool {
+    manifest.drives.iter().any(|drive| drive.role == Role::Journal && drive.takes_new())
+}
 
 fn creation(name: &str) -> String {
     format!("volume {name} was created")

@@ -21,6 +21,7 @@ pub mod pool_set;
 pub mod pool_status;
 pub mod pool_wait;
 pub mod simulate_torture;
+pub mod volume_convert;
 pub mod volume_create;
 pub mod volume_delete;
 pub mod volume_list;

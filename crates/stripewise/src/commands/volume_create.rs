@@ -70,23 +70,24 @@ pub fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
     name.parse().map_err(|error: stripewise_layout::LayoutError| format!("{error}; {}", error.hint()))
 }
 
+/// A layout with the number of columns that was asked for, where it leaves that open.
+pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSpec> {
+    match (layout.columns, asked) {
+        (Some(fixed), Some(asked)) if fixed != asked => {
+            Err(Failure::usage(format!("a mirror of {fixed} copies has {fixed} columns, not {asked}"))
+                .hint("use raid1 with --columns"))
+        }
+        (fixed, asked) => Ok(LayoutSpec { columns: asked.or(fixed), ..layout }),
+    }
+}
+
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let columns = match (options.layout.columns, options.columns) {
-        (Some(fixed), Some(asked)) if fixed != asked => {
-            return Err(Failure::usage(format!(
-                "a mirror of {fixed} copies has {fixed} columns, not {asked}"
-            ))
-            .hint("use raid1 with --columns"));
-        }
-        (fixed, asked) => asked.or(fixed),
-    };
     let layout = LayoutSpec {
-        columns,
         groups: options.groups,
         interleave_bytes: Some(options.interleave.0),
-        ..options.layout
+        ..with_columns(options.layout, options.columns)?
     };
     let what = format!("cannot create volume `{name}`");
     let spec = VolumeSpec {
