@@ -16,6 +16,7 @@ mod columns;
 mod destage;
 mod discard;
 mod error;
+mod heat;
 mod journal;
 pub mod linear;
 mod map;

@@ -20,6 +20,7 @@ use stripewise_drive::Event;
 use super::error::PoolError;
 use super::format::Manifest;
 use super::ids::{Id, VolumeId};
+use super::job_tier::TierState;
 use super::status::Activity;
 use super::{Inner, OpenMode, Pool};
 use crate::array::Array;
@@ -45,6 +46,8 @@ pub enum JobKind {
     Convert,
     /// Emptying a journal; none yet.
     Destage,
+    /// Moving rows between fast and data drives.
+    Tier,
 }
 
 impl fmt::Display for JobKind {
@@ -54,6 +57,7 @@ impl fmt::Display for JobKind {
             Self::Scrub => "scrub",
             Self::Convert => "convert",
             Self::Destage => "destage",
+            Self::Tier => "tier",
         })
     }
 }
@@ -62,11 +66,11 @@ impl FromStr for JobKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage];
+        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier];
         kinds
             .into_iter()
             .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert and destage"))
+            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert, destage and tier"))
     }
 }
 
@@ -133,7 +137,7 @@ pub(super) type Parts = BTreeMap<Id, Rc<Progress>>;
 
 #[derive(Default)]
 pub(super) struct Lane {
-    running: Cell<bool>,
+    pub running: Cell<bool>,
     /// Parts that are worked on, now or in between.
     pub current: RefCell<Parts>,
     /// Work is under way this moment.
@@ -165,6 +169,11 @@ impl Lane {
         stalled.insert(task, why);
     }
 
+    /// What had ended in an error may be tried again.
+    pub fn forget_stalls(&self) {
+        self.stalled.borrow_mut().clear();
+    }
+
     fn failure(&self) -> Option<String> {
         self.stalled.borrow().values().next().cloned()
     }
@@ -179,6 +188,8 @@ pub(crate) struct Jobs {
     started: Cell<bool>,
     pub(super) healing: Lane,
     pub(super) checking: Lane,
+    pub(super) tiering: Lane,
+    pub(super) tiers: TierState,
     /// Columns of rows that nobody has room for.
     pub(super) without_room: Cell<u64>,
     /// Something changed that the healing lane must look at before it goes on.
@@ -193,14 +204,14 @@ impl Jobs {
     /// Ends when no job is under way.
     pub async fn until_idle(&self) {
         self.changed.notify_all();
-        while self.healing.running.get() || self.checking.running.get() {
+        while self.healing.running.get() || self.checking.running.get() || self.tiering.running.get() {
             self.changed.wait().await;
         }
     }
 
     /// Ends when no job is at work on the array.
     pub async fn until_off(&self, part: Id) {
-        while self.healing.is_at(part) || self.checking.is_at(part) {
+        while self.healing.is_at(part) || self.checking.is_at(part) || self.tiering.is_at(part) {
             self.look_again.set(true);
             self.changed.wait().await;
         }
@@ -240,9 +251,10 @@ impl Pool {
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
-        for lane in [&jobs.healing, &jobs.checking] {
-            lane.stalled.borrow_mut().clear();
+        for lane in [&jobs.healing, &jobs.checking, &jobs.tiering] {
+            lane.forget_stalls();
         }
+        self.0.note_fast_drives();
         self.0.kick_jobs();
         self.0.start_schedule();
     }
@@ -255,13 +267,15 @@ impl Pool {
         let lane = match kind {
             JobKind::Rebuild => &inner.jobs.healing,
             JobKind::Scrub => &inner.jobs.checking,
+            JobKind::Tier => &inner.jobs.tiering,
             JobKind::Convert | JobKind::Destage => return Ok(()),
         };
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            // A rebuild may make a resync due.
-            let more_may_come = kind == JobKind::Scrub && inner.jobs.healing.running.get();
+            // A rebuild may make a resync due, and tiers wait for it.
+            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier);
+            let more_may_come = follows && inner.jobs.healing.running.get();
             if !lane.running.get() && !more_may_come {
                 return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
@@ -322,8 +336,9 @@ impl Inner {
         }
         self.jobs.end(lane);
         lane.running.set(false);
-        // A resync may have waited for this.
+        // A resync, and tiers, may have waited for this.
         self.kick_checks();
+        self.kick_tiers();
         self.jobs.changed.notify_all();
     }
 
@@ -413,6 +428,9 @@ impl Inner {
                     |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
                 scrub.volumes.iter().any(is_of)
             });
+            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
+                all.push(progress.activity(JobKind::Tier, name.clone(), None));
+            }
             if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
                 let progress = checking.unwrap_or_default();
                 all.push(progress.activity(JobKind::Scrub, name, None));
