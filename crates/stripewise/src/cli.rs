@@ -103,6 +103,8 @@ pub enum VolumeCommand {
     Show(volume_show::Options),
     /// Make a volume larger or smaller
     Resize(volume_resize::Options),
+    /// Keep a volume on fast drives or off them, or let it move as it is used
+    Pin(volume_pin::Options),
     /// Copy bytes of a volume to standard output
     Read(volume_read::Options),
     /// Copy bytes from standard input into a volume

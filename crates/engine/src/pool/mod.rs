@@ -59,6 +59,7 @@ mod testing;
 mod thin;
 mod tiers;
 mod volume;
+mod volume_drive;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 
@@ -78,6 +79,7 @@ pub use jobs::{JobKind, ScrubSummary};
 pub use status::{Activity, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState};
 pub use tiers::TierInfo;
 pub use volume::{Volume, VolumeSpec};
+pub use volume_drive::VolumeDrive;
 pub use volume_record::Pin;
 
 use crate::array::{Array, ArrayMember, ArrayOptions};
