@@ -149,6 +149,11 @@ impl Semaphore {
         self.shared.available.get()
     }
 
+    /// How many wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.borrow().len()
+    }
+
     /// Takes `amount` units at once, or `None` if that would have to wait.
     pub fn try_acquire(&self, amount: u64) -> Option<SemaphorePermit> {
         let amount = amount.min(self.shared.limit);

@@ -23,6 +23,7 @@ use stripewise_layout::{Geometry, LayoutError, Shape};
 
 use crate::columns::Members;
 use crate::error::ArrayError;
+use crate::heat::Heat;
 use crate::member::Member;
 use crate::moves::Move;
 use crate::pending::Pending;
@@ -251,6 +252,7 @@ pub(crate) struct Inner {
     /// How often `lost` shrank, and how often it had when it was last recorded.
     pub lost_changes: Cell<(u64, u64)>,
     pub counters: Cell<ArrayCounters>,
+    pub heat: Heat,
     pub settling: Cell<bool>,
     /// Somebody is making new regions durable, to have the map say so.
     pub marking: Cell<bool>,
@@ -359,6 +361,7 @@ impl Array {
             lost: RefCell::default(),
             lost_changes: Cell::default(),
             counters: Cell::default(),
+            heat: Heat::default(),
             settling: Cell::new(false),
             marking: Cell::new(false),
             marked: Event::new(),
@@ -562,6 +565,14 @@ impl Inner {
     pub fn regions_of_row(&self, row: u64) -> std::ops::Range<u64> {
         let first = row * self.regions_per_row;
         first..(first + self.regions_per_row).min(self.regions.count())
+    }
+
+    /// A client asks for something: counted for the rows that it lies in.
+    pub fn note_heat(&self, offset_bytes: u64, length_bytes: u64) {
+        if self.heat.is_on() {
+            let row_bytes = self.regions_per_row * self.regions.shape.region_data_bytes;
+            self.heat.note(self.context.now_ns(), row_bytes, offset_bytes, length_bytes);
+        }
     }
 
     /// Counts a read in for as long as the guard lives.

@@ -18,6 +18,7 @@ mod discard;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod heat;
 mod journal;
 pub mod linear;
 mod map;

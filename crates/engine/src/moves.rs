@@ -9,11 +9,14 @@
 use futures_util::future::join_all;
 use stripewise_drive::{Completion, IoRequest, completion};
 
-use crate::array::{Array, Inner};
+use crate::array::{Array, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::regions::RegionState;
 use crate::rows::SlotPlace;
+
+/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is to be given up.
+pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
 
 /// A move under way.
 pub(crate) struct Move {
@@ -37,17 +40,37 @@ impl Array {
     /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and go on being written until the
     /// pool records the new place ([`Array::set_rows`]) or gives up ([`Array::cancel_move`]). The column must be current.
     pub async fn move_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        self.move_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
+    }
+
+    /// As [`Self::move_column`], no faster than `pace` lets it.
+    pub(crate) async fn move_column_at(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
         let Some(from) = inner.rows.borrow().place(row, column) else {
             return Err(ArrayError::Moved { row, column });
         };
         inner.moves.borrow_mut().insert((row, column), Move { from, to, failed: false });
-        let copied = inner.copy_column(row, column, to).await;
+        let copied = inner.copy_column(row, column, to, pace).await;
         if copied.is_err() {
             self.cancel_move(row, column);
         }
         copied
+    }
+
+    /// Rows of which a column is being moved now.
+    pub fn moving_rows(&self) -> u64 {
+        let moves = self.0.moves.borrow();
+        let mut rows: Vec<u64> = moves.keys().map(|(row, _)| *row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.len() as u64
     }
 
     /// Ends a move without its new place.
@@ -100,16 +123,29 @@ impl Inner {
         }
     }
 
-    async fn copy_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+    async fn copy_column(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
         let mut bytes = 0;
         for region in self.regions_of_row(row) {
             if self.is_closed() {
                 return Err(ArrayError::Closed);
             }
             if self.regions.state(region) != RegionState::Unwritten {
+                if !pace(self.regions.shape.member_region_bytes).await {
+                    return Err(ArrayError::Moved { row, column });
+                }
                 bytes += self.copy_region(region, column, to).await?;
             }
             self.check_move(row, column)?;
+        }
+        if let Some(sums) = self.sums.get() {
+            // Pages whose writing began before the move went to the old place only, and count as written.
+            sums.table.checkpoint().await?;
         }
         self.rewrite_sums(row, column).await?;
         let flushed = self.submit_to_slab(to, Class::Background, IoRequest::flush()).await;

@@ -52,6 +52,7 @@ impl Array {
         let start = offset_bytes / block * block;
         let end = (offset_bytes + length as u64).next_multiple_of(block);
         inner.check_alive(start, end)?;
+        inner.note_heat(offset_bytes, length as u64);
         let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
         let patches = inner.pending_patches(start, end);

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, DriveError, Event, IoRequest, IoResult, Operation, completion};
 use stripewise_layout::{Place, Stripe, UnitRange, WritePlan};
 
-use crate::array::{BLOCK_BYTES, Inner, LocalFuture};
+use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::checksums::{
     ChecksumOptions, ChecksumSpec, Checksums, PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side, Sums,
     recorded_sequence,
@@ -158,6 +158,15 @@ impl PageIo for SlabPages {
         let Some((_, slot, _)) = Self::place(&inner, page, side) else { return };
         if let Some(member) = inner.members.borrow().get(slot.drive) {
             member.member.count_checksum_errors(1);
+        }
+    }
+}
+
+impl Array {
+    /// Ends when the writes of checksum pages that are under way now were answered.
+    pub(crate) async fn until_pages_written(&self) {
+        if let Some(sums) = self.0.sums.get() {
+            sums.table.until_written().await;
         }
     }
 }

@@ -115,6 +115,7 @@ impl Array {
         if data.is_empty() {
             return Ok(());
         }
+        inner.note_heat(offset_bytes, data.len() as u64);
         let _permit = inner.admission.acquire(data.len() as u64).await;
         inner.write_admitted(class, offset_bytes, data, fua).await
     }

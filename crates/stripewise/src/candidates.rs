@@ -2,7 +2,7 @@
 //! twice (also through links), and what would be lost if it were overwritten?
 //!
 //! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
-//! hold something already; volumes of other pools, which cannot be drives yet.
+//! hold something already; volumes of other pools, which are drives too (`nest.rs`).
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -24,7 +24,16 @@ pub struct Candidate {
     /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
     pub path: PathBuf,
     /// Which drive that is, whatever the path.
-    pub identity: DriveIdentity,
+    pub identity: Identity,
+}
+
+/// Which drive it is, whatever it was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A file or block device.
+    Drive(DriveIdentity),
+    /// A volume of a known pool.
+    Volume(VolumeName),
 }
 
 impl From<OpenError> for Failure {
@@ -39,11 +48,20 @@ impl From<OpenError> for Failure {
 
 /// What a new drive is, as far as the words tell: everything that offers itself as a drive is told apart here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub enum Place {
     /// A file or block device.
     Path(PathBuf),
     /// A volume of a pool known here.
     Volume(VolumeName),
+}
+
+/// What a pool has noted of where a drive is: paths are absolute, volumes are not.
+pub fn noted_place(path: &Path) -> Place {
+    let volume = path.to_str().and_then(|text| text.parse::<VolumeName>().ok());
+    match volume.filter(|_| path.is_relative()) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path.to_owned()),
+    }
 }
 
 /// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
@@ -62,10 +80,17 @@ impl Candidate {
     pub fn named(app: &App, text: &str) -> Result<Self> {
         match place_of(app, text) {
             Place::Path(path) => Self::at(&path),
-            Place::Volume(name) => Err(Failure::new(format!(
-                "cannot use volume `{name}` as a drive: a pool on volumes of another pool is not possible yet"
-            ))
-            .hint("give a file or a block device")),
+            Place::Volume(name) => {
+                Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
+            }
+        }
+    }
+
+    /// The volume that it is, if it is one.
+    pub fn volume(&self) -> Option<&VolumeName> {
+        match &self.identity {
+            Identity::Volume(name) => Some(name),
+            Identity::Drive(_) => None,
         }
     }
 
@@ -74,20 +99,21 @@ impl Candidate {
         let path = std::path::absolute(path).map_err(|error| {
             Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
         })?;
-        let identity = drive_identity(&path)?;
+        let identity = Identity::Drive(drive_identity(&path)?);
         Ok(Self { path, identity })
     }
 
     /// In words.
     pub fn kind(&self) -> &'static str {
         match self.identity {
-            DriveIdentity::File { .. } => "file",
-            DriveIdentity::BlockDevice { .. } => "block device",
+            Identity::Drive(DriveIdentity::File { .. }) => "file",
+            Identity::Drive(DriveIdentity::BlockDevice { .. }) => "block device",
+            Identity::Volume(_) => "volume",
         }
     }
 
     /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
-    /// are not known here.
+    /// are not known here, and volumes are read by who has them open ([`Self::volume`]).
     pub fn contents(&self) -> Result<Vec<String>> {
         let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
@@ -97,7 +123,7 @@ impl Candidate {
         let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
         let mut contents: Vec<String> = found.iter().map(ToString::to_string).collect();
         // Left-over bytes are common on disks; a file with something in it is somebody's file.
-        let is_file = matches!(self.identity, DriveIdentity::File { .. });
+        let is_file = matches!(self.identity, Identity::Drive(DriveIdentity::File { .. }));
         if contents.is_empty() && is_file {
             let holds =
                 signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES).map_err(unreadable)?;

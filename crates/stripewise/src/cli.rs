@@ -105,6 +105,8 @@ pub enum VolumeCommand {
     Resize(volume_resize::Options),
     /// Give a volume another layout while it is used
     Convert(volume_convert::Options),
+    /// Keep a volume on fast drives or off them, or let it move as it is used
+    Pin(volume_pin::Options),
     /// Copy bytes of a volume to standard output
     Read(volume_read::Options),
     /// Copy bytes from standard input into a volume

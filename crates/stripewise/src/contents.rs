@@ -2,6 +2,7 @@
 //!
 //! Expected faults: drives of other pools, of newer and older formats, file systems, somebody's files.
 
+use stripewise_drive::{Buffer, IoRequest};
 use stripewise_engine::pool::{PoolError, inspect};
 use stripewise_runtime::RealExecutor;
 
@@ -19,7 +20,8 @@ pub fn refuse_contents(
     force: bool,
 ) -> Result<()> {
     let path = candidate.path.display();
-    let mut contents = match executor.block_on(inspect(&*opened.file)) {
+    let mut contents = match executor.block_on(inspect(&*opened.bare)) {
+        Ok(None) if candidate.volume().is_some() => volume_contents(executor, opened)?,
         Ok(None) => candidate.contents()?,
         Ok(Some(label)) => {
             let volumes: Vec<&str> = label
@@ -53,4 +55,19 @@ pub fn refuse_contents(
     }
     Err(Failure::new(format!("{path} holds {holds}; nothing was changed"))
         .hint("--force overwrites it: all that it holds would be lost"))
+}
+
+/// File systems and tables of partitions say so at the beginning.
+const LOOKED_AT_BYTES: usize = 128 << 10;
+
+/// What a volume holds that is no drive of a pool.
+pub fn volume_contents(executor: &RealExecutor, opened: &OpenedDrive) -> Result<Vec<String>> {
+    let info = opened.bare.info();
+    let length = LOOKED_AT_BYTES.min(info.capacity_bytes as usize);
+    let start = Buffer::from_bytes(&vec![0; length]);
+    executor
+        .block_on(opened.bare.submit(IoRequest::read(0, start.clone())))
+        .map_err(|error| Failure::because(format!("cannot read {}", info.label), &error))?;
+    let holds = start.to_vec().iter().any(|byte| *byte != 0);
+    Ok(holds.then(|| "data of an unknown kind".to_owned()).into_iter().collect())
 }

@@ -65,6 +65,7 @@ pub fn due_text(pool: &PoolReport) -> Option<String> {
 
 /// Works until no job of the kind is left.
 pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
+    session.start_jobs_below();
     let pool = &session.pool;
     let name = pool.name();
     let context = session.executor().context();

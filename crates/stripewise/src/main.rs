@@ -12,6 +12,7 @@ mod home;
 mod jobs;
 mod left_word;
 mod names;
+mod nest;
 mod pieces;
 mod printer;
 mod progress;
@@ -71,6 +72,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             VolumeCommand::Show(options) => volume_show::run(options, app),
             VolumeCommand::Resize(options) => volume_resize::run(options, app),
             VolumeCommand::Convert(options) => volume_convert::run(options, app),
+            VolumeCommand::Pin(options) => volume_pin::run(options, app),
             VolumeCommand::Read(options) => volume_read::run(options, app),
             VolumeCommand::Write(options) => volume_write::run(options, app),
             VolumeCommand::Delete(options) => volume_delete::run(options, app),

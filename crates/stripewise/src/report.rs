@@ -2,7 +2,7 @@
 //! people. Serialisable both ways, so that the process that has a pool open can leave its report for others to print.
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, VolumeInfo};
+use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 
 use crate::failure::Exit;
 use crate::home::KnownPool;
@@ -59,6 +59,8 @@ pub struct PoolReport {
     pub patrol_interval_s: Option<u64>,
     /// From how many percent on the status warns that space is short.
     pub space_warning_percent: u32,
+    /// Most that is moved between fast and data drives per second; `null`: what the rebuild priority gives.
+    pub tier_bytes_per_s: Option<u64>,
 }
 
 /// A drive of a pool.
@@ -91,7 +93,7 @@ pub struct DriveReport {
 /// A job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ActivityReport {
-    /// `rebuild`, `scrub`, `convert` or `destage`.
+    /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
     pub kind: String,
     /// Done so far.
     pub percent: f64,
@@ -151,6 +153,8 @@ pub struct VolumeReport {
     pub conversion: Option<ConversionReport>,
     /// Bytes of its rows on fast drives.
     pub fast_bytes: u64,
+    /// Where its rows lie by kind of drive, and how much they are used.
+    pub tiers: TierReport,
     /// The drives it lies on.
     pub drives: Vec<SlotReport>,
     /// Why it cannot be read, where it cannot.
@@ -170,6 +174,32 @@ pub struct ConversionReport {
     pub percent: f64,
     /// Why it does not go on, where it does not.
     pub waits: Option<String>,
+}
+
+/// Where a volume's rows lie by kind of drive, and how much they are used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TierReport {
+    /// Rows wholly on fast drives.
+    pub fast_rows: u64,
+    /// Rows wholly on data drives.
+    pub data_rows: u64,
+    /// Rows on both.
+    pub mixed_rows: u64,
+    /// Bytes of rows on fast drives.
+    pub fast_bytes: u64,
+    /// Bytes of rows on data drives.
+    pub data_bytes: u64,
+    /// What was asked of late of rows on fast drives, in seeks of a disk: a request, or a MiB. Known only while a process
+    /// has the pool open.
+    pub fast_heat: f64,
+    /// The same of all other rows.
+    pub data_heat: f64,
+    /// The most of any row.
+    pub hottest_row_heat: f64,
+    /// Rows that are being moved now.
+    pub moving_rows: u64,
+    /// What keeps its rows from where they belong.
+    pub note: Option<String>,
 }
 
 /// A drive of a volume.
@@ -260,6 +290,7 @@ impl From<&PoolStatus> for PoolReport {
             patrol_bytes_per_s: status.patrol_bytes_per_s,
             patrol_interval_s: status.patrol_interval_s,
             space_warning_percent: status.space_warning_percent,
+            tier_bytes_per_s: status.tier_bytes_per_s,
             activity: activity.collect(),
             condition: status.condition.clone(),
             action: status.action.clone(),
@@ -268,6 +299,23 @@ impl From<&PoolStatus> for PoolReport {
             notices: status.notices.clone(),
             rebuild_priority_percent: status.rebuild_priority_percent,
             generation: status.generation,
+        }
+    }
+}
+
+impl From<&TierInfo> for TierReport {
+    fn from(tiers: &TierInfo) -> Self {
+        Self {
+            fast_rows: tiers.fast_rows,
+            data_rows: tiers.data_rows,
+            mixed_rows: tiers.mixed_rows,
+            fast_bytes: tiers.fast_bytes,
+            data_bytes: tiers.data_bytes,
+            fast_heat: tiers.fast_heat,
+            data_heat: tiers.data_heat,
+            hottest_row_heat: tiers.hottest_row_heat,
+            moving_rows: tiers.moving_rows,
+            note: tiers.note.clone(),
         }
     }
 }
@@ -332,7 +380,8 @@ impl VolumeReport {
                 percent: conversion.percent,
                 waits: conversion.waits.clone(),
             }),
-            fast_bytes: on.iter().filter(|drive| drive.role == "fast").map(|drive| drive.bytes).sum(),
+            fast_bytes: volume.tiers.fast_bytes,
+            tiers: TierReport::from(&volume.tiers),
             drives: on,
             failure: volume.failure.clone(),
         }
@@ -613,13 +662,36 @@ impl VolumeReport {
 impl VolumeReport {
     /// Where fast drives or a wish for them play a part.
     fn tiers_in_words(&self) -> Option<String> {
-        let all: u64 = self.drives.iter().map(|drive| drive.bytes).sum();
-        let on_fast = format!("{} of {} on fast drives", ByteSize(self.fast_bytes), ByteSize(all));
-        match self.pin.as_str() {
-            "fast" => Some(format!("{on_fast}; pinned to them")),
-            "slow" => Some(format!("{on_fast}; pinned off them")),
-            _ => (self.fast_bytes > 0).then_some(on_fast),
+        let tiers = &self.tiers;
+        if tiers.fast_bytes == 0 && self.pin == "none" && tiers.note.is_none() {
+            return None;
         }
+        let (fast, all) = (ByteSize(tiers.fast_bytes), ByteSize(tiers.fast_bytes + tiers.data_bytes));
+        let mut text = format!(
+            "{} of {} on fast drives ({fast} of {all})",
+            tiers.fast_rows,
+            counted((tiers.fast_rows + tiers.data_rows + tiers.mixed_rows) as usize, "row")
+        );
+        if tiers.mixed_rows > 0 {
+            text += &format!(", {} on both kinds", tiers.mixed_rows);
+        }
+        match self.pin.as_str() {
+            "fast" => text += "; pinned to them",
+            "slow" => text += "; pinned off them",
+            _ => {}
+        }
+        let heat = tiers.fast_heat + tiers.data_heat;
+        if heat > 0.0 {
+            text +=
+                &format!("; {:.0} % of what was asked of late was theirs", tiers.fast_heat * 100.0 / heat);
+        }
+        if tiers.moving_rows > 0 {
+            text += &format!("; {} on the move", counted(tiers.moving_rows as usize, "row"));
+        }
+        if let Some(note) = &tiers.note {
+            text += &format!("; {note}");
+        }
+        Some(text)
     }
 }
 

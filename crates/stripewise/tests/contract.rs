@@ -135,6 +135,7 @@ fn volumes_have_their_keys() {
         "rows",
         "state",
         "thin",
+        "tiers",
         "write_back",
         "written_bytes",
     ];

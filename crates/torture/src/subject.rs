@@ -67,6 +67,7 @@ impl Settings {
             rebuild_priority_percent: None,
             id_seed: Some(self.seed),
             unix_ms: None,
+            tiers: Default::default(),
         }
     }
 }

@@ -103,6 +103,14 @@ impl Checksums {
         Ok(report)
     }
 
+    /// Ends when the writes of pages that are under way now were answered: slabs that no page goes to any more may be used for
+    /// something else then.
+    pub async fn until_written(&self) {
+        if self.checkpoints.running.get() {
+            self.checkpoints.ended.wait().await;
+        }
+    }
+
     /// Writes one place of all pages. Ends only when every write was answered, errors or not: the next checkpoint must not
     /// meet writes of this one.
     async fn write_all(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {

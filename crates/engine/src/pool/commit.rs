@@ -252,6 +252,7 @@ impl Inner {
             }
         }
         self.note_space();
+        self.note_fast_drives();
         if !excluded.is_empty() {
             self.after_exclusion();
         }

@@ -126,6 +126,9 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         }
         array.drain_reads().await;
     }
+    for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
+        array.until_pages_written().await;
+    }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.closed.get() {
         pool.discard(&loot.stretches).await;

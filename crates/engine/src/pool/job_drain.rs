@@ -5,34 +5,23 @@
 //! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
 //! what it had is rebuilt instead), there is no room any more (said, and tried again when something changes).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
 use futures_util::future::join_all;
 
 use super::Inner;
-use super::commit::Change;
 use super::drive_record::DriveRecord;
 use super::format::Manifest;
 use super::ids::Id;
 use super::jobs::{Parts, Progress, SECOND_NS};
-use super::takeover::{candidates, put, stretches};
+use super::mover::Step;
+use super::takeover::{candidates, stretches};
 use super::volume_record::MetaPlaceRecord;
-use crate::error::ArrayError;
 use crate::rows::{SlotPlace, SlotState};
 
 /// Bytes that are moved before it is recorded, about.
 const BATCH_BYTES: u64 = 4 << 30;
-
-/// A column of a row that moves.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    part: Id,
-    row: u64,
-    column: usize,
-    from: SlotPlace,
-    to: SlotPlace,
-}
 
 impl Inner {
     /// Works on emptying the first drive that is to be emptied; whether anything was done.
@@ -178,74 +167,18 @@ impl Inner {
     ) {
         while !self.closed.get() && !self.jobs.look_again.get() {
             let Some(step) = queue.borrow_mut().pop_front() else { return };
-            let moved = match self.array(step.part) {
-                Some(array) => {
-                    let bytes = array.row_written_bytes(step.row);
-                    let moved = array.move_column(step.row, step.column, step.to).await;
-                    if let (Ok(_), Some(progress)) = (&moved, parts.get(&step.part)) {
+            match self.take_step(&step, &|_| Box::pin(std::future::ready(true))).await {
+                Ok(bytes) => {
+                    if let Some(progress) = parts.get(&step.part) {
                         Progress::add(progress, bytes as f64);
                     }
-                    moved.map(|_| ())
+                    done.borrow_mut().push(step);
                 }
-                None => Err(ArrayError::Closed),
-            };
-            match moved {
-                Ok(()) => done.borrow_mut().push(step),
                 Err(error) => {
-                    self.give_back(&step);
                     failure.borrow_mut().get_or_insert(error.to_string());
                 }
             }
         }
-    }
-
-    fn give_back(&self, step: &Step) {
-        self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
-    }
-
-    /// Records where columns are now; ends the moves of those that cannot be.
-    async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
-        if steps.is_empty() {
-            return Ok(());
-        }
-        let (planned, applied) = (steps.clone(), std::rc::Rc::new(Cell::new(0usize)));
-        let refused = std::rc::Rc::new(RefCell::new(Vec::new()));
-        let (sink, counter) = (refused.clone(), applied.clone());
-        let pool = self.rc();
-        let committed = self
-            .try_commit(None, move |manifest| {
-                for step in planned {
-                    let is_online = manifest.is_online(step.to.drive);
-                    // A move that ended since, because the drive it went to refused a write, is none.
-                    let is_moving = pool.array(step.part).is_some_and(|array| {
-                        let moves = array.0.moves.borrow();
-                        let moving = moves.get(&(step.row, step.column));
-                        moving.is_some_and(|moving| moving.target() == Some(step.to))
-                    });
-                    let part = manifest.part_mut(step.part).filter(|_| is_online && is_moving);
-                    let is_there = |part: &&mut super::volume_record::PartRecord| {
-                        part.rows.place(step.row, step.column) == Some(step.from)
-                    };
-                    match part.filter(is_there) {
-                        Some(part) => {
-                            put(&mut part.rows, step.row, 1, step.column, step.to);
-                            counter.set(counter.get() + 1);
-                        }
-                        None => sink.borrow_mut().push(step),
-                    }
-                }
-                Ok(if counter.get() > 0 { Change::Commit(()) } else { Change::Nothing(()) })
-            })
-            .await;
-        let refused = if committed.is_err() { steps } else { refused.take() };
-        for step in refused {
-            if let Some(array) = self.array(step.part) {
-                array.cancel_move(step.row, step.column);
-                super::freed::until_row_is_quiet(&array, step.row).await;
-            }
-            self.give_back(&step);
-        }
-        committed
     }
 }
 

@@ -20,6 +20,7 @@ use stripewise_drive::Event;
 use super::error::PoolError;
 use super::format::Manifest;
 use super::ids::{Id, VolumeId};
+use super::job_tier::TierState;
 use super::status::Activity;
 use super::{Inner, OpenMode, Pool};
 use crate::array::Array;
@@ -45,6 +46,8 @@ pub enum JobKind {
     Convert,
     /// Putting in place what is only in journals.
     Destage,
+    /// Moving rows between fast and data drives.
+    Tier,
 }
 
 impl fmt::Display for JobKind {
@@ -54,6 +57,7 @@ impl fmt::Display for JobKind {
             Self::Scrub => "scrub",
             Self::Convert => "convert",
             Self::Destage => "destage",
+            Self::Tier => "tier",
         })
     }
 }
@@ -62,11 +66,11 @@ impl FromStr for JobKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage];
+        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier];
         kinds
             .into_iter()
             .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert and destage"))
+            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert, destage and tier"))
     }
 }
 
@@ -170,6 +174,11 @@ impl Lane {
         self.stalled.borrow().get(&Some((part, None))).cloned()
     }
 
+    /// What had ended in an error may be tried again.
+    pub fn forget_stalls(&self) {
+        self.stalled.borrow_mut().clear();
+    }
+
     fn failure(&self) -> Option<String> {
         self.stalled.borrow().values().next().cloned()
     }
@@ -185,6 +194,8 @@ pub(crate) struct Jobs {
     pub(super) healing: Lane,
     pub(super) checking: Lane,
     pub(super) converting: Lane,
+    pub(super) tiering: Lane,
+    pub(super) tiers: TierState,
     /// Columns of rows that nobody has room for.
     pub(super) without_room: Cell<u64>,
     /// Something changed that the healing lane must look at before it goes on.
@@ -228,8 +239,8 @@ impl Jobs {
         !std::mem::take(&mut *stalled).is_empty()
     }
 
-    fn lanes(&self) -> [&Lane; 3] {
-        [&self.healing, &self.checking, &self.converting]
+    fn lanes(&self) -> [&Lane; 4] {
+        [&self.healing, &self.checking, &self.converting, &self.tiering]
     }
 
     /// Work on these parts begins.
@@ -258,8 +269,9 @@ impl Pool {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
         for lane in jobs.lanes() {
-            lane.stalled.borrow_mut().clear();
+            lane.forget_stalls();
         }
+        self.0.note_fast_drives();
         self.0.kick_jobs();
         self.0.start_schedule();
     }
@@ -274,12 +286,14 @@ impl Pool {
             JobKind::Scrub => &inner.jobs.checking,
             JobKind::Convert => &inner.jobs.converting,
             JobKind::Destage => return inner.destage_all().await,
+            JobKind::Tier => &inner.jobs.tiering,
         };
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            // A rebuild may make a resync due.
-            let more_may_come = kind == JobKind::Scrub && inner.jobs.healing.running.get();
+            // A rebuild may make a resync due, and tiers wait for it.
+            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier);
+            let more_may_come = follows && inner.jobs.healing.running.get();
             if !lane.running.get() && !more_may_come {
                 if kind == JobKind::Convert {
                     inner.until_reclaimed().await;
@@ -357,8 +371,9 @@ impl Inner {
         }
         self.jobs.end(lane);
         lane.running.set(false);
-        // A resync may have waited for this.
+        // A resync, and tiers, may have waited for this.
         self.kick_checks();
+        self.kick_tiers();
         self.jobs.changed.notify_all();
     }
 
@@ -448,6 +463,9 @@ impl Inner {
                     |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
                 scrub.volumes.iter().any(is_of)
             });
+            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
+                all.push(progress.activity(JobKind::Tier, name.clone(), None));
+            }
             if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
                 let progress = checking.unwrap_or_default();
                 all.push(progress.activity(JobKind::Scrub, name, None));

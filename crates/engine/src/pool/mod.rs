@@ -39,9 +39,11 @@ mod job_convert;
 mod job_drain;
 mod job_rebuild;
 mod job_scrub;
+mod job_tier;
 mod jobs;
 mod layout_out;
 mod leaving;
+mod mover;
 mod open;
 mod range_gate;
 mod read_only;
@@ -59,8 +61,10 @@ mod takeover;
 #[cfg(test)]
 mod testing;
 mod thin;
+mod tiers;
 mod volume;
 mod volume_io;
+mod volume_drive;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 
@@ -75,11 +79,14 @@ pub use error::PoolError;
 pub use events::{Event, EventKind};
 pub use ids::{DriveId, Id, PoolId, VolumeId};
 pub use inspect::{DriveLabel, LabelDrive, LabelVolume, inspect};
+pub use job_tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::{JobKind, ScrubSummary};
 pub use status::{
     Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
 };
+pub use tiers::TierInfo;
 pub use volume::{Volume, VolumeSpec};
+pub use volume_drive::VolumeDrive;
 pub use volume_record::Pin;
 
 use crate::array::{Array, ArrayMember, ArrayOptions};
@@ -119,6 +126,8 @@ pub struct PoolOptions {
     pub rebuild_priority_percent: Option<u32>,
     /// Memory for the checksums of each volume, bytes. Left out: 256 MiB, as much as 200 GB of drives in use at a time need.
     pub checksum_cache_bytes: Option<usize>,
+    /// How often rows' tiers are decided, and how long heat lasts.
+    pub tiers: TierOptions,
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
     /// be kept: two pools made from one seed are told apart by nothing.
     pub id_seed: Option<u64>,

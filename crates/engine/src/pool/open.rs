@@ -20,6 +20,7 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::{MAX_DRIVES, Manifest, check_name};
 use super::ids::{IdSource, PoolId};
+use super::job_tier::TIER_BYTES_PER_S;
 use super::read_only::ReadOnly;
 use super::slots::{Content, Superblock, is_large_enough, read_in_time};
 use super::space::FreeSlabs;
@@ -54,6 +55,7 @@ impl Pool {
         let mut ids = IdSource::new(spec.options.id_seed);
         let pool_id = ids.next();
         let mut manifest = Manifest::new(&spec.name, slab_bytes(&spec)?, percent);
+        manifest.settings.tier_bytes_per_s = Some(TIER_BYTES_PER_S);
         let mut open = BTreeMap::new();
         for (drive, role) in drives {
             let info = drive.info().clone();

@@ -11,6 +11,7 @@ use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
 use super::jobs::JobKind;
+use super::tiers::TierInfo;
 use super::volume_record::{PartRecord, Pin, VolumeRecord};
 use super::{Inner, Pool, addresses};
 use crate::rows::SlotState;
@@ -137,6 +138,8 @@ pub struct PoolStatus {
     pub patrol_interval_s: Option<u64>,
     /// From how many percent on space counts as short.
     pub space_warning_percent: u32,
+    /// So many bytes per second are moved between tiers at most; left out: what the rebuild priority gives.
+    pub tier_bytes_per_s: Option<u64>,
 }
 
 /// What a drive holds of a volume.
@@ -195,6 +198,8 @@ pub struct VolumeInfo {
     pub checksums: bool,
     /// Whether it stays on one kind of drives.
     pub pin: Pin,
+    /// Where its rows lie by kind of drive, and how warm they are.
+    pub tiers: TierInfo,
     /// Slabs' rows that it has, of so many.
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
@@ -320,6 +325,7 @@ impl Inner {
             patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
             patrol_interval_s: manifest.patrol.interval_s,
             space_warning_percent: manifest.settings.space_warning_percent,
+            tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
         }
     }
 
@@ -451,6 +457,7 @@ impl Inner {
             write_back: volume.write_back,
             checksums: volume.checksums,
             pin: volume.pin,
+            tiers: self.tier_info(volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
             conversion: self.conversion_status(volume),

@@ -51,7 +51,8 @@ impl Taken {
 pub(crate) enum Onto {
     /// This drive alone, however much fits.
     Drive(u32),
-    /// All drives of the role that the one before had, or else data drives.
+    /// All drives of the role that the one before had, or else data drives; fast ones if those have no room either: the tier
+    /// that a volume should be on never keeps it from having its redundancy.
     All,
 }
 
@@ -92,7 +93,10 @@ pub(crate) fn take_over(
             let found = match onto {
                 Onto::Drive(drive) => books.replace(&[drive], &in_rows, rows, Some(old.slab)),
                 Onto::All => {
-                    let candidates = candidates(manifest, books, old.drive, &in_rows);
+                    let mut candidates = candidates(manifest, books, old.drive, &in_rows);
+                    if candidates.is_empty() {
+                        candidates = with_room(books, Role::Fast, &in_rows);
+                    }
                     let shares = STRETCHES_PER_DRIVE * candidates.len().max(1) as u64;
                     let rows = rows.min(total.div_ceil(shares).max(1));
                     load.least(&candidates, books).and_then(|drive| books.replace(&[drive], &[], rows, None))
@@ -125,12 +129,14 @@ pub(crate) fn put(table: &mut RowTable, first_row: u64, rows: u64, column: usize
 /// Drives that may take over a column of rows on `in_rows` from `old`.
 pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_rows: &[u32]) -> Vec<u32> {
     let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
-    let with_room = |role: Role| -> Vec<u32> {
-        let usable = books.usable(role).into_iter();
-        usable.filter(|drive| !in_rows.contains(drive) && books.free_slabs(*drive) > 0).collect()
-    };
-    let same = with_room(role);
-    if same.is_empty() && role != Role::Data { with_room(Role::Data) } else { same }
+    let same = with_room(books, role, in_rows);
+    if same.is_empty() && role != Role::Data { with_room(books, Role::Data, in_rows) } else { same }
+}
+
+/// Drives of a role with something free, none of those that a row lies on.
+fn with_room(books: &FreeSlabs, role: Role, in_rows: &[u32]) -> Vec<u32> {
+    let usable = books.usable(role).into_iter();
+    usable.filter(|drive| !in_rows.contains(drive) && books.free_slabs(*drive) > 0).collect()
 }
 
 /// All stretches of columns whose place is `wanted`, most exposed first.

@@ -246,6 +246,7 @@ impl Inner {
                 // A drive may have been excluded since the commit.
                 self.leave_out_excluded(&array);
                 self.note_space();
+                self.note_fast_drives();
             }
             Err(error) => {
                 self.happened.borrow_mut().retain(|event| event.text != creation(&name));

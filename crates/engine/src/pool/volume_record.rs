@@ -22,6 +22,16 @@ pub enum Pin {
     Slow,
 }
 
+impl std::fmt::Display for Pin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Fast => "fast",
+            Self::Slow => "slow",
+        })
+    }
+}
+
 impl Pin {
     fn is_none(&self) -> bool {
         *self == Self::None

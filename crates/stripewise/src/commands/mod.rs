@@ -25,6 +25,7 @@ pub mod volume_convert;
 pub mod volume_create;
 pub mod volume_delete;
 pub mod volume_list;
+pub mod volume_pin;
 pub mod volume_read;
 pub mod volume_resize;
 pub mod volume_show;

@@ -11,14 +11,15 @@ use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{Pool, PoolSpec};
 use stripewise_runtime::OpenOptions;
 
-use crate::candidates;
+use crate::candidates::{self, Candidate};
 use crate::commands::{App, Pools};
 use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result};
 use crate::home::{KnownDrive, KnownPool};
 use crate::names::PoolName;
+use crate::nest::{Nest, refuse_if_used};
 use crate::report::{PoolReport, counted};
-use crate::session::{executor, open_drive, pool_failure, pool_options};
+use crate::session::{Access, pool_failure, pool_options};
 use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
@@ -30,7 +31,7 @@ pub struct Options {
     /// Its name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Files or block devices
+    /// Files, block devices, or volumes of other pools (POOL/VOL)
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// A drive that takes over by itself when another fails
@@ -64,15 +65,47 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let roles = [&options.drives, &options.spare, &options.journal, &options.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
-    let executor = executor()?;
+    for volume in candidates.iter().filter_map(Candidate::volume) {
+        refuse_if_used(
+            &home,
+            &format!("use `{volume}` as a drive of pool `{name}`"),
+            &volume.pool,
+            Some(&volume.volume),
+        )?;
+    }
+    let nest = Nest::new(app, &format!("pool create {name}"))?;
+    let made = make(options, app, &nest, &candidates);
+    let closed = nest.close();
+    let report = made?;
+    closed?;
+
+    for notice in &report.notices {
+        app.printer.note(format!("note: {notice}"));
+    }
+    let text = format!(
+        "pool {name}: {}, {} for volumes and their redundancy",
+        counted(report.drives.len(), "drive"),
+        ByteSize(report.capacity_bytes)
+    );
+    app.printer.note(format!(
+        "next: stripewise volume create {name}/VOL --layout raid5   (raid0, raid1, raid6, raid10 …)"
+    ));
+    app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
+    Ok(Exit::Success)
+}
+
+/// Makes the pool on these drives, closes it and puts it on the list.
+fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate]) -> Result<PoolReport> {
+    let (home, name, executor) = (app.home()?, &options.name.0, nest.executor());
     let mut opened = Vec::new();
-    for candidate in &candidates {
-        opened.push(open_drive(app, &executor, &candidate.path, &OpenOptions::default())?);
+    for candidate in candidates {
+        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default())?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(app, &executor, candidate, opened, options.force)?;
+        refuse_contents(app, executor, candidate, opened, options.force)?;
     }
 
+    let pool_options = pool_options(&opened);
     let mut drives = opened.into_iter().map(|opened| opened.drive);
     let mut next =
         |names: &Vec<String>| -> Vec<Rc<dyn Drive>> { drives.by_ref().take(names.len()).collect() };
@@ -84,7 +117,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         fast: next(&options.fast),
         slab_bytes: options.slab.map(|size| size.0),
         force: options.force,
-        options: pool_options(),
+        options: pool_options,
     };
     let what = format!("cannot create pool `{name}`");
     let buffers = BufferPool::new(RETAINED_BYTES);
@@ -102,20 +135,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         id: report.id.clone(),
         drives: report.drives.iter().map(known).collect(),
     })?;
-
-    for notice in &report.notices {
-        app.printer.note(format!("note: {notice}"));
-    }
-    let text = format!(
-        "pool {name}: {}, {} for volumes and their redundancy",
-        counted(report.drives.len(), "drive"),
-        ByteSize(report.capacity_bytes)
-    );
-    app.printer.note(format!(
-        "next: stripewise volume create {name}/VOL --layout raid5   (raid0, raid1, raid6, raid10 …)"
-    ));
-    app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
-    Ok(Exit::Success)
+    Ok(report)
 }
 
 /// Sizes that no pool can have are a wrong command line, told before anything is opened.

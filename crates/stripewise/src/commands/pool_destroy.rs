@@ -7,6 +7,7 @@ use clap::Args;
 use crate::commands::{App, Pools, confirmed};
 use crate::failure::{Exit, Result};
 use crate::names::PoolName;
+use crate::nest::refuse_if_used;
 use crate::report::takes_part;
 use crate::session::{Access, Session};
 
@@ -24,7 +25,9 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
-    app.home()?.pool(name)?;
+    let home = app.home()?;
+    home.pool(name)?;
+    refuse_if_used(&home, &format!("destroy pool `{name}`"), name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),

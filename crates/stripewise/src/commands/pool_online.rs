@@ -67,7 +67,7 @@ fn find_or_open(app: &App, session: &Session<'_>, name: &str) -> Result<Returnin
     let Ok(candidate) = Candidate::named(app, name) else { return Err(unknown) };
     let opened = session.open_new_drive(&candidate, false)?;
     let path = candidate.path.display().to_string();
-    match session.run(inspect(&*opened.file)) {
+    match session.run(inspect(&*opened.bare)) {
         Ok(Some(label)) => Ok((label.drive_id, path, Some(opened.drive))),
         _ => Err(Failure::new(format!("{path} holds nothing of pool `{}`", report.name)).hint(format!(
             "a new drive comes in with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",

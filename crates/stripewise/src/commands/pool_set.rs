@@ -17,7 +17,7 @@ const DAY_S: u64 = 86_400;
 /// Ten years: longer is a slip of the hand.
 const MOST_DAYS: f64 = 3652.0;
 const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, patrol-rate=RATE|none, patrol-interval=DAYS|none, \
-                        space-warning=1..100";
+                        space-warning=1..100, tier-rate=RATE|off";
 
 /// Change settings of a pool
 #[derive(Args)]
@@ -28,7 +28,8 @@ pub struct Options {
     /// rebuild-priority=low|medium|high|1..100: percent of each drive's time that rebuilds get while there is other load;
     /// patrol-rate=RATE|none: a scrub reads at most so much per second, as in 20MB; patrol-interval=DAYS|none: a scrub
     /// begins by itself so long after the last one; space-warning=1..100: percent of the space in use from which on the
-    /// status warns
+    /// status warns; tier-rate=RATE|off: at most so much per second is moved between fast and data drives, as in 100MB;
+    /// off: as much as the rebuild priority gives
     #[arg(value_name = "SETTING=VALUE", required = true)]
     settings: Vec<Setting>,
 }
@@ -39,6 +40,7 @@ enum Setting {
     PatrolRate(Option<u64>),
     PatrolInterval(Option<u64>),
     SpaceWarning(u32),
+    TierRate(Option<u64>),
 }
 
 impl FromStr for Setting {
@@ -50,6 +52,7 @@ impl FromStr for Setting {
         match name {
             "rebuild-priority" => priority(value).map(Self::RebuildPriority),
             "patrol-rate" => rate(value).map(Self::PatrolRate),
+            "tier-rate" => tier_rate(value).map(Self::TierRate),
             "patrol-interval" => interval(value).map(Self::PatrolInterval),
             "space-warning" => match value.trim_end_matches('%').parse() {
                 Ok(percent @ 1..=100) => Ok(Self::SpaceWarning(percent)),
@@ -84,6 +87,21 @@ fn rate(value: &str) -> std::result::Result<Option<u64>, String> {
     }
 }
 
+/// Bytes per second that rows move at.
+fn tier_rate(value: &str) -> std::result::Result<Option<u64>, String> {
+    const LEAST: ByteSize = ByteSize(1 << 20);
+    if value == "off" {
+        return Ok(None);
+    }
+    match value.strip_suffix("/s").unwrap_or(value).parse::<ByteSize>() {
+        Ok(size) if size < LEAST => Err(format!(
+            "tiers move at {LEAST} per second at least; `off` takes the limit away, and a pinned volume stays"
+        )),
+        Ok(size) => Ok(Some(size.0)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Days in seconds.
 fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
     match (value, value.parse::<f64>()) {
@@ -104,6 +122,7 @@ impl Setting {
             Self::PatrolRate(rate) => session.run(pool.set_patrol(rate, interval_before)),
             Self::PatrolInterval(interval) => session.run(pool.set_patrol(rate_before, interval)),
             Self::SpaceWarning(percent) => session.run(pool.set_space_warning(percent)),
+            Self::TierRate(rate) => session.run(pool.set_tier_rate(rate)),
         }
     }
 
@@ -120,6 +139,12 @@ impl Setting {
                 format!(
                     "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
                 )
+            }
+            Self::TierRate(None) => {
+                "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
+            }
+            Self::TierRate(Some(rate)) => {
+                format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
             }
             Self::SpaceWarning(percent) => {
                 format!("the status warns from {percent} % of the space in use on")
@@ -176,6 +201,8 @@ mod tests {
         assert_eq!("patrol-interval=0.5".parse(), Ok(Setting::PatrolInterval(Some(43_200))));
         assert_eq!("patrol-interval=none".parse(), Ok(Setting::PatrolInterval(None)));
         assert_eq!("space-warning=90%".parse(), Ok(Setting::SpaceWarning(90)));
+        assert_eq!("tier-rate=50MB/s".parse(), Ok(Setting::TierRate(Some(50_000_000))));
+        assert_eq!("tier-rate=off".parse(), Ok(Setting::TierRate(None)));
         for text in [
             "patrol-rate=0",
             "patrol-rate=fast",
@@ -185,6 +212,9 @@ mod tests {
             "patrol-interval=99999",
             "space-warning=0",
             "space-warning=101",
+            "tier-rate=0",
+            "tier-rate=1000",
+            "tier-rate=none",
         ] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
         }

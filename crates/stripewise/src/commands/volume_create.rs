@@ -107,9 +107,10 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             None => Pin::None,
         },
     };
+    let pin = spec.pin;
     let volume = with_pool(app, &name.pool, Access::Change, &format!("volume create {name}"), |session| {
         let created = session.run(session.pool.create_volume(spec));
-        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
+        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
         for notice in session.pool.notices() {
             app.printer.note(format!("note: {notice}"));
         }
@@ -128,8 +129,13 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// The room asked for and the room there is, as people write sizes.
-fn in_sizes(failure: Failure, error: &PoolError) -> Failure {
+fn in_sizes(failure: Failure, error: &PoolError, pin: Pin) -> Failure {
     match error {
+        PoolError::NoSpace { possible_bytes, .. } if pin == Pin::Fast => failure.hint(format!(
+            "there is room for {} on the fast drives: add more with `stripewise pool add --as fast`, let others make room with \
+             `stripewise volume pin POOL/VOL slow --wait`, or leave --pin out",
+            ByteSize(*possible_bytes),
+        )),
         PoolError::NoSpace { possible_bytes: 0, .. } => {
             failure.hint("all the room is taken: delete a volume first, or add drives with `stripewise pool add`")
         }

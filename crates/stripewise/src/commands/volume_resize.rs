@@ -8,6 +8,7 @@ use clap::Args;
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Failure, Result};
 use crate::names::VolumeName;
+use crate::nest::refuse_if_used;
 use crate::session::{Access, pool_failure, with_pool};
 use crate::size::ByteSize;
 
@@ -29,6 +30,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))
             .hint(format!("to be rid of it: stripewise volume delete {name} --yes")));
     }
+    let what_for = format!("resize volume `{name}`");
+    refuse_if_used(&app.home()?, &what_for, &name.pool, Some(&name.volume))?;
     let what = format!("cannot make volume `{name}` hold {size}");
     let (before, volume) =
         with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), |session| {

@@ -16,6 +16,7 @@ use stripewise_engine::pool::Volume;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::names::VolumeName;
+use crate::nest::refuse_if_used;
 use crate::pieces::{BLOCK_BYTES, IN_FLIGHT, Pieces, aligned, find_volume};
 use crate::progress::Progress;
 use crate::report::counted;
@@ -43,11 +44,12 @@ struct Written {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, offset) = (&options.name, options.offset.0);
+    refuse_if_used(&app.home()?, &format!("write to `{name}`"), &name.pool, Some(&name.volume))?;
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), |session| {
             session.show_notices();
             // Jobs belong to the pool: whoever has it open for long works on them.
-            session.pool.start_jobs();
+            session.start_jobs();
             let volume = find_volume(session, name)?;
             let capacity = volume.capacity_bytes();
             if offset > capacity {
