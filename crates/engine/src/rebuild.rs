@@ -190,6 +190,8 @@ impl Inner {
         for source in &mut sources {
             self.read_sources(source, region);
         }
+        // Beside the reads: later, one by one, each would take as long as they.
+        let _pages = self.load_region_sums(region).await;
         let mut writes: Vec<Completion> = Vec::new();
         let mut bytes = 0;
         for source in sources {

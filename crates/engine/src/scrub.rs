@@ -10,6 +10,7 @@
 //! of which nothing is recorded. The pages of checksums are compared with their copies first, because a drive that lost the
 //! write of a block may have lost that of its page too.
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest, access};
 use stripewise_layout::{Stripe, UnitRange};
@@ -165,8 +166,9 @@ impl Inner {
         let pages =
             in_row / PAGE_COVERS_BYTES..(in_row + self.regions.shape.member_region_bytes) / PAGE_COVERS_BYTES;
         let is_wanted = |page: u16| pages.contains(&u64::from(page)) && self.page_holds_data(row, page);
-        for column in 0..self.geometry.width() {
-            let audit = sums.table.audit(row, column as u16, &is_wanted).await?;
+        let audits = (0..self.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
+        for audit in join_all(audits).await {
+            let audit = audit?;
             report.pages_repaired += audit.healed;
             report.pages_lost += audit.lost;
         }

@@ -387,6 +387,16 @@ impl Inner {
         }
     }
 
+    /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps one from being loaded shows when
+    /// it is needed.
+    pub async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
+        let Some(sums) = self.sums.get() else { return Vec::new() };
+        let length = self.regions.shape.member_region_bytes;
+        let columns = 0..self.geometry.width() as u16;
+        let pins = join_all(columns.map(|column| sums.table.pin(column, region * length, length))).await;
+        pins.into_iter().flatten().collect()
+    }
+
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in memory.
     pub async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };

@@ -63,11 +63,13 @@ fn checkpoint(image: &[u8]) -> Vec<u8> {
 #[test]
 fn sections_of_any_bytes() {
     let images = drives_of_a_pool();
-    let slots = [0, 512 << 10].map(|slot| checkpoint(&bytes_of(&images[0])[slot..]));
+    let image = bytes_of(&images[0]);
+    let slots = [0, 512 << 10].map(|slot| checkpoint(&image[slot..]));
+    let slots: Vec<Vec<u8>> = slots.into_iter().filter(|sections| !sections.is_empty()).collect();
     assert!(slots.iter().any(|sections| fuzzing::sections(sections)), "as written it makes a pool");
     let (mut random, mut made) = (SplitMix64::new(1), 0);
     for round in 0..30_000 {
-        let mut sections = slots[round % 2].clone();
+        let mut sections = slots[round % slots.len()].clone();
         mutate(&mut sections, &mut random);
         made += u64::from(fuzzing::sections(&sections));
     }
