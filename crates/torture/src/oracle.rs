@@ -163,6 +163,39 @@ impl Oracle {
     }
 
 
+    /// The volume has this size now: what is new reads as zeros, what is gone is gone.
+    pub fn resize(&mut self, size_bytes: u64) {
+        let count = (size_bytes / SECTOR_BYTES) as usize;
+        if count < self.sectors.len() {
+            let first_gone = count as u32;
+            self.dirty.retain(|sector| *sector < first_gone);
+            // What is suspect together begins before what is gone.
+            let grain = self.grain_sectors;
+            self.suspects.retain(|suspect| suspect * grain < first_gone);
+        }
+        self.sectors.resize_with(count, Sector::default);
+    }
+
+    /// What lies from this sector on is about to be given up: it may be anything, until the volume has its new size.
+    pub fn give_up_from(&mut self, first: u32) {
+        let now = self.tick();
+        for sector in first..self.sector_count() {
+            let state = &mut self.sectors[sector as usize];
+            if state.entries.is_empty() {
+                continue;
+            }
+            state.entries.push(Entry {
+                value: Value::Any,
+                begun: now,
+                ended: now,
+                acknowledged: false,
+                durable: true,
+                weak: false,
+                cut: false,
+            });
+        }
+    }
+
     /// A moment later than all before.
     pub fn tick(&mut self) -> u64 {
         self.now += 1;
