@@ -380,7 +380,8 @@ impl Inner {
         self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
         let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
         let mark = self.spec.id.to_le_bytes();
-        stand_in.with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
+        stand_in
+            .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
         stand_in
     }
 

@@ -162,7 +162,6 @@ impl Oracle {
         self.sectors.len() as u32
     }
 
-
     /// The volume has this size now: what is new reads as zeros, what is gone is gone.
     pub fn resize(&mut self, size_bytes: u64) {
         let count = (size_bytes / SECTOR_BYTES) as usize;
@@ -365,7 +364,8 @@ impl Oracle {
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let mut candidates = self.sectors[sector as usize].candidates(since);
-            self.is_suspect_lost(sector) || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
+            self.is_suspect_lost(sector)
+                || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
         })
     }
 
@@ -388,8 +388,7 @@ impl Oracle {
         let content = identify(bytes);
         let fits = |entry: &Entry| self.is_value(entry.value, number, content);
         let is_anything = !self.promises.journal && self.is_suspect_lost(number);
-        let is_allowed =
-            is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
+        let is_allowed = is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
         if is_allowed || (content == Content::Garbage && self.is_torn(number, bytes, since)) {
             return Ok(content);
         }

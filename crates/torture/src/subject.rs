@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_engine::{
-    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
-    Volume, VolumeSpec,
+    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
+    PoolState, Role, Volume, VolumeSpec,
 };
 use stripewise_layout::LayoutSpec;
 

@@ -138,7 +138,13 @@ impl World {
         let empty = MemoryDrive::with_block(&label, capacity_bytes, self.plan.block_bytes);
         let crash = CrashDrive::from_image(&label, &empty);
         crash.set_tears_sectors(self.plan.tears);
-        disks.push(Disk { crash, is_away: false, unreadable: Vec::new(), is_spoiled: false, stale: BTreeSet::new() });
+        disks.push(Disk {
+            crash,
+            is_away: false,
+            unreadable: Vec::new(),
+            is_spoiled: false,
+            stale: BTreeSet::new(),
+        });
         disks.len() - 1
     }
 

@@ -34,7 +34,8 @@ fn each_broken_rule_is_found_by_a_seed_known_for_it() {
 fn each_broken_rule_is_found_within_so_many_seeds() {
     let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(0);
     for (mutation, _) in FOUND_AT {
-        let found = (1..=runs).find_map(|seed| Some((seed, failures(Some(mutation), seed).into_iter().next()?)));
+        let found =
+            (1..=runs).find_map(|seed| Some((seed, failures(Some(mutation), seed).into_iter().next()?)));
         match found {
             Some((seed, failure)) => println!("{mutation:?}: seed {seed}, {}", failure.promise),
             None => assert_eq!(runs, 0, "{mutation:?} is not found by seeds 1 to {runs}"),

@@ -79,8 +79,7 @@ impl AreaHeader {
             && bytes[56..60] == area.drive.to_le_bytes()
             && bytes[60..64] == VERSION.to_le_bytes()
             && bytes[64..68] == checksum.to_le_bytes();
-        let header =
-            Self { epoch: word(24), opening: word(32), from_batch: word(40), oldest_live: word(72) };
+        let header = Self { epoch: word(24), opening: word(32), from_batch: word(40), oldest_live: word(72) };
         // An opening that leaves no numbers for the next one cannot be ours.
         (ours && header.opening < super::MAX_OPENING).then_some(header)
     }
@@ -114,7 +113,17 @@ pub(super) struct Ring {
 impl Ring {
     pub fn new(id: u64, area: Area) -> Self {
         let pages = area.bytes / PAGE_BYTES - HEADER_PAGES;
-        Self { id, area, pages, head: 0, entries: VecDeque::new(), reserved: 0, in_flight: 0, failing: false, header: (0, 0) }
+        Self {
+            id,
+            area,
+            pages,
+            head: 0,
+            entries: VecDeque::new(),
+            reserved: 0,
+            in_flight: 0,
+            failing: false,
+            header: (0, 0),
+        }
     }
 
     /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end of the newest batch.
