@@ -14,8 +14,8 @@ use stripewise_layout::{MemberSet, Place};
 
 use crate::array::{Array, ArrayMember, Inner};
 use crate::error::ArrayError;
-use crate::mutation::{self, Mutation};
 use crate::member::{Class, Member};
+use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 use crate::rows::{RowTable, Run, SlotPlace, SlotState};
 use crate::write_log::Logged;

@@ -122,7 +122,8 @@ impl Inner {
             return Ok(());
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
-        let (journal, mut replay) = Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        let (journal, mut replay) =
+            Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
         if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
             replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
         }

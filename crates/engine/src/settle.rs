@@ -373,11 +373,16 @@ impl Inner {
         Ok(())
     }
 
-    /// What stands in for a block that is lost.
+    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been there before: should this be
+    /// interrupted, the block must not be taken for an old version of itself when it is done again.
     fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
         settling.dead_blocks += 1;
         self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
-        self.buffers.allocate_zeroed(BLOCK_BYTES as usize)
+        let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
+        let mark = self.spec.id.to_le_bytes();
+        stand_in
+            .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
+        stand_in
     }
 
     fn sum_of(&self, settling: &Settling<'_>, unit: usize, block: usize, content: &Buffer) -> u32 {

@@ -116,8 +116,7 @@ impl WriteLog {
 
     /// What these stripes hold no longer matters.
     pub fn forget_early(&self, stripes: std::ops::Range<u64>) {
-        let (gone, kept) =
-            self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
+        let (gone, kept) = self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
         self.note_early(kept);
         self.note_durable(gone);
     }

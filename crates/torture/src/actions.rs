@@ -33,6 +33,11 @@ enum Action {
     ReplaceLost,
     ReplaceHealthy,
     AddSpare,
+    AddData,
+    Offline,
+    Online,
+    Retire,
+    Remove,
     StartJobs,
     WaitRebuilt,
     WaitChecked,
@@ -43,7 +48,7 @@ enum Action {
 }
 
 /// How likely each is, relative to the others.
-const WEIGHTS: [(Action, u64); 21] = [
+const WEIGHTS: [(Action, u64); 26] = [
     (Action::Pull, 12),
     (Action::PullTooMany, 3),
     (Action::Fail, 6),
@@ -58,6 +63,11 @@ const WEIGHTS: [(Action, u64); 21] = [
     (Action::ReplaceLost, 12),
     (Action::ReplaceHealthy, 4),
     (Action::AddSpare, 4),
+    (Action::AddData, 4),
+    (Action::Offline, 6),
+    (Action::Online, 8),
+    (Action::Retire, 5),
+    (Action::Remove, 3),
     (Action::StartJobs, 8),
     (Action::WaitRebuilt, 12),
     (Action::WaitChecked, 6),
@@ -100,6 +110,22 @@ impl Life {
             Action::ReplaceLost => self.replace_lost(subject, false).await,
             Action::ReplaceHealthy => self.replace_healthy(subject).await,
             Action::AddSpare => self.add_spare(subject).await,
+            Action::AddData => {
+                if let Some((disk, top)) = self.new_disk() {
+                    let added = self.bounded("adding a drive", subject.add_data(top)).await;
+                    self.asked(&format!("add disk{disk}"), added);
+                }
+            }
+            Action::Offline => self.take_offline(subject).await,
+            Action::Online => self.take_back(subject).await,
+            Action::Retire | Action::Remove => {
+                let Some(place) = self.world.pick(&subject.places()) else { return };
+                let asked = match action {
+                    Action::Retire => self.bounded("retiring a drive", subject.retire(place.id)).await,
+                    _ => self.bounded("removing a drive", subject.remove(place.id)).await,
+                };
+                self.asked(&format!("{action:?} disk{}", place.disk), asked);
+            }
             Action::StartJobs => subject.start_jobs(),
             Action::WaitRebuilt => self.wait_rebuilt(subject, targets).await,
             Action::WaitChecked => {
@@ -386,6 +412,35 @@ impl Life {
         let capacity = plan.data_bytes.iter().chain(&plan.spare_bytes).copied().max()?;
         let disk = self.world.make_disk(capacity);
         Some((disk, self.plug(disk).top.clone()))
+    }
+
+    async fn take_offline(&self, subject: &Subject) {
+        let online: Vec<Place> = subject.places().into_iter().filter(|place| place.is_online).collect();
+        let Some(place) = self.world.pick(&online) else { return };
+        if !self.try_harm(&BTreeSet::from([place.disk])) {
+            return;
+        }
+        let volumes = self.world.volumes.borrow().clone();
+        let on_it = volumes.iter().filter(|guarded| guarded.facts.borrow().disks().contains(&place.disk));
+        let on_it: Vec<u32> = on_it.map(|guarded| guarded.number).collect();
+        let done = self.bounded("taking a drive offline", subject.offline(place.id)).await;
+        if let Some(Ok(())) = done {
+            self.count_loss();
+            self.world.disks.borrow_mut()[place.disk].stale.extend(on_it);
+        }
+        self.asked(&format!("offline disk{}", place.disk), done);
+    }
+
+    /// A drive that was taken offline comes back and catches up.
+    async fn take_back(&self, subject: &Subject) {
+        let offline: Vec<Place> = subject.places().into_iter().filter(|place| place.is_offline).collect();
+        let Some(place) = self.world.pick(&offline) else { return };
+        // What was on its way to it has arrived by then.
+        self.context.sleep_ns(5_000_000).await;
+        let Some((disk, top)) = self.brought_back(place.disk) else { return };
+        self.world.disks.borrow_mut()[disk].stale.clear();
+        let back = self.bounded("taking a drive back", subject.online(place.id, top)).await;
+        self.asked(&format!("online disk{disk}"), back);
     }
 
     async fn replace_healthy(&self, subject: &Subject) {

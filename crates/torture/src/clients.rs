@@ -23,7 +23,8 @@ pub type Target = (Store, Rc<Guarded>);
 fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     let total = guarded.oracle.borrow().sector_count();
     let hot = &guarded.hot[random.below(guarded.hot.len() as u64) as usize];
-    let at = hot.start + random.below(u64::from(hot.end - hot.start)) as u32;
+    // The volume may have become smaller.
+    let at = (hot.start + random.below(u64::from(hot.end - hot.start)) as u32).min(total - 1);
     let (first, count) = match random.below(10) {
         0..=2 => (at, 1 + random.below(8) as u32),
         3..=6 => (at / 8 * 8, 8 * (1 + random.below(4) as u32)),

@@ -96,6 +96,8 @@ impl Life {
             let top = self.plug(disk).top.clone();
             match self.bounded("replacing a drive", subject.replace(old.id, top)).await {
                 Some(Ok(())) => self.note(&format!("replaced disk{} by disk{disk}", old.disk)),
+                // What was in its place twice may be let go of by the first replacement.
+                Some(Err(_)) if subject.places().iter().all(|place| place.id != old.id) => {}
                 Some(Err(why)) => {
                     let detail = format!("disk{} cannot be replaced by a new drive: {why}", old.disk);
                     return self.broken("progress", detail);

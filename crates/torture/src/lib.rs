@@ -28,6 +28,7 @@ mod power;
 mod run;
 mod subject;
 mod verify;
+mod volumes;
 mod world;
 
 use serde::Serialize;

@@ -19,7 +19,7 @@ use crate::clients::{Target, client, draw_hot};
 use crate::content::BLOCK_BYTES;
 use crate::oracle::Oracle;
 use crate::power::{Power, Wire};
-use crate::subject::{Facts, Subject};
+use crate::subject::{Facts, NewVolume, Subject};
 use crate::world::{Guarded, World};
 
 /// Whatever takes longer than this in virtual time has not ended: many times what failing drives one after the other take.
@@ -177,7 +177,9 @@ impl Life {
         let top = |disk: usize| self.plugged.borrow()[&disk].top.clone();
         let data: Vec<_> = (0..plan.data_bytes.len()).map(top).collect();
         let spares: Vec<_> = (data.len()..data.len() + plan.spare_bytes.len()).map(top).collect();
-        let made = Subject::create(&self.context, plan.settings, data, spares);
+        let first_journal = data.len() + spares.len();
+        let journals: Vec<_> = (first_journal..first_journal + plan.journal_bytes.len()).map(top).collect();
+        let made = Subject::create(&self.context, plan.settings, data, spares, journals);
         let subject = match self.bounded("making the pool", made).await? {
             Ok(subject) => subject,
             Err(why) => {
@@ -185,32 +187,49 @@ impl Life {
                 return None;
             }
         };
-        for (number, new) in plan.volumes.iter().enumerate() {
-            let made = self.bounded("making a volume", subject.create_volume(plan.settings, new)).await?;
-            let Ok(store) = made else {
-                self.note(&format!("{} is not made: {made:?}", new.name, made = made.err()));
-                continue;
-            };
-            let facts = subject.facts().into_iter().find(|facts| facts.name == new.name);
-            let parity_stripe = store.has_parity().then(|| store.stripe_bytes());
-            let size_bytes = store.capacity_bytes();
-            let guarded = Guarded {
-                number: number as u32,
-                name: new.name.clone(),
-                oracle: RefCell::new(Oracle::new(number as u32, size_bytes, parity_stripe, plan.promises)),
-                harmed: RefCell::default(),
-                is_failed: Cell::new(false),
-                is_uncertain: Cell::new(false),
-                is_changed: Cell::new(false),
-                facts: RefCell::new(facts.expect("a volume that was just made")),
-                is_thin: new.thin,
-                hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
-                stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
-            };
-            self.note(&format!("{} is made: {:?}, {size_bytes} bytes", new.name, new.layout));
-            self.world.volumes.borrow_mut().push(Rc::new(guarded));
+        for new in &plan.volumes {
+            self.make_volume(&subject, new).await;
         }
         Some(subject)
+    }
+
+    /// Makes a volume and gives it a judge.
+    pub async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
+        let plan = &self.world.plan;
+        let number = self.world.next_volume.replace(self.world.next_volume.get() + 1) as u32;
+        let new = NewVolume { name: format!("v{number}"), ..new.clone() };
+        let made = self.bounded("making a volume", subject.create_volume(plan.settings, &new)).await;
+        let store = match made {
+            Some(Ok(store)) => store,
+            Some(Err(why)) => return self.note(&format!("{} is not made: {why}", new.name)),
+            None => return,
+        };
+        let facts = subject.facts().into_iter().find(|facts| facts.name == new.name);
+        let Some(facts) = facts else {
+            let detail = format!("{} was made and is not there", new.name);
+            return self.broken("nothing-refused", detail);
+        };
+        let parity_stripe = store.has_parity().then(|| store.stripe_bytes());
+        let size_bytes = store.capacity_bytes();
+        let guarded = Guarded {
+            number,
+            name: new.name.clone(),
+            oracle: RefCell::new(Oracle::new(number, size_bytes, parity_stripe, plan.promises)),
+            harmed: RefCell::default(),
+            is_failed: Cell::new(false),
+            is_uncertain: Cell::new(false),
+            is_changed: Cell::new(false),
+            facts: RefCell::new(facts),
+            is_thin: new.thin,
+            is_leaving: Cell::new(false),
+            hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
+            stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
+        };
+        // What may be missing of drives that it could lie on is known before it is first judged.
+        guarded.harmed.borrow_mut().extend(self.world.spoiled());
+        self.note(&format!("{} is made: {:?}, {size_bytes} bytes", new.name, new.layout));
+        self.world.volumes.borrow_mut().push(Rc::new(guarded));
+        self.observe(subject);
     }
 
     /// Opens the pool and judges how it is found.
@@ -230,8 +249,17 @@ impl Life {
         for guarded in self.world.volumes.borrow().iter() {
             match facts.iter().find(|facts| facts.name == guarded.name) {
                 Some(facts) => self.judge_opened(guarded, facts),
+                None if guarded.is_leaving.get() => {}
                 None => self.broken("nothing-refused", format!("volume {} is gone", guarded.name)),
             }
+        }
+        let is_there = |guarded: &Rc<Guarded>| facts.iter().any(|facts| facts.name == guarded.name);
+        if !self.world.is_broken() {
+            self.world.volumes.borrow_mut().retain(is_there);
+        }
+        for (store, guarded) in self.targets(&subject) {
+            guarded.is_leaving.set(false);
+            guarded.oracle.borrow_mut().resize(store.capacity_bytes());
         }
         Some(subject)
     }
@@ -295,6 +323,10 @@ impl Life {
         }
         if self.world.chance(0.6) {
             subject.start_jobs();
+        }
+        let targets = self.change_volumes(&subject, targets).await;
+        if targets.is_empty() || self.is_over() {
+            return;
         }
         let clients = 1 + self.world.below(6);
         let steps = 10 + self.world.below(400) / clients;

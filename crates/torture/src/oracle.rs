@@ -162,6 +162,38 @@ impl Oracle {
         self.sectors.len() as u32
     }
 
+    /// The volume has this size now: what is new reads as zeros, what is gone is gone.
+    pub fn resize(&mut self, size_bytes: u64) {
+        let count = (size_bytes / SECTOR_BYTES) as usize;
+        if count < self.sectors.len() {
+            let first_gone = count as u32;
+            self.dirty.retain(|sector| *sector < first_gone);
+            // What is suspect together begins before what is gone.
+            let grain = self.grain_sectors;
+            self.suspects.retain(|suspect| suspect * grain < first_gone);
+        }
+        self.sectors.resize_with(count, Sector::default);
+    }
+
+    /// What lies from this sector on is about to be given up: it may be anything, until the volume has its new size.
+    pub fn give_up_from(&mut self, first: u32) {
+        let now = self.tick();
+        for sector in first..self.sector_count() {
+            let state = &mut self.sectors[sector as usize];
+            if state.entries.is_empty() {
+                continue;
+            }
+            state.entries.push(Entry {
+                value: Value::Any,
+                begun: now,
+                ended: now,
+                acknowledged: false,
+                durable: true,
+                weak: false,
+                cut: false,
+            });
+        }
+    }
 
     /// A moment later than all before.
     pub fn tick(&mut self) -> u64 {
@@ -332,7 +364,8 @@ impl Oracle {
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let mut candidates = self.sectors[sector as usize].candidates(since);
-            self.is_suspect_lost(sector) || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
+            self.is_suspect_lost(sector)
+                || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
         })
     }
 
@@ -355,8 +388,7 @@ impl Oracle {
         let content = identify(bytes);
         let fits = |entry: &Entry| self.is_value(entry.value, number, content);
         let is_anything = !self.promises.journal && self.is_suspect_lost(number);
-        let is_allowed =
-            is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
+        let is_allowed = is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
         if is_allowed || (content == Content::Garbage && self.is_torn(number, bytes, since)) {
             return Ok(content);
         }

@@ -28,6 +28,8 @@ pub struct Plan {
     pub data_bytes: Vec<u64>,
     /// Sizes of the spares.
     pub spare_bytes: Vec<u64>,
+    /// Sizes of the drives for journals only.
+    pub journal_bytes: Vec<u64>,
     /// Logical block of all drives.
     pub block_bytes: u32,
     /// Whether a power cut tears sectors.
@@ -55,6 +57,8 @@ impl Plan {
         let data_bytes: Vec<u64> = (0..count).map(|_| (8 + random.below(57)) * MIB).collect();
         let largest = data_bytes.iter().copied().max().unwrap_or(64 * MIB);
         let spare_bytes = (0..random.below(3) / 2 + random.below(2)).map(|_| largest).collect();
+        let journals = if random.chance(0.25) { 1 + random.below(3) } else { 0 };
+        let journal_bytes = (0..journals).map(|_| (8 + random.below(25)) * MIB).collect();
         let block_bytes = if random.chance(0.25) { 4096 } else { 512 };
         let tears = random.chance(0.5);
         let features = options.features;
@@ -79,6 +83,7 @@ impl Plan {
         Self {
             data_bytes,
             spare_bytes,
+            journal_bytes,
             block_bytes,
             tears,
             latency: Latency { least_ns, most_ns: least_ns * (2 + random.below(20)) },
@@ -100,7 +105,8 @@ impl Plan {
     }
 }
 
-fn draw_volume(random: &mut SplitMix64, drives: usize, tolerance: usize, number: u64) -> NewVolume {
+/// A volume for a pool of so many drives, which can do without `tolerance` of them if that is possible.
+pub fn draw_volume(random: &mut SplitMix64, drives: usize, tolerance: usize, number: u64) -> NewVolume {
     let mut layout = LayoutSpec { columns: Some(2), ..LayoutSpec::new(Level::Raid1) };
     for _ in 0..40 {
         let level = LEVELS[random.below(LEVELS.len() as u64) as usize];

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_engine::{
-    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, Role,
-    Volume, VolumeSpec,
+    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
+    PoolState, Role, Volume, VolumeSpec,
 };
 use stripewise_layout::LayoutSpec;
 
@@ -83,6 +83,8 @@ pub struct Place {
     pub is_data: bool,
     /// Takes part.
     pub is_online: bool,
+    /// Was taken out for a while, by request.
+    pub is_offline: bool,
 }
 
 /// One column of a volume: whose it is, and whether it is current.
@@ -159,6 +161,7 @@ impl Subject {
         settings: Settings,
         drives: Vec<Rc<dyn Drive>>,
         spares: Vec<Rc<dyn Drive>>,
+        journals: Vec<Rc<dyn Drive>>,
     ) -> Result<Self, Refusal> {
         let buffers = BufferPool::new(16 << 20);
         let options = settings.options();
@@ -166,6 +169,7 @@ impl Subject {
             name: "tank".to_owned(),
             drives,
             spares,
+            journals,
             slab_bytes: Some(settings.slab_bytes),
             options,
             ..PoolSpec::default()
@@ -215,6 +219,7 @@ impl Subject {
                     drive.state.as_str(),
                     "online" | "rebuilding" | "catching-up" | "retiring"
                 ),
+                is_offline: drive.state == "offline",
             })
         };
         status.drives.iter().filter_map(place).collect()
@@ -316,6 +321,41 @@ impl Subject {
     /// Adds a spare.
     pub async fn add_spare(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.add_spare(drive, false).await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Adds a drive for data.
+    pub async fn add_data(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.add(drive, Role::Data, false).await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Takes a drive out for a while.
+    pub async fn offline(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.offline(id).await.map_err(refusal)
+    }
+
+    /// Takes back a drive that was taken out or went.
+    pub async fn online(&self, id: DriveId, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.online(id, Some(drive)).await.map_err(refusal)
+    }
+
+    /// Has a drive emptied and let go of.
+    pub async fn retire(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.retire(id).await.map_err(refusal)
+    }
+
+    /// Lets go of a drive that holds nothing.
+    pub async fn remove(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.remove(id).await.map_err(refusal)
+    }
+
+    /// Makes a volume larger or smaller.
+    pub async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
+        self.pool.resize_volume(name, size_bytes).await.map_err(refusal)
+    }
+
+    /// Deletes a volume.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), Refusal> {
+        self.pool.delete_volume(name).await.map_err(refusal)
     }
 
     /// Sets how much of the drives' time a rebuild gets.

@@ -48,6 +48,8 @@ pub struct Guarded {
     pub facts: RefCell<Facts>,
     /// It may lack space.
     pub is_thin: bool,
+    /// It is being deleted: it may be there or not.
+    pub is_leaving: Cell<bool>,
     /// Where clients mostly write, sectors.
     pub hot: Vec<Range<u32>>,
     /// Sectors of a stripe's data.
@@ -92,6 +94,8 @@ pub struct World {
     pub volumes: RefCell<Vec<Rc<Guarded>>>,
     /// What was tried.
     pub coverage: RefCell<Coverage>,
+    /// Volumes ever made: their numbers.
+    pub next_volume: Cell<u64>,
     failures: RefCell<Vec<Failure>>,
     trace_hash: Cell<u64>,
     log: RefCell<Vec<String>>,
@@ -113,12 +117,14 @@ impl World {
             disks: RefCell::default(),
             volumes: RefCell::default(),
             coverage: RefCell::default(),
+            next_volume: Cell::new(0),
             failures: RefCell::default(),
             trace_hash: Cell::new(0xcbf2_9ce4_8422_2325),
             log: RefCell::default(),
         };
         world.note(0, &format!("{:?}", world.plan));
-        let sizes = world.plan.data_bytes.iter().chain(&world.plan.spare_bytes);
+        let plan = &world.plan;
+        let sizes = plan.data_bytes.iter().chain(&plan.spare_bytes).chain(&plan.journal_bytes);
         for bytes in sizes.copied().collect::<Vec<u64>>() {
             world.make_disk(bytes);
         }
@@ -132,7 +138,13 @@ impl World {
         let empty = MemoryDrive::with_block(&label, capacity_bytes, self.plan.block_bytes);
         let crash = CrashDrive::from_image(&label, &empty);
         crash.set_tears_sectors(self.plan.tears);
-        disks.push(Disk { crash, is_away: false, unreadable: Vec::new(), is_spoiled: false, stale: BTreeSet::new() });
+        disks.push(Disk {
+            crash,
+            is_away: false,
+            unreadable: Vec::new(),
+            is_spoiled: false,
+            stale: BTreeSet::new(),
+        });
         disks.len() - 1
     }
 

@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, Segments};
 
+use super::area::{AreaHeader, KEPT_PAGES};
 use super::batch::{
     self, BatchHeader, HEADER_BYTES, MAX_HEAD_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes,
 };
@@ -116,6 +117,9 @@ pub(super) async fn pump(journal: Weak<Inner>) {
         while let Some(work) = inner.next_work() {
             inner.context.spawn(carry(inner.clone(), work));
         }
+        if inner.state.borrow_mut().begins_header_mark() {
+            inner.context.spawn(mark_in_headers(inner.clone()));
+        }
         if inner.state.borrow().broken.is_some() {
             inner.fail_waiting();
             return;
@@ -166,7 +170,7 @@ impl State {
 
     /// Any areas that have room now, whoever it was promised to: after an area was lost.
     fn choose_any(&self, pages: u64) -> RingIds {
-        let free = self.rings.iter().filter(|ring| ring.has_room(pages + 1));
+        let free = self.rings.iter().filter(|ring| ring.has_room(pages + KEPT_PAGES));
         free.take(self.target()).map(|ring| ring.id).collect()
     }
 
@@ -209,6 +213,24 @@ impl State {
             return (!rings.is_empty()).then_some((0, rings));
         }
         None
+    }
+
+    /// Whether it is time to say in the areas' headers what no area has room for; who is told so does it.
+    fn begins_header_mark(&mut self) -> bool {
+        let is_wanted = !self.queue.is_empty()
+            || !self.clients_waiting.is_empty()
+            || !self.in_place_waiting.is_empty()
+            || !self.destage_waiting.is_empty();
+        let is_due = is_wanted
+            && self.broken.is_none()
+            && !self.is_marking_headers
+            && self.unacknowledged.is_empty()
+            && self.oldest_live() > self.durable_oldest
+            && !self.rings.is_empty()
+            && !self.rings.iter().any(|ring| ring.failing)
+            && self.choose_for_mark(1).is_empty();
+        self.is_marking_headers |= is_due;
+        is_due
     }
 
     fn next_group(&mut self) -> Option<(usize, RingIds)> {
@@ -337,8 +359,12 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             let rings: RingIds =
                 state.rings.iter().filter(|ring| ring.has_room(1)).map(|ring| ring.id).collect();
-            if rings.is_empty() {
+            if state.rings.is_empty() {
                 return Err(super::no_area());
+            }
+            if rings.is_empty() {
+                // What it would say the areas' headers have said.
+                return Ok(());
             }
             self.compose(&mut state, 0, rings)
         };
@@ -423,7 +449,7 @@ impl Inner {
                     return Ok(None);
                 }
                 let free = |ring: &&mut super::Ring| {
-                    !ring.failing && !has.contains(&ring.id) && ring.has_room(pages + 1)
+                    !ring.failing && !has.contains(&ring.id) && ring.has_room(pages + KEPT_PAGES)
                 };
                 if let Some(ring) = state.rings.iter_mut().find(free) {
                     let start = ring.allocate(number, pages).expect("it has room");
@@ -481,6 +507,51 @@ async fn copies_of(inner: &Rc<Inner>, work: &Work) -> Result<(), ArrayError> {
         result?;
     }
     Ok(())
+}
+
+/// Says in the areas' headers from which batch on there is something live: where no area has room for a batch that says it.
+async fn mark_in_headers(inner: Rc<Inner>) {
+    let (oldest_live, areas) = {
+        let state = inner.state.borrow();
+        let areas: Vec<_> =
+            state.rings.iter().map(|ring| (ring.id, ring.area.clone(), ring.header)).collect();
+        (state.oldest_live(), areas)
+    };
+    let writes = areas.iter().map(|(id, area, (page, from_batch))| {
+        let inner = inner.clone();
+        async move {
+            let header = AreaHeader {
+                epoch: inner.epoch,
+                opening: inner.opening,
+                from_batch: *from_batch,
+                oldest_live,
+            };
+            let other = 1 - page;
+            let segments = Segments::from_iter([header.encode(inner.volume_id, area, &inner.buffers)]);
+            for attempt in 0..2 {
+                match write_fua(&area.member, area.base_bytes + other * PAGE_BYTES, &segments).await {
+                    Ok(()) => break,
+                    Err(_) if attempt == 0 => {}
+                    Err(error) => return inner.area_failed(*id, area.drive, &error).await,
+                }
+            }
+            if let Some(ring) = inner.state.borrow_mut().ring(*id) {
+                ring.header.0 = other;
+            }
+            Ok(())
+        }
+    });
+    let marked: Result<Vec<()>, ArrayError> = join_all(writes).await.into_iter().collect();
+    {
+        let mut state = inner.state.borrow_mut();
+        state.is_marking_headers = false;
+        match marked {
+            Ok(_) => state.note_durable_oldest(oldest_live),
+            Err(error) => state.fail_all(error),
+        }
+    }
+    inner.fail_waiting();
+    inner.changed();
 }
 
 /// Takes a batch to its areas and tells who waited for it.

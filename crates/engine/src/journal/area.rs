@@ -15,11 +15,13 @@ use crate::member::Member;
 pub(super) const HEADER_PAGES: u64 = 2;
 /// Smallest area.
 pub(super) const MIN_AREA_BYTES: u64 = 256 << 10;
-/// Pages that only marks and release notes may use, so that there is always room to say what may be overwritten.
-const KEPT_PAGES: u64 = 4;
+/// Pages that only marks and release notes may use, so that there is always room to say what may be overwritten. Openings that
+/// are cut short use them up; then the areas' headers say it.
+pub(super) const KEPT_PAGES: u64 = 4;
 const MAGIC: [u8; 8] = *b"SWJAREA\0";
 const VERSION: u32 = 1;
-const FIELDS_BYTES: usize = 72;
+/// Where the checksum ends, of which these bytes count as zero.
+const CHECKSUM_END: usize = 72;
 
 /// A space on a drive for the journal. `base_bytes` and `bytes` are multiples of 4096.
 #[derive(Clone)]
@@ -39,6 +41,8 @@ pub(super) struct AreaHeader {
     pub opening: u64,
     /// Copies written before this number in this area are not part of the journal (left from an earlier life of it).
     pub from_batch: u64,
+    /// As in the heads of batches: every record of every batch below this number was released. 0: nothing is said.
+    pub oldest_live: u64,
 }
 
 impl AreaHeader {
@@ -53,6 +57,7 @@ impl AreaHeader {
             bytes[48..56].copy_from_slice(&area.bytes.to_le_bytes());
             bytes[56..60].copy_from_slice(&area.drive.to_le_bytes());
             bytes[60..64].copy_from_slice(&VERSION.to_le_bytes());
+            bytes[72..80].copy_from_slice(&self.oldest_live.to_le_bytes());
             let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
             bytes[64..68].copy_from_slice(&checksum.to_le_bytes());
         });
@@ -67,14 +72,14 @@ impl AreaHeader {
         }
         let mut copy = [0; PAGE_BYTES as usize];
         copy.copy_from_slice(bytes);
-        copy[64..FIELDS_BYTES].fill(0);
+        copy[64..CHECKSUM_END].fill(0);
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy) as u32;
         let ours = bytes[8..24] == volume_id.to_le_bytes()
             && bytes[48..56] == area.bytes.to_le_bytes()
             && bytes[56..60] == area.drive.to_le_bytes()
             && bytes[60..64] == VERSION.to_le_bytes()
             && bytes[64..68] == checksum.to_le_bytes();
-        let header = Self { epoch: word(24), opening: word(32), from_batch: word(40) };
+        let header = Self { epoch: word(24), opening: word(32), from_batch: word(40), oldest_live: word(72) };
         // An opening that leaves no numbers for the next one cannot be ours.
         (ours && header.opening < super::MAX_OPENING).then_some(header)
     }
@@ -101,12 +106,24 @@ pub(super) struct Ring {
     pub in_flight: u32,
     /// The host is being told that it failed.
     pub failing: bool,
+    /// Of the header that counts: its page, and from which batch on copies in this area do.
+    pub header: (u64, u64),
 }
 
 impl Ring {
     pub fn new(id: u64, area: Area) -> Self {
         let pages = area.bytes / PAGE_BYTES - HEADER_PAGES;
-        Self { id, area, pages, head: 0, entries: VecDeque::new(), reserved: 0, in_flight: 0, failing: false }
+        Self {
+            id,
+            area,
+            pages,
+            head: 0,
+            entries: VecDeque::new(),
+            reserved: 0,
+            in_flight: 0,
+            failing: false,
+            header: (0, 0),
+        }
     }
 
     /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end of the newest batch.

@@ -242,15 +242,20 @@ impl Journal {
         if area.bytes < MIN_AREA_BYTES {
             return Err(too_small(&area));
         }
-        let from_batch = self.0.state.borrow().next_number;
-        let header = AreaHeader { epoch: self.0.epoch, opening: self.0.opening, from_batch };
+        let (from_batch, oldest_live) = {
+            let state = self.0.state.borrow();
+            (state.next_number, state.durable_oldest)
+        };
+        let header = AreaHeader { epoch: self.0.epoch, opening: self.0.opening, from_batch, oldest_live };
         let page = header.encode(self.0.volume_id, &area, &self.0.buffers);
         let both = Segments::from_iter([page.clone(), page]);
         append::write_fua(&area.member, area.base_bytes, &both).await?;
         {
             let mut state = self.0.state.borrow_mut();
             let id = state.next_ring_id();
-            state.rings.push(Ring::new(id, area));
+            let mut ring = Ring::new(id, area);
+            ring.header = (0, from_batch);
+            state.rings.push(ring);
         }
         self.0.changed();
         Ok(())

@@ -219,6 +219,8 @@ impl Journal {
         let Some(newest) = newest else { return Err(super::no_area()) };
         let oldest_live =
             scans.iter().flat_map(|scan| &scan.seen).map(|seen| seen.header.oldest_live).max().unwrap_or(0);
+        let in_headers = scans.iter().filter_map(|scan| scan.header).map(|(header, _)| header.oldest_live);
+        let oldest_live = in_headers.fold(oldest_live, u64::max);
         let batches = verify_all(&scans, oldest_live, buffers).await;
 
         let opening = newest.opening + 1;
@@ -435,7 +437,8 @@ impl Inner {
             }
             let fresh = self.opening << OPENING_SHIFT;
             let from_batch = scan.header.map_or(fresh, |(header, _)| header.from_batch);
-            let header = AreaHeader { epoch: self.epoch, opening: self.opening, from_batch };
+            let oldest_live = self.state.borrow().durable_oldest;
+            let header = AreaHeader { epoch: self.epoch, opening: self.opening, from_batch, oldest_live };
             let page = header.encode(self.volume_id, area, &self.buffers);
             // Not over the header that counts; both pages where none does.
             let (at, segments) = match scan.header {
@@ -448,6 +451,9 @@ impl Inner {
                     Err(_) if attempt == 0 => {}
                     Err(error) => return self.area_failed(id, area.drive, &error).await,
                 }
+            }
+            if let Some(ring) = self.state.borrow_mut().ring(id) {
+                ring.header = (at / PAGE_BYTES, from_batch);
             }
             Ok(())
         });

@@ -102,6 +102,8 @@ pub(super) struct State {
     pub in_place_waiting: VecDeque<Rc<Waiter>>,
     pub destage_waiting: VecDeque<Rc<Waiter>>,
     pub pressure_level: usize,
+    /// The areas' headers are being written.
+    pub is_marking_headers: bool,
     pub broken: Option<ArrayError>,
 }
 
@@ -128,6 +130,7 @@ impl State {
             in_place_waiting: VecDeque::new(),
             destage_waiting: VecDeque::new(),
             pressure_level: 0,
+            is_marking_headers: false,
             broken: None,
         }
     }
@@ -241,12 +244,18 @@ impl State {
             self.last_acknowledged = number;
             self.durable_oldest = self.durable_oldest.max(oldest_live);
         }
+        self.note_durable_oldest(0);
+        self.forget_dead();
+        told
+    }
+
+    /// Batches below this number, and below what was said before, may be overwritten.
+    pub fn note_durable_oldest(&mut self, oldest_live: u64) {
+        self.durable_oldest = self.durable_oldest.max(oldest_live);
         let durable_oldest = self.durable_oldest;
         for ring in &mut self.rings {
             ring.reclaim(durable_oldest);
         }
-        self.forget_dead();
-        told
     }
 
     /// The area is gone, with all that was in it.

@@ -2,8 +2,10 @@
 
 use super::*;
 
-const NO_JOURNAL: Promises = Promises { journal: false, checksums: false, atomic_blocks: false, atomic_drives: false };
-const STRICT: Promises = Promises { journal: true, checksums: true, atomic_blocks: true, atomic_drives: true };
+const NO_JOURNAL: Promises =
+    Promises { journal: false, checksums: false, atomic_blocks: false, atomic_drives: false };
+const STRICT: Promises =
+    Promises { journal: true, checksums: true, atomic_blocks: true, atomic_drives: true };
 
 fn data(sector: u32, count: usize, version: u32) -> Vec<u8> {
     let mut bytes = vec![0; count * SECTOR_BYTES as usize];

@@ -11,7 +11,7 @@ async fn filled(context: &Context, count: usize, copies: usize, records: u64) ->
     let journal =
         create(context, areas(context, &as_drives(&drives), BYTES), copies, &Rc::new(Host::default())).await;
     for tag in 0..records {
-        let done = append(&journal, record(tag, &[4096, 512]), Quota::Client).await.expect("room");
+        let done = append(&journal, record(tag, &[4096, 512]), Quota::InPlace).await.expect("room");
         if tag < 3 {
             journal.release(done);
         }

@@ -212,3 +212,41 @@ fn a_slot_is_not_used_again_before_it_is_durably_known_that_it_may_be() {
         assert!(!held());
     });
 }
+
+#[test]
+fn openings_cut_short_do_not_use_up_the_room_to_say_what_is_over() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let drives = as_drives(&memory(2, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        // As full as it can be, by whoever may fill it most.
+        for tag in 0..80 {
+            let full = Box::pin(append(&journal, record(tag, &[4096]), Quota::Destage));
+            if context.time_limit_ns(1_000_000, full).await.is_err() {
+                break;
+            }
+        }
+        let mut found = Vec::new();
+        drop(journal);
+        for round in 0..20 {
+            let (journal, replay) = open(&context, areas(&context, &drives, bytes), 2, &host)
+                .await
+                .unwrap_or_else(|why| panic!("opening {round}: {why}"));
+            let now = tags(&replay);
+            assert!(!now.is_empty() && (round == 0 || now == found), "nothing was released");
+            found = now;
+            if round < 19 {
+                continue;
+            }
+            replay.records.iter().for_each(|found| journal.release(found.record.sequence));
+            let closed = context.time_limit_ns(1_000_000_000, Box::pin(journal.close())).await;
+            assert!(matches!(closed, Ok(Ok(()))), "there is room to say that all is over: {closed:?}");
+        }
+        let (journal, replay) =
+            open(&context, areas(&context, &drives, bytes), 2, &host).await.expect("opens");
+        assert_eq!(tags(&replay), [0u64; 0]);
+        append(&journal, record(7, &[4096]), Quota::Client).await.expect("room");
+    });
+}
