@@ -23,7 +23,8 @@ const BLOCK: u64 = 4096;
 /// reads, and stripes, windows and frontiers are shared all the same.
 const STRIP: u64 = 24;
 const CLIENTS: u64 = 4;
-/// The largest strip of the layouts: what is lost with a drive at a cut is lost in whole strips.
+/// The largest strip of the layouts: what was being written at a cut, and can be told neither old nor new, is lost in whole strips;
+/// that is reported.
 const LOSS: u64 = 16;
 
 /// What a block may hold: versions, 0 for zeros. The first was durable when the last flush ended; one more for each write since.
@@ -147,13 +148,13 @@ impl World {
     }
 
     /// Everything reads as something that it may hold; from now on it holds that.
-    async fn verify(&mut self, volume: &Volume, lost_at_cut: bool) {
+    async fn verify(&mut self, volume: &Volume, after_cut: bool) {
         let mut blocks = self.model.blocks.borrow().clone();
         let was_open: Vec<bool> = blocks.iter().map(|block| block.history.len() > 1).collect();
         for (index, block) in blocks.iter_mut().enumerate() {
             let strip = index as u64 / LOSS * LOSS;
             let may_fail =
-                lost_at_cut && (strip..strip + LOSS).any(|near| was_open.get(near as usize) == Some(&true));
+                after_cut && (strip..strip + LOSS).any(|near| was_open.get(near as usize) == Some(&true));
             let version = match volume.read(index as u64 * BLOCK, BLOCK as usize).await {
                 Ok(read) => {
                     let versions = block.history.iter().flatten().copied();
@@ -249,7 +250,7 @@ async fn client(
     }
 }
 
-async fn open(world: &mut World, life: &Life, drives: &[Rc<FaultyDrive>], number: usize) -> (Pool, bool) {
+async fn open(world: &mut World, life: &Life, drives: &[Rc<FaultyDrive>], number: usize) -> Pool {
     if number == 0 {
         let pool = life.create(&as_drives(&drives[..DRIVES - 1]), &[]).await.expect("a pool");
         let spec = VolumeSpec {
@@ -260,21 +261,19 @@ async fn open(world: &mut World, life: &Life, drives: &[Rc<FaultyDrive>], number
             ..VolumeSpec::new("data", layout(world.from))
         };
         pool.create_volume(spec).await.expect("a volume");
-        return (pool, false);
+        return pool;
     }
-    let mut lost_now = false;
     if world.may_lose() && world.random.below(3) == 0 {
         let lost = world.random.below(DRIVES as u64 - 1) as usize;
         world.log.push(format!("drive{lost} is lost with the power"));
         world.lost = Some(lost);
-        lost_now = true;
     }
     let all = drives[..DRIVES - 1].iter().enumerate();
     let chosen: Vec<Rc<dyn Drive>> = all
         .filter(|(index, _)| Some(*index) != world.lost)
         .map(|(_, drive)| drive.clone() as Rc<dyn Drive>)
         .collect();
-    (life.open(&chosen).await.expect("opened"), lost_now)
+    life.open(&chosen).await.expect("opened")
 }
 
 /// A life from the images that the last one left to those that it leaves; whether the conversion is done.
@@ -295,9 +294,9 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc
         })
         .collect();
     let done = life.run(async {
-        let (pool, lost_now) = open(world, &life, &faulty, number).await;
+        let pool = open(world, &life, &faulty, number).await;
         let volume = pool.volume("data").expect("open");
-        world.verify(&volume, lost_now).await;
+        world.verify(&volume, number > 0).await;
         let is_over = Rc::new(Cell::new(false));
         let forgotten: Rc<Vec<Cell<usize>>> =
             Rc::new(world.model.blocks.borrow().iter().map(|_| Cell::new(0)).collect());
@@ -345,7 +344,7 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
             .collect();
         let pool = life.open(&chosen).await.expect("opened");
         let volume = pool.volume("data").expect("open");
-        world.verify(&volume, false).await;
+        world.verify(&volume, true).await;
         if let Some(lost) = world.lost {
             let id = id_of(&pool.status(), &format!("drive{lost}"));
             pool.replace(id, images[DRIVES - 1].clone(), false).await.expect("replaced");
