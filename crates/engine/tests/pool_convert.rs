@@ -65,11 +65,12 @@ fn every_layout_becomes_every_other() {
         {
             let pool = pool_of(&life, 5, 96).await;
             let (level, columns) = steps[0];
+            let size_bytes = if thin { 40 * MIB + 4096 } else { 11 * MIB + 4096 };
             let spec = VolumeSpec {
                 checksums: Some(checksums),
                 write_back: Some(write_back),
                 thin,
-                ..on("data", level, columns, 11 * MIB + 4096)
+                ..on("data", level, columns, size_bytes)
             };
             let volume = pool.create_volume(spec).await.expect("a volume");
             // Holes in between stay holes.

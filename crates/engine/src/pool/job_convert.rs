@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use stripewise_drive::DriveErrorKind;
+use stripewise_drive::{Buffer, DriveErrorKind};
 
 use super::commit::Change;
 use super::convert::in_words;
@@ -209,11 +209,11 @@ impl Inner {
             return Ok(());
         }
         for (from, to, is_written) in stretches(&zones.old, start, end) {
-            if is_written || !converting.thin {
+            if !converting.thin {
                 self.give_rows(converting.new, &zones.new, from, to).await?;
             }
             if is_written {
-                self.copy(zones, from, to).await?;
+                self.copy(converting, zones, from, to).await?;
             } else {
                 // Nothing is there as a rule; or what was copied before the conversion was interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
@@ -237,19 +237,31 @@ impl Inner {
         Ok(())
     }
 
-    async fn copy(&self, zones: &Zones, start: u64, end: u64) -> Result<(), Stop> {
+    async fn copy(&self, converting: &Converting, zones: &Zones, start: u64, end: u64) -> Result<(), Stop> {
         let mut pieces = Vec::new();
         let mut at = start;
         while at < end {
             let to = window_end(&zones.new, at, PIECE_BYTES).min(end);
-            pieces.push(self.copy_piece(zones, at, to));
+            pieces.push(self.copy_piece(converting, zones, at, to));
             at = to;
         }
         join_all(pieces).await.into_iter().collect()
     }
 
-    async fn copy_piece(&self, zones: &Zones, start: u64, end: u64) -> Result<(), Stop> {
+    async fn copy_piece(
+        &self,
+        converting: &Converting,
+        zones: &Zones,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Stop> {
         match zones.old.read_as(Class::Background, start, (end - start) as usize).await {
+            Ok(data) if converting.thin && is_zeros(&data) => {
+                // What is known as written is larger than what was; a thin volume takes no space for the rest.
+                zones.new.write_zeroes(start, end - start).await?;
+                zones.new.0.forget_dead(start, end);
+                Ok(())
+            }
             Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
             Err(error) if is_loss(&error) => self.copy_blocks(zones, start, end).await,
             Err(error) => Err(error.into()),
@@ -438,6 +450,10 @@ fn stretches(array: &Array, start: u64, end: u64) -> Vec<(u64, u64, bool)> {
         at = to;
     }
     all
+}
+
+fn is_zeros(data: &Buffer) -> bool {
+    data.with(|bytes| bytes.iter().all(|byte| *byte == 0)).unwrap_or(false)
 }
 
 /// Whether an error means that what was asked for is gone, not that it cannot be had now.

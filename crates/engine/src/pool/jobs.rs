@@ -215,6 +215,14 @@ impl Jobs {
         }
     }
 
+    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed after them.
+    pub async fn until_conversions_rest(&self) {
+        self.changed.notify_all();
+        while self.converting.running.get() {
+            self.changed.wait().await;
+        }
+    }
+
     /// Ends when no job is at work on the array.
     pub async fn until_off(&self, part: Id) {
         while self.lanes().iter().any(|lane| lane.is_at(part)) {

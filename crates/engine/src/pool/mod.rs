@@ -451,6 +451,7 @@ impl Inner {
             // Nothing that it holds matters any more.
             arrays.iter().for_each(Array::protect);
         }
+        self.jobs.until_conversions_rest().await;
         for array in &arrays {
             result = result.and(array.close().await.map_err(PoolError::from));
         }
