@@ -458,3 +458,27 @@ fn a_patrol_keeps_to_its_rate_and_its_schedule() {
         pool.close().await.unwrap();
     });
 }
+
+#[test]
+fn drives_of_a_mirror_may_go_one_after_the_other() {
+    let images = memory_drives(2, 32);
+    let life = Life::new();
+    life.run(async {
+        let drives = modelled(&life, &images);
+        let pool = life.create(&drives, &[]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid1", Some(8 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 8 * MIB).await;
+        for round in 0..4 {
+            let away = id_of(&pool.status(), &format!("drive{}", round % 2));
+            pool.offline(away).await.unwrap();
+            fill(&volume, 2 + round, 0, MIB).await;
+            volume.flush().await.unwrap();
+            pool.online(away, Some(drives[round as usize % 2].clone())).await.unwrap();
+            // Its journal is on both again, too.
+            pool.wait(JobKind::Rebuild).await.unwrap();
+            assert_eq!(pool.status().state, PoolState::Online);
+        }
+        holds(&volume, 5, 0, MIB).await.unwrap();
+        pool.close().await.unwrap();
+    });
+}

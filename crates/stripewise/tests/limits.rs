@@ -240,16 +240,6 @@ fn journal_drives_that_are_lost_are_missed_by_name_only() {
 }
 
 #[test]
-fn a_volume_is_no_drive_yet() {
-    let sandbox = Sandbox::new();
-    sandbox.pool(2);
-    sandbox.ok("volume create tank/a --layout raid1");
-    let refused = sandbox.fails("pool create above tank/a");
-    assert!(refused.contains("cannot use volume `tank/a` as a drive"), "{refused}");
-    assert!(refused.contains("hint: give a file or a block device"), "{refused}");
-}
-
-#[test]
 fn settings_are_checked_and_kept() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);

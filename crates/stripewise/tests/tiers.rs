@@ -59,6 +59,11 @@ fn what_has_no_room_on_fast_drives_is_refused_with_numbers() {
     sandbox.ok("volume create tank/b --layout raid5 --size 30MiB --pin fast");
     let refused = sandbox.fails("volume pin tank/a fast");
     assert!(refused.contains("8 rows") && refused.contains("hint:"), "{refused}");
+    sandbox.ok("drive make @g --count 3 --size 32MiB");
+    sandbox.ok("pool create plain @g/drive0.img @g/drive1.img @g/drive2.img");
+    let refused = sandbox.run("volume create plain/a --layout raid5 --size 4MiB --pin fast");
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("on fast drives, and the pool has 0 in service"), "{}", refused.err);
 }
 
 #[test]

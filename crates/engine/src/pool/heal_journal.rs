@@ -53,10 +53,20 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
-        let Some(new) = self.place_for_journal(part, &old) else {
+        // A drive that came back has its slabs still; every other may have an area already.
+        let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
+        let new = match in_place {
+            true => Some(JournalPlaceRecord { state: PlaceState::Active, ..old }),
+            false => self.place_for_journal(part, &old),
+        };
+        let Some(new) = new else {
             return self.leave_journal(&array, part, old).await;
         };
-        let give_back = || self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
+        let give_back = || {
+            if !in_place {
+                self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
+            }
+        };
         let Some(member) = self.array_member(new.drive) else {
             give_back();
             return Ok(());
@@ -75,6 +85,9 @@ impl Inner {
                 let Some(part) = manifest.part_mut(part).filter(|_| is_online) else {
                     return Ok(Change::Nothing(false));
                 };
+                if in_place {
+                    part.journal.retain(|place| *place != old);
+                }
                 part.journal.push(new);
                 Ok(Change::Commit(true))
             })
@@ -97,7 +110,7 @@ impl Inner {
             // The commit stands; the area holds nothing and is tried again when the array is opened.
             self.notice(format!("an area of a journal could not be taken into use: {error}"));
         }
-        self.leave_journal(&array, part, old).await
+        if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
     }
 
     /// Gives up an area, where others are enough, after what was in it has its copies there.

@@ -308,7 +308,14 @@ impl Inner {
             return Err(PoolError::TooManyVolumes { allowed: MAX_VOLUMES });
         }
         let drives = self.drives_for(spec.pin);
-        let shape = spec.layout.resolve(drives.len())?;
+        let shape = spec.layout.resolve(drives.len()).map_err(|error| match spec.pin {
+            Pin::Fast => PoolError::BadSetting(format!(
+                "volume {} is to be on fast drives, and the pool has {} in service: {error}",
+                spec.name,
+                drives.len()
+            )),
+            Pin::None | Pin::Slow => error.into(),
+        })?;
         let size_bytes = match spec.size_bytes {
             Some(0) => return Err(PoolError::BadSetting("a volume of 0 bytes holds nothing".to_owned())),
             Some(size) if size > MOST_VOLUME_BYTES => {
