@@ -162,7 +162,9 @@ impl World {
     }
 
     fn may_lose(&self) -> bool {
-        self.lost.is_none() && tolerance(self.from.0).min(tolerance(self.to.0)) > 0
+        // A thin volume that has no drive left for a column of a new row refuses to write there.
+        let has_room = !self.thin || self.from.1.max(self.to.1) < DRIVES - 1;
+        self.lost.is_none() && has_room && tolerance(self.from.0).min(tolerance(self.to.0)) > 0
     }
 
     /// Everything reads as something that it may hold; from now on it holds that.
