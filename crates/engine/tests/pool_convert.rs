@@ -315,7 +315,7 @@ fn requests_across_the_frontier_and_discards_beside_it_see_one_volume() {
         let mut seed = 2;
         while volume.info().expect("there").conversion.is_some() {
             let data = Buffer::from_bytes(&contents(seed, 0, (32 * MIB) as usize));
-            volume.write(0, data, seed % 2 == 0).await.expect("written");
+            volume.write(0, data, seed.is_multiple_of(2)).await.expect("written");
             let read = volume.read(0, (32 * MIB) as usize).await.expect("read");
             assert!(read.to_vec() == contents(seed, 0, (32 * MIB) as usize), "write {seed}");
             seed += 1;

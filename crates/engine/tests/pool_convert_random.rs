@@ -162,7 +162,9 @@ impl World {
     }
 
     fn may_lose(&self) -> bool {
-        self.lost.is_none() && tolerance(self.from.0).min(tolerance(self.to.0)) > 0
+        // A thin volume that has no drive left for a column of a new row refuses to write there.
+        let has_room = !self.thin || self.from.1.max(self.to.1) < DRIVES - 1;
+        self.lost.is_none() && has_room && tolerance(self.from.0).min(tolerance(self.to.0)) > 0
     }
 
     /// Everything reads as something that it may hold; from now on it holds that.
@@ -396,32 +398,43 @@ fn seeds(default: &str) -> std::ops::Range<u64> {
     first.parse().expect("a number")..last.parse().expect("a number")
 }
 
+/// One run from its seed; how often power went in the middle of the conversion.
+fn run(seed: u64) -> u64 {
+    let mut world = World::new(seed);
+    let (from, to, thin, checksums) = (world.from, world.to, world.thin, world.checksums);
+    world.log.push(format!("{from:?} to {to:?}, thin: {thin}, checksums: {checksums}"));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut images = memory_drives(DRIVES, 48);
+        for number in 0..6 {
+            let done;
+            (images, done) = live(&mut world, &images, number);
+            if done {
+                break;
+            }
+        }
+        end(&mut world, &images);
+    }));
+    if outcome.is_err() {
+        panic!("seed {}, after:\n{}", world.seed, world.log.join("\n"));
+    }
+    world.cuts_within
+}
+
 #[test]
 fn whatever_happens_while_a_volume_is_converted_what_was_flushed_is_there() {
     let (mut runs, mut cuts_within) = (0, 0);
     for seed in seeds("0..24") {
-        let mut world = World::new(seed);
-        let (from, to, thin, checksums) = (world.from, world.to, world.thin, world.checksums);
-        world.log.push(format!("{from:?} to {to:?}, thin: {thin}, checksums: {checksums}"));
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut images = memory_drives(DRIVES, 48);
-            for number in 0..6 {
-                let done;
-                (images, done) = live(&mut world, &images, number);
-                if done {
-                    break;
-                }
-            }
-            end(&mut world, &images);
-        }));
-        if outcome.is_err() {
-            panic!("seed {}, after:\n{}", world.seed, world.log.join("\n"));
-        }
-        (runs, cuts_within) = (runs + 1, cuts_within + world.cuts_within);
+        (runs, cuts_within) = (runs + 1, cuts_within + run(seed));
     }
     assert!(
         runs < 20 || cuts_within > runs / 4,
         "only {cuts_within} cuts within the conversions of {runs} runs"
     );
     println!("{runs} runs, {cuts_within} cuts within their conversions");
+}
+
+#[test]
+fn seeds_that_failed_once() {
+    // Rows that were given back while the conversion began were counted as the volume's.
+    run(78);
 }

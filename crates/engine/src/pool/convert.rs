@@ -28,14 +28,17 @@ impl Pool {
         let _alone = inner.administering.acquire(1).await;
         inner.check_changeable()?;
         let volume = self.volume(name)?;
-        let record = inner.manifest.borrow().volume(name).cloned().expect("just found");
+        // Before its record is looked at: rows that are given back meanwhile are in it no more.
+        inner.until_reclaimed().await;
+        let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
+            return Err(PoolError::Job(format!("volume {name} is gone")));
+        };
         if record.conversion.is_some() {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
         if volume.is_protected() {
             return Err(ArrayError::Protected.into());
         }
-        inner.until_reclaimed().await;
         let old_shape = record.parts[0].shape;
         let interleave_bytes = layout.interleave_bytes.or(Some(old_shape.interleave_bytes));
         let drives = inner.drives_for(record.pin);
@@ -135,14 +138,11 @@ impl Inner {
 
     /// Makes the new array, and has it recorded.
     async fn begin_conversion(&self, record: &VolumeRecord, part: PartRecord) -> Result<Array, PoolError> {
-        let converting = VolumeRecord {
-            parts: vec![record.parts[0].clone(), part.clone()],
-            conversion: Some(Conversion { next_offset_bytes: 0 }),
-            ..record.clone()
-        };
         let mut planned = self.manifest.borrow().clone();
-        planned.volumes.retain(|volume| volume.id != record.id);
-        planned.volumes.push(converting);
+        if let Some(volume) = planned.volume_by_id_mut(record.id) {
+            volume.parts.push(part.clone());
+            volume.conversion = Some(Conversion { next_offset_bytes: 0 });
+        }
         Self::check_room(&planned)?;
         planned.check().map_err(PoolError::Job)?;
         let init = self.array_init(record, &part);
