@@ -118,7 +118,7 @@ fn is_whole(sandbox: &Sandbox, data: &[u8], noise: &[u8]) {
 
 #[test]
 fn what_a_killed_writer_left_open_is_told_and_compared() {
-    let (sandbox, data, noise) = killed_writer("raid10");
+    let (sandbox, data, noise) = killed_writer("raid10 --checksums off");
     let status = sandbox.json("pool status");
     assert_eq!(status["pools"][0]["activity"][0]["kind"], "scrub");
     assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank scrub");
