@@ -239,7 +239,7 @@ fn pins_decide_where_rows_live() {
         ask_for(&life, &slow, 0..6, 10.0).await;
         assert_eq!((tiers(&slow).fast_rows, tiers(&slow).data_rows), (0, 6), "however hot it is");
         // Six rows are too many beside the four, with their maps and journals.
-        let refused = pool.set_pin("data", Pin::Fast).await.err().expect("no room");
+        let refused = pool.set_pin("data", Pin::Fast).await.expect_err("no room");
         assert!(matches!(refused, PoolError::NoSpace { needed_rows: 6, .. }), "{refused}");
         pool.set_pin("fast", Pin::Slow).await.unwrap();
         pool.set_pin("data", Pin::Fast).await.unwrap_or_else(|error| println!("{error}"));
@@ -376,7 +376,7 @@ async fn check_flushed(volume: &Volume, flushed: &[u64], seed: u64) {
             let at = at + part as u64 * 4096;
             let is = |seed: &u64| bytes == &contents(*seed, at, 4096)[..];
             let later: Vec<u64> = (0..40).map(|round| seed * 1000 + round).collect();
-            assert!(is(&block) || later.iter().any(|seed| is(seed)), "block {index} part {part}");
+            assert!(is(&block) || later.iter().any(is), "block {index} part {part}");
         }
     }
     let report = volume.array().scrub(&|_, _| {}).await.unwrap();

@@ -114,11 +114,9 @@ fn what_holds_something_is_not_overwritten_and_members_come_and_go() {
     let refused = sandbox.fails("pool add outer right/w");
     assert!(refused.contains("right/w holds data of an unknown kind"), "{refused}");
     sandbox.ok("volume delete right/w --yes");
-    for side in ["third"] {
-        sandbox.ok(&format!("drive make @{side} --count 2 --size 64MiB"));
-        sandbox.ok(&format!("pool create {side} @{side}/drive0.img @{side}/drive1.img"));
-        sandbox.ok(&format!("volume create {side}/v --layout raid1 --size 48MiB"));
-    }
+    sandbox.ok("drive make @third --count 2 --size 64MiB");
+    sandbox.ok("pool create third @third/drive0.img @third/drive1.img");
+    sandbox.ok("volume create third/v --layout raid1 --size 48MiB");
     sandbox.ok("pool replace outer left/v third/v --wait");
     assert_eq!(state(&sandbox, "outer")["state"], "online");
     sandbox.ok("pool export outer");

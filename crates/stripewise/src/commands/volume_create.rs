@@ -136,6 +136,9 @@ fn in_sizes(failure: Failure, error: &PoolError, pin: Pin) -> Failure {
              `stripewise volume pin POOL/VOL slow --wait`, or leave --pin out",
             ByteSize(*possible_bytes),
         )),
+        PoolError::BadSetting(_) if pin == Pin::Fast => {
+            failure.hint("put fast drives in with `stripewise pool add --as fast`, or leave --pin out")
+        }
         PoolError::NoSpace { possible_bytes: 0, .. } => {
             failure.hint("all the room is taken: delete a volume first, or add drives with `stripewise pool add`")
         }
