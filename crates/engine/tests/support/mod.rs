@@ -90,7 +90,7 @@ impl Rig {
         let spec = LinearSpec {
             space_bytes: spec.space_bytes + (1 << 20) + journal_slabs * array_spec.slab_bytes,
             journal_slabs,
-            write_back: shape.parity_units() > 0 && seed % 4 == 0,
+            write_back: shape.parity_units() > 0 && seed.is_multiple_of(4),
             checksums: true,
             ..spec
         };
