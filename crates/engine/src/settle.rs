@@ -4,8 +4,9 @@
 //! written in place. A block of which the last record says only its sum (*intent*) is compared: it holds the newest version,
 //! or an older one back to the last that was surely durable, or it is torn. A row of blocks, one of each unit, is put
 //! together like this: where all data blocks hold a version each, parity is computed anew, since every block may be old or
-//! new on its own. A data block that is torn, or on a drive that is gone, is reconstructed from blocks that all hold the same
-//! version, if what comes out has the sum of that version; else it is dead. Of several copies the newest counts for all.
+//! new on its own. A data block that is torn, on a drive that is gone, or behind the others is reconstructed from blocks that
+//! all hold the same version, if what comes out has the sum of that version; one that holds no version is dead otherwise. Of
+//! several copies the newest counts for all.
 //!
 //! What was before a redo record is durable in place, as the stripe was flushed before a record of another kind followed
 //! (`write_log.rs`); so only versions from the row's last redo record on can be met.
@@ -304,7 +305,7 @@ impl Inner {
             expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
         };
         let version = |unit: usize| (floor..=newest).rev().find(|&records| has(unit, records));
-        let versions: Vec<Option<usize>> = (0..units).map(version).collect();
+        let mut versions: Vec<Option<usize>> = (0..units).map(version).collect();
 
         if self.geometry.copies() > 1 {
             let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
@@ -323,36 +324,44 @@ impl Inner {
         }
 
         let data_units = self.geometry.data_units();
-        let torn: SmallVec<[usize; 4]> = (0..data_units).filter(|&unit| versions[unit].is_none()).collect();
-        let mut found: Vec<Buffer> = Vec::new();
-        if !torn.is_empty() {
-            for records in (floor..=newest).rev() {
-                let together: SmallVec<[usize; 12]> =
-                    (0..units).filter(|&unit| has(unit, records)).take(data_units).collect();
-                if together.len() < data_units {
-                    continue;
-                }
-                let sources: SmallVec<[Buffer; 12]> =
-                    together.iter().map(|&unit| contents[unit].clone().expect("it has content")).collect();
-                let wanted: Vec<Buffer> =
-                    torn.iter().map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
-                self.recover_units(&together, &sources, &torn, &wanted);
-                let fits = torn.iter().zip(&wanted).all(|(&unit, content)| {
-                    let expected = settling.sum_after(self, unit, block, records);
-                    expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
-                });
-                if fits {
-                    found = wanted;
-                    break;
-                }
+        // The newest version that so many blocks hold that the others follow from them: then these hold it too, also one that
+        // holds an older one, since its drive may have lost a write that was durable on all others.
+        let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
+        for records in (floor..=newest).rev() {
+            let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
+            let behind: SmallVec<[usize; 4]> = (0..data_units).filter(is_behind).collect();
+            if behind.is_empty() {
+                break;
+            }
+            let together: SmallVec<[usize; 12]> =
+                (0..units).filter(|&unit| has(unit, records)).take(data_units).collect();
+            if together.len() < data_units {
+                continue;
+            }
+            let sources: SmallVec<[Buffer; 12]> =
+                together.iter().map(|&unit| contents[unit].clone().expect("it has content")).collect();
+            let wanted: Vec<Buffer> =
+                behind.iter().map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
+            self.recover_units(&together, &sources, &behind, &wanted);
+            let fits = behind.iter().zip(&wanted).all(|(&unit, content)| {
+                let expected = settling.sum_after(self, unit, block, records);
+                expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
+            });
+            if fits {
+                found = behind.into_iter().zip(wanted).collect();
+                break;
             }
         }
-        for (index, &unit) in torn.iter().enumerate() {
-            contents[unit] = Some(match found.get(index) {
-                Some(content) => content.clone(),
-                None => self.bury(settling, unit, block),
-            });
+        for (unit, content) in found {
+            contents[unit] = Some(content);
+            versions[unit] = Some(newest);
             is_in_place[unit] = false;
+        }
+        for unit in 0..data_units {
+            if versions[unit].is_none() {
+                contents[unit] = Some(self.bury(settling, unit, block));
+                is_in_place[unit] = false;
+            }
         }
         let data: Vec<Buffer> = contents[..data_units].iter().flatten().cloned().collect();
         let parity: Vec<Buffer> =

@@ -6,7 +6,9 @@ use stripewise_torture::{Options, Sabotage, run, run_many};
 const SEEDS: u64 = 200;
 
 /// Seeds that once showed a fault of the engine, by now mended.
-const REGRESSIONS: [u64; 0] = [];
+///
+/// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
+const REGRESSIONS: [u64; 1] = [307];
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
@@ -48,23 +50,26 @@ fn a_seed_is_the_same_run_every_time() {
     }
 }
 
-/// The first of some seeds in which this is found.
-fn found(sabotage: Sabotage, promise: &str) -> bool {
+/// Whether one of some seeds shows one of these broken.
+fn found(sabotage: Sabotage, promises: &[&str]) -> bool {
     let options = Options { sabotage: Some(sabotage), ..Options::default() };
-    (1..=40).any(|seed| run(seed, &options).failures.iter().any(|failure| failure.promise == promise))
+    let shows =
+        |seed: u64| run(seed, &options).failures.into_iter().any(|f| promises.contains(&f.promise.as_str()));
+    (1..=40).any(shows)
 }
 
 #[test]
 fn drives_that_lie_about_flushes_are_found() {
-    assert!(found(Sabotage::IgnoredFlushes, "flushed-data-survives"));
+    assert!(found(Sabotage::IgnoredFlushes, &["flushed-data-survives"]));
 }
 
 #[test]
 fn data_changed_behind_the_engines_back_are_found() {
-    assert!(found(Sabotage::Rot, "no-wrong-bytes"));
+    // With checksums they are refused.
+    assert!(found(Sabotage::Rot, &["nothing-refused"]) && found(Sabotage::Rot, &["no-wrong-bytes"]));
 }
 
 #[test]
 fn writes_that_were_never_done_are_found() {
-    assert!(found(Sabotage::LostWrites, "flushed-data-survives"));
+    assert!(found(Sabotage::LostWrites, &["flushed-data-survives", "nothing-refused"]));
 }
