@@ -30,6 +30,17 @@ impl Array {
     pub fn remove_map_places(&self, places: &[AreaPlace]) {
         self.0.map_places.borrow_mut().retain(|place| !places.contains(place));
     }
+
+    /// Ends when the writes of pages of the map that are under way now were answered.
+    pub(crate) async fn until_map_written(&self) {
+        let regions = &self.0.regions;
+        for page in 0..regions.page_count() {
+            let Some(sequence) = regions.page_being_written(page) else { continue };
+            while regions.page_being_written(page) == Some(sequence) {
+                regions.page_changed.wait().await;
+            }
+        }
+    }
 }
 
 impl Inner {

@@ -9,6 +9,8 @@
 //! as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions) allows.
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -187,11 +189,14 @@ impl Inner {
                 }
             }
         }
+        // Before the reads and beside them: afterwards, one by one, each would take as long as they.
+        let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
+        let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
+        let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
         for source in &mut sources {
             self.read_sources(source, region);
         }
-        // Beside the reads: later, one by one, each would take as long as they.
-        let _pages = self.load_region_sums(region).await;
+        let pages = (!are_there).then(|| self.context.spawn(pages));
         let mut writes: Vec<Completion> = Vec::new();
         let mut bytes = 0;
         for source in sources {
@@ -208,6 +213,9 @@ impl Inner {
                 self.note_write_error(&error).await?;
                 return Err(ArrayError::Drive(error));
             }
+        }
+        if let Some(pages) = pages {
+            pages.await;
         }
         Ok((bytes, guards))
     }

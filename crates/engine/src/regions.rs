@@ -423,6 +423,12 @@ impl Regions {
         Some(PageWrite { page, version, offset_bytes: Self::slot_offset(page, sequence), buffer })
     }
 
+    /// The sequence number of the page's write that is under way, if one is.
+    pub fn page_being_written(&self, page: usize) -> Option<u64> {
+        let pages = self.pages.borrow();
+        pages.get(page).filter(|state| state.writing).map(|state| state.sequence)
+    }
+
     /// Ends writing a page; `durable` tells whether it got onto the members.
     pub fn end_page(&self, write: &PageWrite, durable: bool) {
         {

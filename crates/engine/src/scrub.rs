@@ -166,7 +166,8 @@ impl Inner {
         let pages =
             in_row / PAGE_COVERS_BYTES..(in_row + self.regions.shape.member_region_bytes) / PAGE_COVERS_BYTES;
         let is_wanted = |page: u16| pages.contains(&u64::from(page)) && self.page_holds_data(row, page);
-        let audits = (0..self.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
+        let audits =
+            (0..self.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
         for audit in join_all(audits).await {
             let audit = audit?;
             report.pages_repaired += audit.healed;

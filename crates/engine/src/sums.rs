@@ -589,13 +589,24 @@ impl Inner {
     pub async fn release_records(&self) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         let Some(log) = self.write_log() else { return sums.table.checkpoint().await.map(drop) };
-        // One at a time: of records of one stripe a later one must not go before an earlier one.
-        while log.releasing.replace(true) {
+        // One at a time: of records of one stripe a later one must not go before an earlier one. Whoever comes meanwhile is served
+        // by the next one, whoever makes it.
+        let wanted = log.releases_begun.get() + 1;
+        while log.releasing.get() {
             log.released.wait().await;
+            if log.releases_done.get() >= wanted {
+                return Ok(());
+            }
         }
+        log.releasing.set(true);
+        let number = log.releases_begun.get() + 1;
+        log.releases_begun.set(number);
         let settled = log.take_settled();
         let result = sums.table.checkpoint().await;
         log.release_settled(settled, result.is_ok());
+        if result.is_ok() {
+            log.releases_done.set(number);
+        }
         log.releasing.set(false);
         log.released.notify_all();
         result.map(drop)

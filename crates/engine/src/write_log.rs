@@ -51,6 +51,9 @@ pub(crate) struct WriteLog {
     settled: RefCell<Vec<Logged>>,
     pub releasing: Cell<bool>,
     pub released: Event,
+    /// Releases of settled records that were begun, and the number of the last one that ended well.
+    pub releases_begun: Cell<u64>,
+    pub releases_done: Cell<u64>,
     /// Intents released, and how many of them durably: a crash would take the others for writes under way.
     over: Cell<u64>,
     marked: Cell<u64>,
@@ -79,6 +82,8 @@ impl WriteLog {
             settled: RefCell::default(),
             releasing: Cell::new(false),
             released: Event::new(),
+            releases_begun: Cell::new(0),
+            releases_done: Cell::new(0),
             over: Cell::new(0),
             marked: Cell::new(0),
             checkpointing: Cell::new(false),

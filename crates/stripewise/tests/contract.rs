@@ -120,6 +120,7 @@ fn volumes_have_their_keys() {
         "capacity_bytes",
         "checksums",
         "columns",
+        "conversion",
         "drives",
         "failure",
         "fast_bytes",

@@ -385,10 +385,13 @@ impl Inner {
             .ring(ring)
             .map(|ring| (ring.area.member.clone(), ring.offset_bytes(start), ring.area.drive));
         let Some((member, offset_bytes, drive)) = place else { return Ok(false) };
+        let under_way = self.writes.begin();
         if write_fua(&member, offset_bytes, segments).await.is_ok() {
             return Ok(self.state.borrow_mut().ring(ring).is_some());
         }
-        match write_fua(&member, offset_bytes, segments).await {
+        let again = write_fua(&member, offset_bytes, segments).await;
+        drop(under_way);
+        match again {
             Ok(()) => Ok(self.state.borrow_mut().ring(ring).is_some()),
             Err(error) => self.area_failed(ring, drive, &error).await.map(|()| false),
         }
@@ -527,12 +530,16 @@ async fn mark_in_headers(inner: Rc<Inner>) {
                 oldest_live,
             };
             let other = 1 - page;
+            let under_way = inner.writes.begin();
             let segments = Segments::from_iter([header.encode(inner.volume_id, area, &inner.buffers)]);
             for attempt in 0..2 {
                 match write_fua(&area.member, area.base_bytes + other * PAGE_BYTES, &segments).await {
                     Ok(()) => break,
                     Err(_) if attempt == 0 => {}
-                    Err(error) => return inner.area_failed(*id, area.drive, &error).await,
+                    Err(error) => {
+                        drop(under_way);
+                        return inner.area_failed(*id, area.drive, &error).await;
+                    }
                 }
             }
             if let Some(ring) = inner.state.borrow_mut().ring(*id) {

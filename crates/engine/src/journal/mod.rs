@@ -58,7 +58,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -180,6 +181,45 @@ struct Inner {
     /// An area went, or all is over.
     areas_changed: Event,
     pressure: Event,
+    writes: Writes,
+}
+
+/// Writes to areas that are under way, by number, so that slabs are not given to others before they have arrived.
+#[derive(Default)]
+struct Writes {
+    begun: Cell<u64>,
+    under_way: RefCell<BTreeSet<u64>>,
+    arrived: Event,
+}
+
+impl Writes {
+    /// Until what this gives is dropped, a write is under way.
+    fn begin(&self) -> WriteUnderWay<'_> {
+        let number = self.begun.get();
+        self.begun.set(number + 1);
+        self.under_way.borrow_mut().insert(number);
+        WriteUnderWay { writes: self, number }
+    }
+
+    /// Ends when all that were begun before have arrived, or failed.
+    async fn until_arrived(&self) {
+        let begun = self.begun.get();
+        while self.under_way.borrow().first().is_some_and(|&oldest| oldest < begun) {
+            self.arrived.wait().await;
+        }
+    }
+}
+
+struct WriteUnderWay<'a> {
+    writes: &'a Writes,
+    number: u64,
+}
+
+impl Drop for WriteUnderWay<'_> {
+    fn drop(&mut self) {
+        self.writes.under_way.borrow_mut().remove(&self.number);
+        self.writes.arrived.notify_all();
+    }
 }
 
 impl Drop for Inner {
@@ -228,6 +268,7 @@ impl Journal {
             wake: Rc::new(Event::new()),
             areas_changed: Event::new(),
             pressure: Event::new(),
+            writes: Writes::default(),
         });
         context.spawn(append::pump(Rc::downgrade(&inner)));
         Self(inner)
@@ -351,7 +392,14 @@ impl Journal {
         self.0.state.borrow_mut().fail_all(ArrayError::Closed);
         self.0.areas_changed.notify_all();
         self.0.changed();
+        // Its slabs may be somebody else's soon.
+        self.0.writes.until_arrived().await;
         result
+    }
+
+    /// Ends when nothing is on its way any more to areas that were removed before.
+    pub async fn until_written(&self) {
+        self.0.writes.until_arrived().await;
     }
 }
 

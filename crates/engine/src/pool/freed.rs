@@ -128,6 +128,10 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     }
     for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
         array.until_pages_written().await;
+        array.until_map_written().await;
+        if let Some(log) = array.0.write_log() {
+            log.journal.until_written().await;
+        }
     }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.closed.get() {

@@ -129,6 +129,7 @@ impl Inner {
             // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
             array.flush().await?;
             log.journal.restore_copies().await?;
+            log.journal.until_written().await;
         }
         self.try_commit(None, move |manifest| {
             let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {

@@ -63,8 +63,8 @@ mod testing;
 mod thin;
 mod tiers;
 mod volume;
-mod volume_io;
 mod volume_drive;
+mod volume_io;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 
