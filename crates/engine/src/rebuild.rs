@@ -291,6 +291,11 @@ impl Inner {
     /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
     pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
+        // A row that holds nothing costs nothing.
+        let regions = self.regions_of_row(row);
+        if regions.into_iter().all(|region| self.regions.state(region) == RegionState::Unwritten) {
+            return Ok(());
+        }
         sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
         self.flush_members().await?;
         self.release_records().await
