@@ -43,7 +43,7 @@ fn mutate(bytes: &mut [u8], random: &mut SplitMix64) {
                 let end = (at + 1 + random.below(8) as usize).min(bytes.len());
                 bytes[at..end].fill([0, 0xff][random.below(2) as usize]);
             }
-            3 => bytes.copy_within(at.., 0.max(at.saturating_sub(random.below(40) as usize))),
+            3 => bytes.copy_within(at.., at.saturating_sub(random.below(40) as usize)),
             _ => {
                 let length = (random.below(64) as usize).min(bytes.len() - at);
                 let from = random.below((bytes.len() - length) as u64 + 1) as usize;
@@ -121,10 +121,9 @@ fn drives_with_any_superblocks() {
             bytes[start..start + slot.len()].copy_from_slice(&slot);
         }
         // What says where a copy lies is its own.
-        for start in [end + at] {
-            bytes[start + 72..start + 80].copy_from_slice(&(start as u64).to_le_bytes());
-            bytes[start + 4096 + 40..start + 4096 + 48].copy_from_slice(&(start as u64 + 4096).to_le_bytes());
-        }
+        let start = end + at;
+        bytes[start + 72..start + 80].copy_from_slice(&(start as u64).to_le_bytes());
+        bytes[start + 4096 + 40..start + 4096 + 48].copy_from_slice(&(start as u64 + 4096).to_le_bytes());
         fuzzing::reseal_slots(&mut bytes);
         let broken = MemoryDrive::new("drive0", DRIVE_MIB * MIB);
         broken.poke(0, &bytes);
