@@ -123,6 +123,8 @@ pub enum DriveKind {
     Memory,
     /// A model in virtual time.
     Model,
+    /// A volume of another pool.
+    Volume,
 }
 
 /// Identity and geometry of a drive; does not change while it is open.

@@ -149,6 +149,11 @@ impl Semaphore {
         self.shared.available.get()
     }
 
+    /// How many wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.borrow().len()
+    }
+
     /// Takes `amount` units at once, or `None` if that would have to wait.
     pub fn try_acquire(&self, amount: u64) -> Option<SemaphorePermit> {
         let amount = amount.min(self.shared.limit);
@@ -224,6 +229,12 @@ impl Drop for SemaphorePermit {
 }
 
 impl SemaphorePermit {
+    /// Takes a part of the units into a permit of its own.
+    pub fn split(&mut self, amount: u64) -> SemaphorePermit {
+        self.amount = self.amount.checked_sub(amount).expect("a part of what there is");
+        SemaphorePermit { shared: self.shared.clone(), amount }
+    }
+
     /// Keeps the units for good.
     fn consume(mut self) {
         self.amount = 0;

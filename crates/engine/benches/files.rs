@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use stripewise_drive::{Buffer, BufferPool, Drive, Pace, PacedDrive, SplitMix64};
-use stripewise_engine::{Array, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit};
+use stripewise_engine::linear::{LinearSpec, SlotInit};
+use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_file, process_cpu_ns};
 
@@ -135,13 +136,26 @@ async fn array(
     let shape = LayoutSpec::parse(layout).and_then(|spec| spec.resolve(DRIVES)).expect("a layout");
     let members: Vec<Rc<Member>> =
         files.paths[..DRIVES].iter().map(|path| member(executor, path, pace)).collect();
-    let spec = ArraySpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: files.bytes - (1 << 20) };
+    let spec = LinearSpec {
+        id: 1,
+        shape,
+        base_bytes: 1 << 20,
+        space_bytes: files.bytes - (1 << 20),
+        journal_slabs: 0,
+        write_back: false,
+        checksums: false,
+    };
     let slots = members.iter().cloned().map(SlotInit::Active).collect();
     let buffers = BufferPool::new(64 << 20);
-    let array =
-        Array::create(&context, &buffers, spec, slots, Rc::new(NoMembership), ArrayOptions::default())
-            .await
-            .expect("an array");
+    let array = Array::create(
+        &context,
+        &buffers,
+        spec.init(slots).expect("a possible array"),
+        Rc::new(NoHost),
+        ArrayOptions::default(),
+    )
+    .await
+    .expect("an array");
     fill(executor, &array).await;
     (array, members)
 }
@@ -322,19 +336,32 @@ fn rebuild(executor: &RealExecutor, files: &Files) {
             let context = executor.context();
             let members: Vec<_> = files.paths.iter().map(|path| member(executor, path, Some(pace))).collect();
             let shape = LayoutSpec::parse("raid5").and_then(|spec| spec.resolve(DRIVES)).expect("a layout");
-            let spec = ArraySpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: files.bytes - (1 << 20) };
+            let spec = LinearSpec {
+                id: 1,
+                shape,
+                base_bytes: 1 << 20,
+                space_bytes: files.bytes - (1 << 20),
+                journal_slabs: 0,
+                write_back: false,
+                checksums: false,
+            };
             let slots = members[..DRIVES].iter().cloned().map(SlotInit::Active).collect();
             let buffers = BufferPool::new(64 << 20);
-            let array =
-                Array::open(&context, &buffers, spec, slots, Rc::new(NoMembership), ArrayOptions::default())
-                    .await
-                    .expect("it opens");
+            let array = Array::open(
+                &context,
+                &buffers,
+                spec.init(slots).expect("a possible array"),
+                Rc::new(NoHost),
+                ArrayOptions::default(),
+            )
+            .await
+            .expect("it opens");
             members[1].fail("taken out");
             array.flush().await.expect("a flush excludes it");
-            array.attach(1, members[DRIVES].clone()).await.expect("attaching");
+            spec.attach(&array, 1, members[DRIVES].clone()).await.expect("attaching");
             let start = Instant::now();
-            let report = array.rebuild(1).await.expect("a rebuild");
-            let rate = report.rebuilt_bytes as f64 / start.elapsed().as_secs_f64();
+            let report = stripewise_engine::linear::rebuild(&array).await.expect("a rebuild");
+            let rate = report.bytes as f64 / start.elapsed().as_secs_f64();
             for member in &members {
                 member.stop();
             }

@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, MemoryDrive, SplitMix64};
-use stripewise_engine::{Array, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit};
+use stripewise_engine::linear::{LinearSpec, SlotInit};
+use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
 
@@ -18,15 +19,29 @@ const DEPTH: usize = 32;
 
 async fn array(context: &Context, layout: &str, drives: usize) -> Array {
     let shape = LayoutSpec::parse(layout).and_then(|spec| spec.resolve(drives)).expect("a layout");
-    let spec = ArraySpec { id: 1, shape, base_bytes: 1 << 20, space_bytes: MEMBER_BYTES };
+    let spec = LinearSpec {
+        id: 1,
+        shape,
+        base_bytes: 1 << 20,
+        space_bytes: MEMBER_BYTES,
+        journal_slabs: 0,
+        write_back: false,
+        checksums: false,
+    };
     let slots = (0..drives)
         .map(|i| MemoryDrive::new(&format!("memory{i}"), MEMBER_BYTES + (1 << 20)))
         .map(|drive| SlotInit::Active(Member::new(context, drive, MemberOptions::default())))
         .collect();
     let buffers = BufferPool::new(64 << 20);
-    let array = Array::create(context, &buffers, spec, slots, Rc::new(NoMembership), ArrayOptions::default())
-        .await
-        .expect("an array");
+    let array = Array::create(
+        context,
+        &buffers,
+        spec.init(slots).expect("a possible array"),
+        Rc::new(NoHost),
+        ArrayOptions::default(),
+    )
+    .await
+    .expect("an array");
     let mut random = SplitMix64::new(1);
     let data = array.buffers().allocate(1 << 20);
     data.with_mut(|bytes| {

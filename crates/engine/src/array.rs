@@ -1,60 +1,71 @@
-//! An array: one volume's stripes over its members, and everything that must agree about them.
+//! An array: one layout over rows of slabs, and everything that must agree about them.
 //!
 //! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at a time. Where they go
 //! next: `read.rs` (healthy and degraded reads), `write.rs` (gathering, planning, parity), `recover.rs` (what to do when a
-//! drive says no), `rebuild.rs` and `scrub.rs` (background work), `discard.rs`. Which members are missing, and from when on
-//! that may be relied on, is settled here: a member that fails is first recorded as excluded on all others, through
-//! [`Membership`], and only then is a write acknowledged that it does not hold.
+//! drive says no), `rebuild.rs`, `moves.rs` and `scrub.rs` (background work), `discard.rs`. Which columns of which rows are
+//! missing is settled in `columns.rs`, what the region map on the drives says in `map.rs`.
+//!
+//! Each column of the layout is one linear space of `rows` slabs; the slab map (`rows.rs`) says on which drive each slab of
+//! it lies. The layout's addresses are made for an unbounded length, so a volume grows by rows and nothing moves.
 //!
 //! Memory: requests in flight are admitted up to [`ArrayOptions::in_flight_bytes`]; parity, pre-reads and padding add at
 //! most `(units + parity) / data` times that for small writes and are bounded with it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-use smallvec::SmallVec;
-use stripewise_drive::{
-    Buffer, BufferPool, Completion, Context, DriveError, DriveErrorKind, Event, IoRequest, Operation,
-    Semaphore,
-};
-use stripewise_layout::{Geometry, MemberSet, Shape};
+use rustc_hash::FxHashMap;
+use stripewise_drive::{Buffer, BufferPool, Context, Event, Semaphore};
+use stripewise_layout::{Geometry, LayoutError, Shape};
 
+use crate::columns::Members;
 use crate::error::ArrayError;
-use crate::member::{Class, Member};
-use crate::rebuild::RebuildState;
-use crate::regions::{PAGE_BYTES, RegionShape, Regions};
+use crate::heat::Heat;
+use crate::member::Member;
+use crate::moves::Move;
+use crate::pending::Pending;
+use crate::rebuild::Fill;
+use crate::regions::{RegionShape, Regions};
+use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
+use crate::sums::{BlockSums, SumsInit};
+use crate::write_log::WriteLog;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
-/// Dirty marks are taken back when their chunk was quiet for this long.
-const SETTLE_INTERVAL_NS: u64 = 5_000_000_000;
-
 /// A boxed future of this thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Whoever keeps the record of which drives belong: the pool.
-pub trait Membership {
-    /// Records durably on every other drive that `member` is out. Until this is done no write that `member` lacks is
-    /// acknowledged. Told more than once of the same member, it answers as the first time.
+/// What an array asks of whoever keeps the record of drives and slabs: the pool.
+pub trait ArrayHost {
+    /// Records durably on every other drive that `member` is out, then tells every array with [`Array::drive_gone`]. Until this
+    /// is done no write that `member` lacks is acknowledged. Told more than once of the same member, it answers as the first
+    /// time.
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
 
-    /// Records durably which blocks of volume `id` are lost, as [`Array::lost_blocks`] has them. Asked before a flush is
+    /// Records durably which blocks of array `id` are lost, as [`Array::lost_blocks`] has them. Asked before a flush is
     /// acknowledged, when they changed: a block that was lost and is written again must not be lost after a restart.
     fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
         let _ = id;
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// Gives slabs to rows that have none, records it durably and calls [`Array::set_rows`]. For thin volumes; an error says
+    /// why there is no space.
+    fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
+        let _ = (id, first_row, rows);
+        Box::pin(std::future::ready(Err("this volume has all the rows it can have".to_owned())))
+    }
 }
 
-/// Forgets nothing because it records nothing: for tests and benchmarks of an array without a pool.
-pub struct NoMembership;
+/// Records nothing: for tests and benchmarks of an array without a pool.
+pub struct NoHost;
 
-impl Membership for NoMembership {
+impl ArrayHost for NoHost {
     fn exclude<'a>(&'a self, _: &'a Rc<Member>, _: &'a str) -> LocalFuture<'a, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -78,42 +89,100 @@ impl Default for ArrayOptions {
 /// What an array is: recorded in the pool's metadata, the same for its whole life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArraySpec {
-    /// The volume's identity; marks its region map.
+    /// The array's identity; marks its region map.
     pub id: u128,
     /// Level, width, groups, interleave.
     pub shape: Shape,
-    /// Where the volume's space begins on every member, bytes; a multiple of 1 MiB.
-    pub base_bytes: u64,
-    /// The volume's space on every member, bytes, region map included.
-    pub space_bytes: u64,
+    /// Bytes of a slab, a power of two from 1 MiB on.
+    pub slab_bytes: u64,
 }
 
 impl ArraySpec {
-    /// The addresses of the volume's data, and how many bytes of each member's space the region map takes (it comes
-    /// first).
-    pub fn geometry(&self) -> Result<(Geometry, u64), ArrayError> {
-        // The map's size depends on what is left for data, hardly; a map for the whole space is never too small.
-        let whole = Geometry::new(self.shape, self.space_bytes)?;
-        let map_bytes = RegionShape::of(&whole).map_bytes();
-        let geometry = Geometry::new(self.shape, self.space_bytes.saturating_sub(map_bytes))?;
-        Ok((geometry, map_bytes))
+    /// The addresses of the array's data, for a length that no drive reaches. Fails where the shape is impossible, or needs
+    /// more than one slab for its stripes to come out even.
+    pub fn geometry(&self) -> Result<Geometry, ArrayError> {
+        let width = (self.shape.width as u64).max(1);
+        let member_bytes = (1u64 << 62) / width / self.slab_bytes.max(1) * self.slab_bytes.max(1);
+        let geometry = Geometry::new(self.shape, member_bytes)?;
+        let region_bytes = RegionShape::of(&geometry).member_region_bytes;
+        if self.slab_bytes == 0 || !self.slab_bytes.is_multiple_of(region_bytes) {
+            return Err(ArrayError::Layout(LayoutError::MembersTooSmall {
+                member_bytes: self.slab_bytes,
+                interleave_bytes: region_bytes,
+            }));
+        }
+        Ok(geometry)
+    }
+
+    /// Volume bytes that a row holds.
+    pub fn row_data_bytes(&self) -> Result<u64, ArrayError> {
+        let shape = RegionShape::of(&self.geometry()?);
+        Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
+    }
+
+    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe with its parity, fits
+    /// into what clients may append at a time, also where room is kept for destaging.
+    pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
+        let geometry = self.geometry()?;
+        let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
+        Ok((16 * stripe_bytes).next_multiple_of(self.slab_bytes).max(2 << 20))
+    }
+
+    /// Bytes that the region map of `rows` rows takes at each of its places.
+    pub fn map_bytes(&self, rows: u64) -> Result<u64, ArrayError> {
+        let shape = RegionShape::of(&self.geometry()?);
+        let per_row = self.slab_bytes / shape.member_region_bytes;
+        Ok(RegionShape::map_bytes(rows.saturating_mul(per_row)))
     }
 }
 
-/// What a slot of the array holds when it is opened.
+/// A drive that an array may use.
 #[derive(Clone)]
-pub enum SlotInit {
-    /// A member whose content is current.
-    Active(Rc<Member>),
-    /// Nothing.
-    Missing,
-    /// A replacement whose content is current in regions below this one.
-    Rebuilding(Rc<Member>, u64),
+pub struct ArrayMember {
+    /// Its number in the slab map.
+    pub number: u32,
+    /// Its queue.
+    pub member: Rc<Member>,
+    /// Where slab 0 begins on it, bytes.
+    pub slabs_base_bytes: u64,
+    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without checksums.
+    pub sums_base_bytes: u64,
 }
 
-pub(crate) struct Slot {
-    pub member: RefCell<Option<Rc<Member>>>,
-    pub rebuild: RefCell<Option<RebuildState>>,
+/// Consecutive slabs of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaPlace {
+    /// The drive's number.
+    pub drive: u32,
+    /// The first slab.
+    pub slab: u32,
+    /// How many.
+    pub slabs: u32,
+}
+
+/// What an array is made of, or opened from.
+pub struct ArrayInit {
+    /// What it is.
+    pub spec: ArraySpec,
+    /// Usable bytes, at most what the rows hold.
+    pub size_bytes: u64,
+    /// Where its rows lie.
+    pub rows: RowTable,
+    /// Where its region map lies: the same at each place.
+    pub map: Vec<AreaPlace>,
+    /// The areas of its journal; none for a volume without one.
+    pub journal: Vec<AreaPlace>,
+    /// Never used before for this array: tells a new journal from older ones. Not looked at when an array is opened.
+    pub journal_epoch: u64,
+    /// Every block has a checksum, and every read is verified; the same for the array's whole life.
+    pub checksums: Option<SumsInit>,
+    /// The drives that are there and current. What lies on others is missing.
+    pub members: Vec<ArrayMember>,
+    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout with parity.
+    pub write_back: bool,
+    /// Nothing may be written: the array is opened protected, and what a crash left in its journal stays there.
+    pub read_only: bool,
 }
 
 /// Counts of what an array did; for benchmarks, tests and reports.
@@ -132,44 +201,69 @@ pub struct ArrayCounters {
 }
 
 pub(crate) struct Inner {
-    me: Weak<Inner>,
+    pub me: Weak<Inner>,
     pub context: Context,
     pub buffers: BufferPool,
     pub geometry: Geometry,
     pub spec: ArraySpec,
     pub options: ArrayOptions,
-    pub data_base_bytes: u64,
-    pub block_bytes: u64,
-    pub slots: Vec<Slot>,
-    pub missing: Cell<MemberSet>,
-    /// Slots being rebuilt; they are missing in some regions and not in others.
-    pub rebuilding: Cell<usize>,
+    pub stripes_per_row: u64,
+    pub regions_per_row: u64,
+    pub size_bytes: Cell<u64>,
+    pub block_bytes: Cell<u64>,
+    pub rows: RefCell<RowTable>,
+    pub members: RefCell<Members>,
+    /// Every column of every row is current and there.
+    pub whole: Cell<bool>,
+    /// Columns of rows that are being filled, by row and column.
+    pub fills: RefCell<FxHashMap<(u64, usize), Fill>>,
+    /// Columns of rows that are being copied elsewhere.
+    pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
+    pub map_places: RefCell<Vec<AreaPlace>>,
+    pub log: RefCell<Option<Rc<WriteLog>>>,
+    /// Set for good when the array is put together, if it has checksums.
+    pub sums: OnceCell<BlockSums>,
+    /// A crash left records in the journal that could not be carried out, since nothing may be written.
+    pub needs_replay: Cell<bool>,
+    pub write_back: bool,
+    pub pending: Pending,
+    pub destaging: Cell<bool>,
+    /// Blocks of the volume that are lost for good: they were being written when power was cut and a drive was lost.
+    pub dead: RefCell<BTreeSet<u64>>,
     pub table: Rc<StripeTable>,
     pub regions: Rc<Regions>,
-    pub membership: Rc<dyn Membership>,
+    pub host: Rc<dyn ArrayHost>,
     pub admission: Semaphore,
     /// One strip of zeros, to pad and to write zeros from.
     pub zeroes: Buffer,
     pub recent_ends: RefCell<[u64; 32]>,
     pub recent_next: Cell<usize>,
     pub writes_in_flight: Cell<usize>,
+    /// Reads under way, of the current and the former epoch; see [`Array::drain_reads`].
+    pub reads_in_flight: Cell<[usize; 2]>,
+    pub read_epoch: Cell<usize>,
+    pub read_ended: Event,
     pub active_groups: Cell<usize>,
     pub write_activity: Event,
-    excluding: Cell<bool>,
-    excluded: Event,
-    /// Blocks (slot, block of the member's data space) that hold nothing valid: they could not be rebuilt.
+    pub excluding: Cell<bool>,
+    pub excluded: Event,
+    /// Blocks (column, block of the column's linear space) that hold nothing valid: they could not be rebuilt.
     pub lost: RefCell<BTreeSet<(usize, u64)>>,
     /// How often `lost` shrank, and how often it had when it was last recorded.
     pub lost_changes: Cell<(u64, u64)>,
     pub counters: Cell<ArrayCounters>,
-    settling: Cell<bool>,
+    pub heat: Heat,
+    pub settling: Cell<bool>,
+    /// Somebody is making new regions durable, to have the map say so.
+    pub marking: Cell<bool>,
+    pub marked: Event,
     closed: Cell<bool>,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
     /// Nothing is written any more, see [`Array::protect`].
     pub protected: Cell<bool>,
     /// Something was, or may have been, written since opening.
-    changed: Cell<bool>,
+    pub changed: Cell<bool>,
 }
 
 /// A volume's array. Clones are the same array. Its futures must be driven to their end: a write that is dropped half-way
@@ -178,33 +272,36 @@ pub(crate) struct Inner {
 pub struct Array(pub(crate) Rc<Inner>);
 
 impl Array {
-    /// Makes a new array: every region unwritten. The members' space need not be cleared.
+    /// Makes a new array: every region unwritten. The slabs need not be cleared.
     pub async fn create(
         context: &Context,
         buffers: &BufferPool,
-        spec: ArraySpec,
-        slots: Vec<SlotInit>,
-        membership: Rc<dyn Membership>,
+        init: ArrayInit,
+        host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let array = Self::assemble(context, buffers, spec, slots, membership, options)?;
+        let (areas, epoch) = (init.journal.clone(), init.journal_epoch);
+        let array = Self::assemble(context, buffers, init, host, options)?;
         // Both slots of every page, so that nothing older in either can be taken for this volume's.
         array.0.rewrite_map().await?;
+        array.0.create_journal(&areas, epoch).await?;
         array.0.flush_members().await?;
         Ok(array)
     }
 
-    /// Opens an array that exists: reads its region map from all members, the newest page of each counts.
+    /// Opens an array that exists: reads its region map from all its places, the newest page of each counts.
     pub async fn open(
         context: &Context,
         buffers: &BufferPool,
-        spec: ArraySpec,
-        slots: Vec<SlotInit>,
-        membership: Rc<dyn Membership>,
+        init: ArrayInit,
+        host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let array = Self::assemble(context, buffers, spec, slots, membership, options)?;
+        let areas = init.journal.clone();
+        let array = Self::assemble(context, buffers, init, host, options)?;
         array.0.load_map().await?;
+        array.0.note_columns_away();
+        array.0.open_journal(&areas).await?;
         array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
         Ok(array)
     }
@@ -212,55 +309,51 @@ impl Array {
     fn assemble(
         context: &Context,
         buffers: &BufferPool,
-        spec: ArraySpec,
-        inits: Vec<SlotInit>,
-        membership: Rc<dyn Membership>,
+        init: ArrayInit,
+        host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let (geometry, map_bytes) = spec.geometry()?;
-        assert_eq!(inits.len(), geometry.width(), "one slot per member");
-        let mut missing = MemberSet::EMPTY;
-        let mut rebuilding = 0;
-        let mut block_bytes = 512;
-        let mut slots = Vec::with_capacity(inits.len());
-        for (index, init) in inits.into_iter().enumerate() {
-            let (member, rebuild) = match init {
-                SlotInit::Active(member) => (Some(member), None),
-                SlotInit::Missing => {
-                    missing.insert(index);
-                    (None, None)
-                }
-                SlotInit::Rebuilding(member, next_region) => {
-                    rebuilding += 1;
-                    (Some(member), Some(RebuildState::starting_at(next_region)))
-                }
-            };
-            if let Some(member) = &member {
-                block_bytes = block_bytes.max(u64::from(member.info().logical_block_bytes));
-            }
-            slots.push(Slot { member: RefCell::new(member), rebuild: RefCell::new(rebuild) });
-        }
-        let regions = Rc::new(Regions::new(RegionShape::of(&geometry), spec.id));
-        Ok(Self(Rc::new_cyclic(|me| Inner {
+        let ArrayInit { spec, size_bytes, rows, map, checksums, members, write_back, read_only, .. } = init;
+        let geometry = spec.geometry()?;
+        assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
+        let shape = RegionShape::of(&geometry);
+        let regions_per_row = spec.slab_bytes / shape.member_region_bytes;
+        let regions = Rc::new(Regions::new(shape, spec.id, size_bytes.div_ceil(shape.region_data_bytes)));
+        let array = Self(Rc::new_cyclic(|me| Inner {
             me: me.clone(),
             context: context.clone(),
             buffers: buffers.clone(),
             zeroes: buffers.allocate_zeroed(geometry.interleave_bytes() as usize),
-            data_base_bytes: spec.base_bytes + map_bytes,
             geometry,
-            spec,
             options,
-            block_bytes,
-            slots,
-            missing: Cell::new(missing),
-            rebuilding: Cell::new(rebuilding),
+            stripes_per_row: regions_per_row * shape.stripes_per_region,
+            regions_per_row,
+            size_bytes: Cell::new(size_bytes),
+            block_bytes: Cell::new(512),
+            spec,
+            rows: RefCell::new(rows),
+            members: RefCell::default(),
+            whole: Cell::new(false),
+            fills: RefCell::default(),
+            moves: RefCell::default(),
+            map_places: RefCell::new(map),
+            log: RefCell::default(),
+            sums: OnceCell::new(),
+            needs_replay: Cell::new(false),
+            write_back,
+            pending: Pending::new(),
+            destaging: Cell::new(false),
+            dead: RefCell::default(),
             table: Rc::default(),
             regions,
-            membership,
+            host,
             admission: Semaphore::new(options.in_flight_bytes),
             recent_ends: RefCell::new([u64::MAX; 32]),
             recent_next: Cell::new(0),
             writes_in_flight: Cell::new(0),
+            reads_in_flight: Cell::default(),
+            read_epoch: Cell::new(0),
+            read_ended: Event::new(),
             active_groups: Cell::new(0),
             write_activity: Event::new(),
             excluding: Cell::new(false),
@@ -268,15 +361,26 @@ impl Array {
             lost: RefCell::default(),
             lost_changes: Cell::default(),
             counters: Cell::default(),
+            heat: Heat::default(),
             settling: Cell::new(false),
+            marking: Cell::new(false),
+            marked: Event::new(),
             closed: Cell::new(false),
             unsynced: Cell::new(false),
-            protected: Cell::new(false),
+            protected: Cell::new(read_only),
             changed: Cell::new(false),
-        })))
+        }));
+        if let Some(checksums) = checksums {
+            array.0.begin_sums(checksums);
+        }
+        for member in members {
+            array.add_member(member);
+        }
+        array.0.note_wholeness();
+        Ok(array)
     }
 
-    /// The array's addresses.
+    /// The array's addresses, for an unbounded length; see [`Self::capacity_bytes`].
     pub fn geometry(&self) -> &Geometry {
         &self.0.geometry
     }
@@ -288,7 +392,41 @@ impl Array {
 
     /// Usable bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.0.geometry.capacity_bytes()
+        self.0.size_bytes.get()
+    }
+
+    /// Makes the array larger or smaller. The rows for it are set before it grows and taken away after it has shrunk; what
+    /// lies beyond a smaller size is forgotten. To be called while no request beyond the smaller size is under way.
+    pub async fn resize(&self, size_bytes: u64) -> Result<(), ArrayError> {
+        let inner = &self.0;
+        inner.check_writable()?;
+        let region_bytes = inner.regions.shape.region_data_bytes;
+        let old = inner.size_bytes.replace(size_bytes);
+        if size_bytes < old {
+            // What is left of the last region must read as zeros if the volume grows again.
+            let kept = size_bytes.next_multiple_of(region_bytes).min(old);
+            if kept > size_bytes {
+                inner.size_bytes.set(old);
+                let zeroed = self.write_zeroes(size_bytes, (kept - size_bytes) / 512 * 512).await;
+                inner.size_bytes.set(size_bytes);
+                zeroed?;
+                inner.flush().await?;
+            }
+        }
+        let regions = size_bytes.div_ceil(region_bytes);
+        if regions < inner.regions.count() {
+            let stripes = inner.regions.stripes_of(regions).start
+                ..inner.regions.stripes_of(inner.regions.count()).start;
+            // Until the smaller size is recorded a crash must not bring back what was there before.
+            inner.destage_stripes(stripes.clone()).await?;
+            inner.flush().await?;
+            inner.forget_logged(stripes).await?;
+        }
+        for region in regions..inner.regions.count() {
+            inner.forget_sums(region);
+        }
+        inner.regions.resize(regions);
+        inner.persist_map().await
     }
 
     /// Where requests' buffers come from.
@@ -301,21 +439,15 @@ impl Array {
         self.0.counters.get()
     }
 
-    /// Members that hold nothing current anywhere: missing or excluded. Members being rebuilt are not among them.
-    pub fn missing(&self) -> MemberSet {
-        self.0.missing.get()
-    }
-
-    /// The member in a slot.
-    pub fn member(&self, slot: usize) -> Option<Rc<Member>> {
-        self.0.slots[slot].member.borrow().clone()
-    }
-
     /// Bytes of volume space in regions that were ever written.
     pub fn written_bytes(&self) -> u64 {
-        let shape = &self.0.regions.shape;
-        let region_bytes = shape.stripes_per_region * self.0.geometry.stripe_data_bytes();
+        let region_bytes = self.0.regions.shape.region_data_bytes;
         (self.0.regions.written_regions() * region_bytes).min(self.capacity_bytes())
+    }
+
+    /// Regions of the volume: the unit in which scrubs count.
+    pub fn regions(&self) -> u64 {
+        self.0.regions.count()
     }
 
     /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] settles them.
@@ -323,20 +455,26 @@ impl Array {
         self.0.unsynced.get()
     }
 
-    /// Blocks of 4 KiB (slot, block number in the member's data space) that are lost: they could not be rebuilt, and
+    /// Blocks of 4 KiB (column, block number in the column's linear space) that are lost: they could not be rebuilt, and
     /// reading them is an error until they are written.
     pub fn lost_blocks(&self) -> Vec<(usize, u64)> {
         self.0.lost.borrow().iter().copied().collect()
     }
 
+    /// Blocks of 4 KiB of the volume that are lost for good, since they were being written when power was cut and their drive was
+    /// lost in the same instant. Reading them is an error until they are written.
+    pub fn dead_blocks(&self) -> Vec<u64> {
+        self.0.dead.borrow().iter().copied().collect()
+    }
+
+    /// Restores what [`Self::dead_blocks`] gave when the array was closed.
+    pub fn set_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
+        self.0.dead.borrow_mut().extend(blocks);
+    }
+
     /// Restores what [`Self::lost_blocks`] gave when the array was closed.
     pub fn set_lost_blocks(&self, blocks: impl IntoIterator<Item = (usize, u64)>) {
         self.0.lost.borrow_mut().extend(blocks);
-    }
-
-    /// Takes a member out of a slot: to be called by the pool after it recorded the exclusion.
-    pub fn mark_missing(&self, slot: usize) {
-        self.0.mark_missing(slot);
     }
 
     /// From now on nothing is written to any member, neither for clients nor as a repair; reads go on. For a volume opened
@@ -362,8 +500,27 @@ impl Array {
         if self.0.protected.get() {
             return Ok(());
         }
+        self.0.destage_all().await?;
         self.0.flush().await?;
-        self.0.settle(true).await
+        self.0.settle(true).await?;
+        self.0.release_records().await?;
+        self.0.close_journal().await
+    }
+
+    /// Ends when every read that is under way now has ended: slabs that the array no longer names may be used again then.
+    pub async fn drain_reads(&self) {
+        let inner = &self.0;
+        // Two flips: the other epoch may still have readers from the flip before.
+        for _ in 0..2 {
+            let old = inner.read_epoch.get();
+            while inner.reads_in_flight.get()[1 - old] > 0 {
+                inner.read_ended.wait().await;
+            }
+            inner.read_epoch.set(1 - old);
+            while inner.reads_in_flight.get()[old] > 0 {
+                inner.read_ended.wait().await;
+            }
+        }
     }
 }
 
@@ -372,12 +529,15 @@ impl Inner {
         if !offset_bytes.is_multiple_of(512) || !length_bytes.is_multiple_of(512) {
             return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
         }
-        let capacity_bytes = self.geometry.capacity_bytes();
+        let capacity_bytes = self.size_bytes.get();
         if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
             return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
         }
         if self.closed.get() {
             return Err(ArrayError::Closed);
+        }
+        if self.needs_replay.get() {
+            return Err(ArrayError::NeedsReplay);
         }
         Ok(())
     }
@@ -397,301 +557,48 @@ impl Inner {
         self.counters.set(counters);
     }
 
-    /// Whether every member is there and current everywhere, and no block is known as lost.
-    pub fn is_whole(&self) -> bool {
-        self.missing.get().is_empty() && self.rebuilding.get() == 0 && self.lost.borrow().is_empty()
-    }
-
-    /// Members that hold nothing current in the stripe.
-    pub fn missing_in(&self, stripe: u64) -> MemberSet {
-        let mut missing = self.missing.get();
-        if self.rebuilding.get() > 0 {
-            let region = self.regions.region_of(stripe);
-            for (index, slot) in self.slots.iter().enumerate() {
-                if slot.rebuild.borrow().as_ref().is_some_and(|rebuild| !rebuild.has(region)) {
-                    missing.insert(index);
-                }
-            }
-        }
-        missing
-    }
-
-    /// Sends a request, addressed within the member's data space, to the member in `slot`.
-    pub fn submit(&self, slot: usize, class: Class, mut request: IoRequest) -> Completion {
-        request.offset_bytes += self.data_base_bytes;
-        self.submit_absolute(slot, class, request)
-    }
-
-    fn submit_absolute(&self, slot: usize, class: Class, request: IoRequest) -> Completion {
-        match &*self.slots[slot].member.borrow() {
-            Some(member) => member.submit(class, request),
-            None => {
-                Completion::ready(Err(request.error(&"missing member".into(), DriveErrorKind::Gone, None)))
-            }
-        }
-    }
-
-    /// Members to keep up to date: all but the missing ones, those being rebuilt included.
-    pub fn present_slots(&self) -> SmallVec<[usize; 12]> {
-        let missing = self.missing.get();
-        (0..self.slots.len()).filter(|slot| !missing.contains(*slot)).collect()
-    }
-
-    /// Whether the array can do without this member, on top of those missing already.
-    pub fn can_spare(&self, slot: usize) -> bool {
-        let mut missing = self.missing.get();
-        for (index, other) in self.slots.iter().enumerate() {
-            if other.rebuild.borrow().is_some() {
-                missing.insert(index);
-            }
-        }
-        // A half-rebuilt member can always be given up: it only goes back to where it was.
-        let is_rebuilding = self.slots[slot].rebuild.borrow().is_some();
-        missing.insert(slot);
-        is_rebuilding || self.geometry.survives(&missing)
-    }
-
-    /// The member in `slot`, if the error is its own: while an error of the one before waits to be looked at, a replacement
-    /// may have come, and must not pay for it.
-    fn member_that_gave(&self, slot: usize, error: &DriveError) -> Option<Rc<Member>> {
-        let member = self.slots[slot].member.borrow().clone()?;
-        member.gave(error).then_some(member)
-    }
-
-    /// A read was refused by the member in `slot`: counts it and, where the member is finished, excludes it.
-    pub async fn note_read_error(&self, slot: usize, error: &DriveError) -> Result<(), ArrayError> {
-        let Some(member) = self.member_that_gave(slot, error) else { return Ok(()) };
-        member.note_read_error(error, self.can_spare(slot));
-        self.exclude_if_failed(slot, &member).await
-    }
-
-    /// A write was refused, also the second time. The member is excluded, unless the array cannot do without it: then the
-    /// write has failed, and what the member still holds stays readable.
-    pub async fn note_write_error(&self, slot: usize, error: &DriveError) -> Result<(), ArrayError> {
-        let Some(member) = self.member_that_gave(slot, error) else { return Ok(()) };
-        let spare = self.can_spare(slot);
-        member.note_write_error(error, spare);
-        if !spare {
-            return Err(ArrayError::Drive(error.clone()));
-        }
-        self.exclude_if_failed(slot, &member).await
-    }
-
-    async fn exclude_if_failed(&self, slot: usize, member: &Rc<Member>) -> Result<(), ArrayError> {
-        let Some(reason) = member.failed() else { return Ok(()) };
-        // One at a time; whoever waited finds the work done.
-        while self.excluding.get() {
-            self.excluded.wait().await;
-        }
-        let is_in_slot =
-            || self.slots[slot].member.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, member));
-        if !is_in_slot() || self.missing.get().contains(slot) {
-            return Ok(());
-        }
-        self.excluding.set(true);
-        let result = self.membership.exclude(member, &reason).await;
-        self.excluding.set(false);
-        // A replacement may have been attached in the meantime.
-        if result.is_ok() && is_in_slot() {
-            self.mark_missing(slot);
-        }
-        self.excluded.notify_all();
-        result.map_err(ArrayError::CannotExclude)
-    }
-
-    pub fn mark_missing(&self, slot: usize) {
-        let mut missing = self.missing.get();
-        if missing.insert(slot) && self.slots[slot].rebuild.take().is_some() {
-            self.rebuilding.set(self.rebuilding.get() - 1);
-        }
-        self.missing.set(missing);
-        // What a missing member held is gone with it, whether it was valid or not.
-        self.lost.borrow_mut().retain(|(lost_slot, _)| *lost_slot != slot);
-    }
-
-    /// Makes what the drives acknowledged durable.
-    pub async fn flush_members(&self) -> Result<(), ArrayError> {
-        let slots = self.present_slots();
-        let flushes: SmallVec<[_; 12]> = slots
-            .iter()
-            .map(|&slot| (slot, self.submit_absolute(slot, Class::Foreground, IoRequest::flush())))
-            .collect();
-        let mut first_error = None;
-        for (slot, flush) in flushes {
-            if let Err(error) = flush.await
-                && let Err(error) = self.note_write_error(slot, &error).await
-            {
-                first_error.get_or_insert(error);
-            }
-        }
-        first_error.map_or(Ok(()), Err)
-    }
-
-    pub async fn flush(&self) -> Result<(), ArrayError> {
-        if self.protected.get() {
-            // What was written before cannot be made durable any more: part of it is on members that are gone, or in regions
-            // not yet marked as written.
-            return if self.changed.get() { Err(ArrayError::Protected) } else { Ok(()) };
-        }
-        if self.regions.partial_count() > 0 {
-            for region in self.regions.partial_regions() {
-                self.complete_region(region).await?;
-            }
-        }
-        let fresh = self.regions.take_fresh();
-        if let Err(error) = self.flush_members().await {
-            self.regions.put_back_fresh(fresh);
-            return Err(error);
-        }
-        if !fresh.is_empty() {
-            self.regions.mark_ready(&fresh);
-            self.persist_map().await?;
-        }
-        self.record_lost().await
-    }
-
-    /// Has it recorded that blocks are lost no more, where that changed.
-    pub async fn record_lost(&self) -> Result<(), ArrayError> {
-        let (now, recorded) = self.lost_changes.get();
-        if now == recorded {
-            return Ok(());
-        }
-        self.membership.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
-        let (later, recorded) = self.lost_changes.get();
-        self.lost_changes.set((later, recorded.max(now)));
-        Ok(())
-    }
-
-    /// Writes all pages of the map whose durable copy is behind.
-    pub async fn persist_map(&self) -> Result<(), ArrayError> {
-        for page in self.regions.stale_pages() {
-            self.persist_page(page).await?;
-        }
-        Ok(())
-    }
-
-    /// Makes the page durable as it is now; joins a write of it that is under way where that suffices.
-    pub async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
-        let version = self.regions.page_version(page);
-        while !self.regions.page_is_durable(page, version) {
-            self.write_page(page).await?;
-        }
-        Ok(())
-    }
-
-    async fn write_page(&self, page: usize) -> Result<(), ArrayError> {
-        self.check_writable()?;
-        let Some(write) = self.regions.begin_page(page, &self.buffers) else {
-            self.regions.page_changed.wait().await;
-            return Ok(());
-        };
-        let offset = self.spec.base_bytes + write.offset_bytes;
-        let request = || IoRequest::write(offset, write.buffer.clone(), true);
-        let writes: SmallVec<[_; 12]> = self
-            .present_slots()
-            .into_iter()
-            .map(|slot| (slot, self.submit_absolute(slot, Class::Foreground, request())))
-            .collect();
-        let mut result = if writes.is_empty() { Err(ArrayError::MapLost) } else { Ok(()) };
-        for (slot, answer) in writes {
-            if let Err(error) = answer.await
-                && let Err(error) = self.note_write_error(slot, &error).await
-            {
-                result = Err(error);
-            }
-        }
-        self.regions.end_page(&write, result.is_ok());
-        self.start_settling();
-        result
-    }
-
-    /// Writes every page to every member, into both of its slots.
-    pub async fn rewrite_map(&self) -> Result<(), ArrayError> {
-        for _ in 0..2 {
-            for page in 0..self.regions.page_count() {
-                let version = self.regions.change_page(page);
-                while !self.regions.page_is_durable(page, version) {
-                    self.write_page(page).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    async fn load_map(&self) -> Result<(), ArrayError> {
-        for page in 0..self.regions.page_count() {
-            let offset = self.spec.base_bytes + page as u64 * 2 * PAGE_BYTES as u64;
-            let reads: SmallVec<[_; 12]> = self
-                .present_slots()
-                .into_iter()
-                .map(|slot| {
-                    let buffer = self.buffers.allocate_zeroed(2 * PAGE_BYTES);
-                    let request = IoRequest::read(offset, buffer.clone());
-                    (buffer, self.submit_absolute(slot, Class::Foreground, request))
-                })
-                .collect();
-            let mut newest: Option<(u64, Buffer)> = None;
-            for (buffer, answer) in reads {
-                if answer.await.is_err() {
-                    continue;
-                }
-                for copy in [buffer.slice(0..PAGE_BYTES), buffer.slice(PAGE_BYTES..2 * PAGE_BYTES)] {
-                    let sequence = copy.with(|bytes| self.regions.check_page(page, bytes)).flatten();
-                    if let Some(sequence) = sequence
-                        && newest.as_ref().is_none_or(|(best, _)| sequence > *best)
-                    {
-                        newest = Some((sequence, copy));
-                    }
-                }
-            }
-            let (sequence, bytes) = newest.ok_or(ArrayError::MapLost)?;
-            bytes.with(|bytes| self.regions.load_page(page, sequence, bytes));
-        }
-        Ok(())
+    /// Regions of a row that belong to the volume.
+    pub fn regions_of_row(&self, row: u64) -> std::ops::Range<u64> {
+        let first = row * self.regions_per_row;
+        first..(first + self.regions_per_row).min(self.regions.count())
     }
 
-    /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write under way.
-    async fn settle(&self, all: bool) -> Result<(), ArrayError> {
-        self.check_writable()?;
-        let quiet = self.regions.quiet_chunks(all);
-        if quiet.is_empty() {
-            return Ok(());
+    /// A client asks for something: counted for the rows that it lies in.
+    pub fn note_heat(&self, offset_bytes: u64, length_bytes: u64) {
+        if self.heat.is_on() {
+            let row_bytes = self.regions_per_row * self.regions.shape.region_data_bytes;
+            self.heat.note(self.context.now_ns(), row_bytes, offset_bytes, length_bytes);
         }
-        self.flush_members().await?;
-        self.regions.mark_clean(&quiet);
-        self.persist_map().await
     }
 
-    /// Starts the task that takes dirty marks back, unless it runs. It ends when none is left.
-    pub fn start_settling(&self) {
-        if self.settling.get() || self.closed.get() || !self.regions.any_to_settle() {
-            return;
-        }
-        self.settling.set(true);
-        let Some(inner) = self.me.upgrade() else { return };
-        self.context.spawn(async move {
-            while inner.regions.any_to_settle() && !inner.closed.get() {
-                inner.context.sleep_ns(SETTLE_INTERVAL_NS).await;
-                if inner.closed.get() || inner.settle(false).await.is_err() {
-                    break;
-                }
-            }
-            inner.settling.set(false);
-        });
+    /// Counts a read in for as long as the guard lives.
+    pub fn begin_read(&self) -> ReadGuard<'_> {
+        let epoch = self.read_epoch.get();
+        self.change_reads(epoch, 1);
+        ReadGuard { inner: self, epoch }
     }
 
-    /// Writes zeros to a range of a member's data space.
-    pub fn submit_zeroes(
-        &self,
-        slot: usize,
-        class: Class,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Completion {
-        self.submit(slot, class, IoRequest::range(Operation::WriteZeroes, offset_bytes, length_bytes))
+    fn change_reads(&self, epoch: usize, by: isize) {
+        let mut reads = self.reads_in_flight.get();
+        reads[epoch] = reads[epoch].strict_add_signed(by);
+        self.reads_in_flight.set(reads);
+    }
+}
+
+pub(crate) struct ReadGuard<'a> {
+    inner: &'a Inner,
+    epoch: usize,
+}
+
+impl Drop for ReadGuard<'_> {
+    fn drop(&mut self) {
+        self.inner.change_reads(self.epoch, -1);
+        if self.inner.reads_in_flight.get()[self.epoch] == 0 {
+            self.inner.read_ended.notify_all();
+        }
     }
 }

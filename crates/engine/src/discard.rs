@@ -4,6 +4,8 @@
 //! space is free, so a crash in between leaves either the old data or zeros. The rest of a write-zeroes is written as
 //! zeros; the rest of a discard is left as it is, which a discard allows.
 
+use std::future::Future;
+
 use stripewise_drive::{IoRequest, Operation};
 
 use crate::array::{Array, Inner};
@@ -31,12 +33,19 @@ impl Array {
         let end_bytes = offset_bytes + length_bytes;
         let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
         for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {
+            let region_bytes = inner.regions.shape.region_data_bytes;
             let mut at = start;
             while at < end {
-                let length = (end - at).min(ZERO_WRITE_BYTES);
+                let region = at / region_bytes;
+                let length = (end - at).min(ZERO_WRITE_BYTES).min((region + 1) * region_bytes - at);
+                if inner.holds_nothing(region) {
+                    // It reads as zeros as it is; a thin volume takes no space for it.
+                    at += length;
+                    continue;
+                }
                 let zeroes = inner.buffers.allocate_zeroed(length as usize);
                 let _permit = inner.admission.acquire(length).await;
-                inner.write_admitted(at, zeroes, false).await?;
+                inner.write_admitted(Class::Foreground, at, zeroes, false).await?;
                 at += length;
             }
             if first >= last {
@@ -48,45 +57,90 @@ impl Array {
     }
 }
 
+impl Array {
+    /// Rows that have slabs though nothing in them was ever written, or all of it was discarded: their slabs can be given back,
+    /// see [`Self::release_row`].
+    pub fn empty_rows(&self) -> Vec<u64> {
+        let inner = &self.0;
+        let is_empty = |row: &u64| inner.regions_of_row(*row).all(|region| inner.holds_nothing(region));
+        let rows = inner.rows.borrow();
+        rows.runs().flat_map(|run| run.first_row..run.end_row()).filter(is_empty).collect()
+    }
+
+    /// Keeps everybody out of a row that holds nothing and has `record` take it out of the slab map, durably and by
+    /// [`Self::set_rows`]; when this ends with `true` nobody reads or writes its slabs any more. `false`: somebody has written to it.
+    pub async fn release_row(
+        &self,
+        row: u64,
+        record: impl Future<Output = Result<(), ArrayError>>,
+    ) -> Result<bool, ArrayError> {
+        let inner = &self.0;
+        let mut guards = Vec::new();
+        for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
+            guards.push(inner.table.lock(stripe).await);
+        }
+        if !inner.regions_of_row(row).all(|region| inner.holds_nothing(region)) {
+            return Ok(false);
+        }
+        inner.persist_map().await?;
+        record.await?;
+        self.drain_reads().await;
+        drop(guards);
+        Ok(true)
+    }
+}
+
 impl Inner {
     /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty, `(end, end)`, if none).
     async fn unwrite_regions(&self, start: u64, end: u64) -> Result<(u64, u64), ArrayError> {
-        let region_bytes = self.regions.shape.stripes_per_region * self.geometry.stripe_data_bytes();
+        let region_bytes = self.regions.shape.region_data_bytes;
         let first = start.div_ceil(region_bytes);
-        let last = if end == self.geometry.capacity_bytes() {
-            self.regions.shape.regions
-        } else {
-            end / region_bytes
-        };
+        let last = if end == self.size_bytes.get() { self.regions.count() } else { end / region_bytes };
         if first >= last {
             return Ok((end, end));
         }
         for region in first..last {
-            if self.regions.state(region) != RegionState::Unwritten {
+            if !self.holds_nothing(region) {
                 self.unwrite_region(region).await?;
             }
         }
-        Ok((first * region_bytes, (last * region_bytes).min(self.geometry.capacity_bytes())))
+        Ok((first * region_bytes, (last * region_bytes).min(self.size_bytes.get())))
+    }
+
+    /// Whether a region reads as zeros, in place and in what is still to be put there.
+    pub fn holds_nothing(&self, region: u64) -> bool {
+        self.regions.state(region) == RegionState::Unwritten
+            && (self.pending.is_empty()
+                || self.pending.stripes_in(self.regions.stripes_of(region)).is_empty())
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
-        let stripes = self.regions.stripes_of(region, self.geometry.stripes());
         let mut guards = Vec::new();
-        for stripe in stripes {
+        for stripe in self.regions.stripes_of(region) {
             guards.push(self.table.lock(stripe).await);
         }
         let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
-        self.regions.mark_unwritten(region);
         if was_durable {
-            self.persist_page(Regions::page_of(region)).await?;
+            // What was acknowledged goes in place before the journal forgets it: until the region is durably unwritten a crash,
+            // and who reads meanwhile, must not find what was there before that.
+            self.destage_held_region(region).await?;
+            self.forget_logged(self.regions.stripes_of(region)).await?;
         }
-        let bytes = self.regions.shape.member_region_bytes;
-        let at = region * bytes;
-        let length = bytes.min(self.geometry.member_bytes() - at);
-        for slot in self.present_slots() {
+        self.regions.mark_unwritten(region);
+        match was_durable {
+            true => self.persist_page(Regions::page_of(region)).await?,
+            // It reads as zeros after a crash, with what the journal has over it, and for who reads meanwhile.
+            false => self.forget_logged(self.regions.stripes_of(region)).await?,
+        }
+        self.forget_sums(region);
+        let region_bytes = self.regions.shape.region_data_bytes;
+        self.forget_dead(region * region_bytes, (region + 1) * region_bytes);
+        let length = self.regions.shape.member_region_bytes;
+        let at = region * length;
+        for column in 0..self.geometry.width() {
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);
-            let _ = self.submit(slot, Class::Foreground, request).await;
+            let _ = self.submit(column, Class::Foreground, request).await;
         }
         Ok(())
     }

@@ -47,11 +47,28 @@ pub enum ArrayError {
     /// The map of written regions is unreadable on every member.
     #[error("the region map of the volume is unreadable on all members")]
     MapLost,
+    /// The journal cannot take or give back what it should.
+    #[error("the volume's journal: {0}")]
+    Journal(String),
     /// The array takes no writes: see [`Array::protect`](crate::Array::protect).
     #[error(
         "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"
     )]
     Protected,
+    /// There is no space left for a thin volume to grow into.
+    #[error("no space left: {0}")]
+    NoSpace(String),
+    /// A column of a row is not, or no longer, being moved or filled: its drive went, or the pool gave it another place.
+    #[error("column {column} of row {row} has another place now")]
+    Moved {
+        /// The row.
+        row: u64,
+        /// The column.
+        column: usize,
+    },
+    /// After a crash the journal holds writes that are not in place yet, and nothing may be written.
+    #[error("the volume was not closed; what its journal holds has to be written before it can be read")]
+    NeedsReplay,
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

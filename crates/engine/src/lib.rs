@@ -5,32 +5,56 @@
 //! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing), `write.rs`,
 //! `stripe_table.rs` (who works on which stripe), `regions.rs` (what was ever written, and where writes are under way),
 //! `member.rs` (the queue in front of a drive). Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`,
-//! `discard.rs`. Above them all `pool/`: drives, volumes, and what is recorded of both.
+//! `discard.rs`, and `sums.rs` with `checksums/`: whether what was read is what was written. Above them all `pool/`: drives, volumes, and what is recorded of both.
 
 #![forbid(unsafe_code)]
 
 mod array;
+#[doc(hidden)]
+pub mod checksums;
+mod columns;
+mod destage;
 mod discard;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod heat;
+mod journal;
+pub mod linear;
+mod map;
 mod member;
+mod moves;
+#[cfg(feature = "mutations")]
+pub mod mutation;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
+mod new_parity;
+mod pending;
 pub mod pool;
 mod read;
 mod rebuild;
 mod recover;
 mod regions;
+mod replay;
+pub mod rows;
 mod scrub;
+mod settle;
 mod stripe_table;
+mod sums;
 mod write;
+mod write_log;
 
 pub use array::{
-    Array, ArrayCounters, ArrayOptions, ArraySpec, LocalFuture, Membership, NoMembership, SlotInit,
+    AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
+    NoHost,
 };
 pub use error::ArrayError;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{
-    Activity, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId, PoolOptions,
-    PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec, VolumeState,
-    inspect,
+    Activity, ConversionStatus, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId,
+    PoolOptions, PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec,
+    VolumeState, inspect,
 };
-pub use rebuild::{RebuildProgress, RebuildReport};
+pub use rebuild::RowRebuild;
 pub use scrub::{ScrubProgress, ScrubReport};
+pub use sums::SumsInit;

@@ -3,7 +3,8 @@
 //! The queue does what a kernel's elevator does: requests that arrive in the same turn of the executor, and requests that
 //! wait because the drive has all it can use, are merged with their neighbours on the drive, whoever issued them. Two
 //! classes share the drive by measured service time: foreground (clients) and background (rebuild, scrub), so a rebuild
-//! at 30 % gets 30 % of the drive while there is other load and all of it when there is none.
+//! at 30 % gets 30 % of the drive while there is other load and all of it when there is none. A third, upkeep, goes before both
+//! and is nobody's load.
 //!
 //! Faults expected: errors at places (a merged request that fails is split and each part asked again), a drive that never
 //! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone.
@@ -26,6 +27,9 @@ pub enum Class {
     Foreground,
     /// Rebuild, scrub, resync.
     Background,
+    /// What both need before they can go on: checksum pages, maps, flushes, the pool's records. Goes first, is small, and counts
+    /// as nobody's load: a rebuild that loads a page must not hold itself back as if a client had come.
+    Upkeep,
 }
 
 /// Limits of a member's queue and of its patience.
@@ -196,12 +200,31 @@ struct Flight {
 struct Queue {
     foreground: ClassQueue,
     background: ClassQueue,
+    upkeep: ClassQueue,
     flights: Slab<Flight>,
     in_flight_bytes: u64,
     last_completion_ns: u64,
     last_foreground_ns: u64,
     next_serial: u64,
     answers: Vec<(u64, IoResult)>,
+}
+
+impl Queue {
+    fn of(&mut self, class: Class) -> &mut ClassQueue {
+        match class {
+            Class::Foreground => &mut self.foreground,
+            Class::Background => &mut self.background,
+            Class::Upkeep => &mut self.upkeep,
+        }
+    }
+
+    fn all(&self) -> [&ClassQueue; 3] {
+        [&self.foreground, &self.background, &self.upkeep]
+    }
+
+    fn requests_in_flight(&self) -> usize {
+        self.all().iter().map(|queue| queue.in_flight).sum()
+    }
 }
 
 /// Why a member is out of service, in words for people.
@@ -224,7 +247,7 @@ pub struct MemberCounters {
     pub written_bytes: u64,
     /// Time the drive spent serving background requests, ns (see the module's words on service time).
     pub background_busy_ns: u64,
-    /// Time the drive spent serving foreground requests, ns.
+    /// Time the drive spent serving foreground and upkeep requests, ns.
     pub foreground_busy_ns: u64,
 }
 
@@ -243,6 +266,8 @@ pub struct Member {
     watching: Cell<bool>,
     background_share: Cell<f64>,
     failed: RefCell<Option<FailReason>>,
+    /// It failed because the drive is not there any more.
+    was_pulled: Cell<bool>,
     /// Notified when the member fails.
     failure: Event,
     counters: Cell<MemberCounters>,
@@ -269,6 +294,7 @@ impl Member {
             queue: RefCell::new(Queue {
                 foreground: ClassQueue::default(),
                 background: ClassQueue::default(),
+                upkeep: ClassQueue::default(),
                 flights: Slab::new(),
                 in_flight_bytes: 0,
                 last_completion_ns: 0,
@@ -280,6 +306,7 @@ impl Member {
             watching: Cell::new(false),
             background_share: Cell::new(0.3),
             failed: RefCell::new(None),
+            was_pulled: Cell::new(false),
             failure: Event::new(),
             counters: Cell::default(),
             recent_read_errors: Cell::new((0.0, 0)),
@@ -364,6 +391,18 @@ impl Member {
         self.failed.borrow().is_some()
     }
 
+    /// Whether it failed because the drive is not there any more, rather than because of what it answered.
+    pub fn was_pulled(&self) -> bool {
+        self.was_pulled.get()
+    }
+
+    fn fail_with(&self, error: &DriveError) {
+        if !self.is_failed() {
+            self.was_pulled.set(error.kind == DriveErrorKind::Gone);
+        }
+        self.fail(&error.to_string());
+    }
+
     /// Takes the member out of service: everything waiting or in flight is answered "gone", later requests too.
     pub fn fail(&self, reason: &str) {
         if self.is_failed() {
@@ -372,10 +411,12 @@ impl Member {
         *self.failed.borrow_mut() = Some(Rc::from(reason));
         let (waiting, flights) = {
             let mut queue = self.queue.borrow_mut();
-            let mut waiting = queue.foreground.drain();
-            waiting.extend(queue.background.drain());
-            queue.foreground.in_flight = 0;
-            queue.background.in_flight = 0;
+            let mut waiting = Vec::new();
+            for class in [Class::Foreground, Class::Background, Class::Upkeep] {
+                let own = queue.of(class);
+                waiting.extend(own.drain());
+                own.in_flight = 0;
+            }
             queue.in_flight_bytes = 0;
             queue.answers.clear();
             (waiting, queue.flights.drain().collect::<Vec<_>>())
@@ -414,7 +455,7 @@ impl Member {
         let count = count * 0.5f64.powf(halvings) + 1.0;
         self.recent_read_errors.set((count, now));
         if is_final(error.kind) {
-            self.fail(&error.to_string());
+            self.fail_with(error);
         } else if spare && count > f64::from(self.options.max_read_errors) {
             self.fail(&format!("too many read errors ({} of late), the last: {error}", count.round()));
         }
@@ -425,17 +466,13 @@ impl Member {
     pub fn note_write_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.write_errors += 1);
         if spare || is_final(error.kind) {
-            self.fail(&error.to_string());
+            self.fail_with(error);
         }
     }
 
     /// Requests waiting and in flight, for choosing the less busy copy.
     pub fn load(&self) -> usize {
-        let queue = self.queue.borrow();
-        queue.foreground.length
-            + queue.background.length
-            + queue.foreground.in_flight
-            + queue.background.in_flight
+        self.queue.borrow().all().iter().map(|queue| queue.length + queue.in_flight).sum()
     }
 
     /// Asks the drive, now or as soon as its queue allows.
@@ -449,13 +486,14 @@ impl Member {
         let (sender, completion) = completion();
         {
             let mut queue = self.queue.borrow_mut();
-            let queue = &mut *queue;
-            let (own, other) = match class {
-                Class::Foreground => (&mut queue.foreground, &queue.background),
-                Class::Background => (&mut queue.background, &queue.foreground),
+            let other_ns = match class {
+                Class::Foreground => queue.background.virtual_ns,
+                Class::Background => queue.foreground.virtual_ns,
+                Class::Upkeep => f64::NEG_INFINITY,
             };
+            let own = queue.of(class);
             if own.length == 0 && own.in_flight == 0 {
-                own.virtual_ns = own.virtual_ns.max(other.virtual_ns - CREDIT_NS);
+                own.virtual_ns = own.virtual_ns.max(other_ns - CREDIT_NS);
             }
             own.push(Pending { request, sender, alone: false });
         }
@@ -496,12 +534,8 @@ impl Member {
         let bytes = parts.iter().map(|part| part.request.length_bytes).sum();
         let token = {
             let mut queue = self.queue.borrow_mut();
-            let queue = &mut *queue;
-            let share = self.background_share.get();
-            let (own, weight) = match class {
-                Class::Foreground => (&mut queue.foreground, 1.0 - share + 1e-9),
-                Class::Background => (&mut queue.background, share),
-            };
+            let weight = self.weight(class);
+            let own = queue.of(class);
             let charged_ns = own.expected_ns / weight;
             own.virtual_ns += charged_ns;
             own.in_flight += 1;
@@ -518,13 +552,25 @@ impl Member {
         token
     }
 
+    /// What a class's service time is divided by to tell who is behind.
+    fn weight(&self, class: Class) -> f64 {
+        match class {
+            Class::Foreground => 1.0 - self.background_share.get() + 1e-9,
+            Class::Background => self.background_share.get(),
+            Class::Upkeep => 1.0,
+        }
+    }
+
     /// Which class may send its next request now.
     fn next_class(&self, queue: &Queue) -> Option<Class> {
         let info = &self.info;
-        let flights = queue.foreground.in_flight + queue.background.in_flight;
+        let flights = queue.requests_in_flight();
         if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
         {
             return None;
+        }
+        if queue.upkeep.length > 0 {
+            return Some(Class::Upkeep);
         }
         let foreground = queue.foreground.length > 0;
         if queue.background.length == 0 {
@@ -557,11 +603,7 @@ impl Member {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();
                 let Some(class) = self.next_class(&queue) else { return };
-                let own = match class {
-                    Class::Foreground => &mut queue.foreground,
-                    Class::Background => &mut queue.background,
-                };
-                let Some(parts) = own.pop_merged(max_bytes, gap_bytes) else { return };
+                let Some(parts) = queue.of(class).pop_merged(max_bytes, gap_bytes) else { return };
                 (class, parts)
             };
             let request = merged_request(&parts, &self.ditch);
@@ -599,19 +641,15 @@ impl Member {
             queue.in_flight_bytes -= flight.bytes;
             let service_ns = now.saturating_sub(queue.last_completion_ns.max(flight.dispatched_ns)) as f64;
             queue.last_completion_ns = now;
-            let share = self.background_share.get();
-            let (own, weight) = match flight.class {
-                Class::Foreground => (&mut queue.foreground, 1.0 - share + 1e-9),
-                Class::Background => (&mut queue.background, share),
-            };
             if flight.class == Class::Foreground {
                 queue.last_foreground_ns = now;
             }
+            let (weight, own) = (self.weight(flight.class), queue.of(flight.class));
             own.in_flight -= 1;
             own.virtual_ns += service_ns / weight - flight.charged_ns;
             own.expected_ns += (service_ns - own.expected_ns) / 16.0;
             self.count(|counters| match flight.class {
-                Class::Foreground => counters.foreground_busy_ns += service_ns as u64,
+                Class::Foreground | Class::Upkeep => counters.foreground_busy_ns += service_ns as u64,
                 Class::Background => counters.background_busy_ns += service_ns as u64,
             });
             flight
@@ -619,10 +657,7 @@ impl Member {
         if result.is_err() && flight.parts.len() > 1 {
             // Which of the merged parts is at fault is not known: ask for each alone.
             let mut queue = self.queue.borrow_mut();
-            let own = match flight.class {
-                Class::Foreground => &mut queue.foreground,
-                Class::Background => &mut queue.background,
-            };
+            let own = queue.of(flight.class);
             for part in flight.parts {
                 own.push(Pending { alone: true, ..part });
             }

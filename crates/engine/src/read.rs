@@ -25,49 +25,65 @@ struct Direct {
     /// Where its bytes go in the request's buffer.
     at: usize,
     slot: usize,
+    /// Where it is read, in the column.
+    offset_bytes: u64,
     answer: Completion,
 }
 
 impl Array {
     /// Reads `length` bytes at `offset_bytes`, both multiples of 512. The buffer is the caller's.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.read_as(Class::Foreground, offset_bytes, length).await
+    }
+
+    /// As [`Self::read`], in the share of the drives that this class has.
+    pub async fn read_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        length: usize,
+    ) -> Result<Buffer, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length as u64)?;
         if length == 0 {
             return Ok(inner.buffers.allocate(0));
         }
-        let block = inner.block_bytes;
+        let block = inner.block_bytes.get();
         let start = offset_bytes / block * block;
         let end = (offset_bytes + length as u64).next_multiple_of(block);
+        inner.check_alive(start, end)?;
+        inner.note_heat(offset_bytes, length as u64);
+        let _counted = inner.begin_read();
         let _permit = inner.admission.acquire(end - start).await;
-        let buffer = inner.read_blocks(start, end).await?;
+        let patches = inner.pending_patches(start, end);
+        let buffer = inner.read_blocks(class, start, end).await?;
+        for (at, bytes) in &patches {
+            crate::destage::patch(&buffer, start, *at, bytes);
+        }
         let at = (offset_bytes - start) as usize;
         Ok(if buffer.len() == length { buffer } else { buffer.slice(at..at + length) })
     }
 }
 
 impl Inner {
-    async fn read_blocks(&self, start: u64, end: u64) -> Result<Buffer, ArrayError> {
+    async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
         if !self.is_whole() {
-            return self.read_degraded(start, end, buffer).await;
+            return self.read_degraded(class, start, end, buffer).await;
         }
         let (place, left) = self.read_place(start);
         if end - start <= left && self.regions.all_written() {
             // The common small read: one strip, nothing to gather.
-            let answer = self.submit(
-                place.member,
-                Class::Foreground,
-                IoRequest::read(place.offset_bytes, buffer.clone()),
-            );
-            return match answer.await {
-                Ok(()) => Ok(buffer),
-                Err(error) => {
-                    let location = self.geometry.locate(start);
-                    let range = self.unit_range(location.from, end - start);
-                    self.recover_read(location.stripe, range, place.member, &error).await
-                }
-            };
+            let answer =
+                self.submit(place.member, class, IoRequest::read(place.offset_bytes, buffer.clone()));
+            let answer = self.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
+            if answer.is_ok() && self.is_right(place.member, place.offset_bytes, &buffer).await? {
+                return Ok(buffer);
+            }
+            let location = self.geometry.locate(start);
+            let range = self.unit_range(location.from, end - start);
+            let error = answer.err();
+            return self.recover_read(location.stripe, range, place.member, error.as_ref(), class).await;
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
@@ -82,27 +98,56 @@ impl Inner {
                 target.fill(0);
                 continue;
             }
-            let answer =
-                self.submit(place.member, Class::Foreground, IoRequest::read(place.offset_bytes, target));
+            let answer = self.submit(place.member, class, IoRequest::read(place.offset_bytes, target));
             let range = self.unit_range(location.from, length);
-            direct.push(Direct { stripe: location.stripe, range, at: from, slot: place.member, answer });
+            let offset_bytes = place.offset_bytes;
+            let stripe = location.stripe;
+            direct.push(Direct { stripe, range, at: from, slot: place.member, offset_bytes, answer });
         }
-        let recovered = self.await_direct(direct).await?;
+        let recovered = self.await_direct(class, direct, &buffer).await?;
         Ok(self.with_recovered(buffer, recovered))
     }
 
-    /// Awaits direct reads. Gives what had to be got by other means, each with its place in the request's buffer.
-    async fn await_direct(&self, direct: SmallVec<[Direct; 4]>) -> Result<Recovered, ArrayError> {
-        let mut refused: SmallVec<[(Refused, DriveError); 1]> = SmallVec::new();
-        for Direct { stripe, range, at, slot, answer } in direct {
-            if let Err(error) = answer.await {
-                refused.push(((stripe, range, at, slot), error));
-            }
+    /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each with its place in the buffer.
+    async fn await_direct(
+        &self,
+        class: Class,
+        direct: SmallVec<[Direct; 4]>,
+        buffer: &Buffer,
+    ) -> Result<Recovered, ArrayError> {
+        // Pages that are not in memory are on their way while the drives read.
+        let pages = direct.iter().map(|direct| {
+            let place = Place { member: direct.slot, offset_bytes: direct.offset_bytes };
+            (place, direct.range.length())
+        });
+        let lacks_pages = |(place, length): &(Place, u64)| {
+            let sums = self.sums.get();
+            sums.is_some_and(|sums| !sums.table.has_pages(place.member as u16, place.offset_bytes, *length))
+        };
+        let lacking: SmallVec<[(Place, u64); 4]> = pages.filter(lacks_pages).collect();
+        let _pages = if lacking.is_empty() { Vec::new() } else { self.load_sums(&lacking).await? };
+        let mut refused: SmallVec<[(Refused, Option<DriveError>); 1]> = SmallVec::new();
+        let mut result = Ok(());
+        for Direct { stripe, range, at, slot, offset_bytes, answer } in direct {
+            let error = match answer.await {
+                Ok(()) => {
+                    let part = buffer.slice(at..at + range.length() as usize);
+                    match self.is_right(slot, offset_bytes, &part).await {
+                        Ok(true) => continue,
+                        Ok(false) => None,
+                        Err(error) => {
+                            result = result.and(Err(error));
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => Some(error),
+            };
+            refused.push(((stripe, range, at, slot), error));
         }
         let mut recovered = Recovered::new();
-        let mut result = Ok(());
         for ((stripe, range, at, slot), error) in refused {
-            match self.recover_read(stripe, range, slot, &error).await {
+            match self.recover_read(stripe, range, slot, error.as_ref(), class).await {
                 Ok(bytes) => recovered.push((at, bytes)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -147,13 +192,10 @@ impl Inner {
         }
         let turn = ((first.offset_bytes / MIRROR_ZONE_BYTES) % copies as u64) as usize;
         let mut best = self.geometry.copy_place(offset, turn).0;
-        let load_of = |place: &Place| {
-            self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
-        };
-        let mut best_load = load_of(&best) / 2;
+        let mut best_load = self.load_at(best) / 2;
         for copy in (0..copies).filter(|copy| *copy != turn) {
             let place = self.geometry.copy_place(offset, copy).0;
-            let load = load_of(&place).saturating_add(2);
+            let load = self.load_at(place).saturating_add(2);
             if load < best_load {
                 (best, best_load) = (place, load);
             }
@@ -162,7 +204,13 @@ impl Inner {
     }
 
     /// Reads with members missing, being rebuilt, or with blocks known as lost.
-    async fn read_degraded(&self, start: u64, end: u64, buffer: Buffer) -> Result<Buffer, ArrayError> {
+    async fn read_degraded(
+        &self,
+        class: Class,
+        start: u64,
+        end: u64,
+        buffer: Buffer,
+    ) -> Result<Buffer, ArrayError> {
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut decoding: Vec<(Segment, Buffer)> = Vec::new();
         let mut at = 0;
@@ -172,13 +220,13 @@ impl Inner {
             at += length;
             if self.regions.is_virgin(segment.stripe) {
                 target.fill(0);
-            } else if !self.read_directly(&segment, &target, at - length, &mut direct) {
+            } else if !self.read_directly(class, &segment, &target, at - length, &mut direct) {
                 decoding.push((segment, target));
             }
         }
         // Both kinds are in the drives' queues together.
-        let decoded = self.read_decoding(decoding);
-        let (decoded, recovered) = join(decoded, self.await_direct(direct)).await;
+        let decoded = self.read_decoding(class, decoding);
+        let (decoded, recovered) = join(decoded, self.await_direct(class, direct, &buffer)).await;
         decoded?;
         Ok(self.with_recovered(buffer, recovered?))
     }
@@ -186,6 +234,7 @@ impl Inner {
     /// Sends the reads of a stripe in which everything asked for is there. `false` if something has to be decoded.
     fn read_directly(
         &self,
+        class: Class,
         segment: &Segment,
         target: &Buffer,
         target_at: usize,
@@ -207,30 +256,40 @@ impl Inner {
                     )
                 })
                 .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
-                .min_by_key(|place| {
-                    self.slots[place.member].member.borrow().as_ref().map_or(usize::MAX, |m| m.load())
-                });
+                .min_by_key(|place| self.load_at(*place));
             let Some(place) = usable else { return false };
             places.push((range, place, part));
         }
         for (range, place, part) in places {
             let memory = target.slice(part..part + range.length() as usize);
             let request = IoRequest::read(place.offset_bytes + range.start, memory);
-            let answer = self.submit(place.member, Class::Foreground, request);
-            let at = target_at + part;
-            direct.push(Direct { stripe: segment.stripe, range, at, slot: place.member, answer });
+            let answer = self.submit(place.member, class, request);
+            direct.push(Direct {
+                stripe: segment.stripe,
+                range,
+                at: target_at + part,
+                slot: place.member,
+                offset_bytes: place.offset_bytes + range.start,
+                answer,
+            });
         }
         true
     }
 
     /// Each stripe by itself: it is held only while it is read, so that a request over many stripes does not keep the first
     /// while it waits for the last.
-    async fn read_decoding(&self, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
-        let reads = segments.into_iter().map(|(segment, target)| self.read_stripe_decoding(segment, target));
+    async fn read_decoding(&self, class: Class, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
+        let read = |(segment, target)| self.read_stripe_decoding(class, segment, target);
+        let reads = segments.into_iter().map(read);
         join_all(reads).await.into_iter().collect()
     }
 
-    async fn read_stripe_decoding(&self, segment: Segment, target: Buffer) -> Result<(), ArrayError> {
+    async fn read_stripe_decoding(
+        &self,
+        class: Class,
+        segment: Segment,
+        target: Buffer,
+    ) -> Result<(), ArrayError> {
         let guard = self.table.lock_shared(segment.stripe).await;
         let stripe = self.geometry.stripe(segment.stripe);
         let missing = self.missing_in(segment.stripe);
@@ -244,36 +303,63 @@ impl Inner {
                 let answer = if self.is_lost(&stripe, range) {
                     self.lost_answer(&stripe, range)
                 } else {
-                    self.submit_unit_read(&stripe, range, Class::Foreground, buffer.clone())
+                    self.submit_unit_read(&stripe, range, class, buffer.clone())
                 };
                 (range, buffer, answer)
             })
             .collect();
-        self.finish_decoding(DecodingRead { segment, stripe, target, reads, decode: plan.decode, guard })
-            .await
+        self.finish_decoding(DecodingRead {
+            segment,
+            stripe,
+            target,
+            reads,
+            decode: plan.decode,
+            guard,
+            class,
+        })
+        .await
     }
 
     async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {
-        let DecodingRead { segment, stripe, target, reads, decode, guard } = read;
+        let DecodingRead { segment, stripe, target, reads, decode, guard, class } = read;
         let mut parts: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
         let mut refused = None;
+        let mut all_right = true;
         for (range, buffer, answer) in reads {
             match answer.await {
-                Ok(()) => parts.push((range, buffer)),
+                Ok(()) => {
+                    all_right = all_right && self.is_unit_right(&stripe, range, &buffer).await?;
+                    parts.push((range, buffer));
+                }
                 Err(error) => {
-                    refused.get_or_insert((stripe.units[range.unit].member, range, error));
+                    refused.get_or_insert((range, error));
                 }
             }
         }
-        if let Some((slot, range, error)) = refused {
+        let decoded = decode
+            .as_ref()
+            .filter(|_| all_right && refused.is_none())
+            .map(|decode| (self.decode(decode, &parts), decode.start, decode.end));
+        if let Some(((wanted, buffers), start, end)) = &decoded {
+            for (&unit, buffer) in wanted.iter().zip(buffers) {
+                let range = UnitRange { unit, start: *start, end: *end };
+                all_right = all_right && self.is_unit_right(&stripe, range, buffer).await?;
+            }
+        }
+        if !all_right || refused.is_some() {
             drop(guard);
-            if !self.is_lost(&stripe, range) {
-                self.note_read_error(slot, &error).await?;
+            if let Some((range, error)) = refused
+                && !self.is_lost(&stripe, range)
+            {
+                self.note_read_error(&error).await?;
             }
             let _alone = self.table.lock(segment.stripe).await;
-            return self.fetch_data(&stripe, segment.from, &target, Class::Foreground).await;
+            if self.regions.is_virgin(segment.stripe) {
+                target.fill(0);
+                return Ok(());
+            }
+            return self.fetch_data(&stripe, segment.from, &target, class).await;
         }
-        let decoded = decode.as_ref().map(|decode| (self.decode(decode, &parts), decode.start, decode.end));
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
             let length = range.length() as usize;
@@ -360,6 +446,7 @@ struct DecodingRead {
     reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
     decode: Option<Decode>,
     guard: StripeGuard,
+    class: Class,
 }
 
 /// Bytes `start..end` of a strip, of a buffer that begins at byte `at` of it.

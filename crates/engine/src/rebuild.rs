@@ -1,15 +1,16 @@
-//! Rebuild: fills a replacement, region by region, while clients go on.
+//! Rebuild: fills new slabs, row by row, while clients go on.
 //!
-//! A region is rebuilt under the locks of its stripes and counts as current on the new member from then on: reads may use
-//! it and writes keep it up to date. Regions never written are passed over. Where a source cannot be read and nothing else
-//! makes up for it, the block is remembered as lost, which is reported, and the rebuild goes on: what can be saved is saved.
+//! A region is rebuilt under the locks of its stripes and counts as current in the new slab from then on: reads may use it and
+//! writes keep it up to date. Regions never written are passed over, and for a slab whose drive was only away so is all that
+//! was not written meanwhile. Where a source cannot be read and nothing else makes up for it, the block is remembered as lost,
+//! which is reported, and the rebuild goes on: what can be saved is saved.
 //!
-//! The number of the first region not yet done is all that has to be kept to resume; what was rebuilt beyond it is done
-//! again. Several regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions) allows.
+//! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several regions are in work at once,
+//! as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions) allows.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -17,172 +18,185 @@ use stripewise_drive::{Buffer, Completion, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::checksums::PAGE_COVERS_BYTES;
 use crate::error::ArrayError;
-use crate::member::{Class, Member};
+use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
+use crate::rows::{SlotPlace, SlotState};
 use crate::stripe_table::StripeGuard;
 
-/// How far a slot's rebuild has come, in memory.
-pub(crate) struct RebuildState {
-    next: u64,
-    /// Regions done beyond `next`.
-    done: BTreeSet<u64>,
-    rebuilt_bytes: u64,
+/// How far the filling of a column of a row has come, in memory.
+pub(crate) struct Fill {
+    place: SlotPlace,
+    /// Regions of the row that are done.
+    done: Vec<bool>,
+    /// Something was written that was not flushed yet.
+    is_fresh: bool,
+    complete: bool,
 }
 
-impl RebuildState {
-    pub fn starting_at(next: u64) -> Self {
-        Self { next, done: BTreeSet::new(), rebuilt_bytes: 0 }
+impl Fill {
+    /// Whether the region of the row is current in the new slab.
+    pub fn has(&self, region_in_row: u64) -> bool {
+        self.complete || self.done[region_in_row as usize]
     }
 
-    /// Whether the new member is current in the region.
-    pub fn has(&self, region: u64) -> bool {
-        region < self.next || self.done.contains(&region)
+    /// Whether all of it is there.
+    pub fn is_complete(&self) -> bool {
+        self.complete
     }
 
-    fn finish(&mut self, region: u64, bytes: u64) {
-        self.rebuilt_bytes += bytes;
-        self.done.insert(region);
-        while self.done.remove(&self.next) {
-            self.next += 1;
-        }
+    /// Whether it is the filling of this place.
+    pub fn is_of(&self, place: SlotPlace) -> bool {
+        self.place.drive == place.drive && self.place.slab == place.slab
     }
 }
 
-/// How far a rebuild has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RebuildProgress {
-    /// The first region not yet done: all below are.
-    pub next_region: u64,
-    /// Regions of the volume in all.
-    pub regions: u64,
-    /// Bytes written to the new member since this rebuild was started or resumed.
-    pub rebuilt_bytes: u64,
-    /// Bytes of the member's space that a region takes.
-    pub region_bytes: u64,
-}
-
-/// What a finished rebuild did.
+/// What filling a row came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RebuildReport {
-    /// Bytes written to the new member.
-    pub rebuilt_bytes: u64,
+pub struct RowRebuild {
+    /// Bytes written to new slabs.
+    pub bytes: u64,
     /// Blocks of 4 KiB that could not be reconstructed and are lost.
     pub lost_blocks: u64,
 }
 
 impl Array {
-    /// Puts a new member into a missing slot; it holds nothing current until [`Self::rebuild`] has run. Writes the region
-    /// map to it.
-    pub async fn attach(&self, slot: usize, member: Rc<Member>) -> Result<(), ArrayError> {
+    /// Fills all columns of a row that are to be filled; durable when this ends. Ends with [`ArrayError::Closed`] when the array
+    /// is closed; to be stopped so, not by dropping this future. The row does not count as filled after a restart before the
+    /// pool has recorded it ([`Self::rebuilt`]).
+    pub async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         let inner = &self.0;
-        assert!(inner.missing.get().contains(slot), "only a missing slot takes a new member");
-        *inner.slots[slot].member.borrow_mut() = Some(member);
-        *inner.slots[slot].rebuild.borrow_mut() = Some(RebuildState::starting_at(0));
-        inner.rebuilding.set(inner.rebuilding.get() + 1);
-        let mut missing = inner.missing.get();
-        missing.remove(slot);
-        inner.missing.set(missing);
-        inner.rewrite_map().await
-    }
-
-    /// How far the rebuild of a slot has come; `None` if it is not being rebuilt.
-    pub fn rebuild_progress(&self, slot: usize) -> Option<RebuildProgress> {
-        let rebuild = self.0.slots[slot].rebuild.borrow();
-        rebuild.as_ref().map(|rebuild| RebuildProgress {
-            next_region: rebuild.next,
-            regions: self.0.regions.shape.regions,
-            rebuilt_bytes: rebuild.rebuilt_bytes,
-            region_bytes: self.0.regions.shape.member_region_bytes,
-        })
-    }
-
-    /// Slots being rebuilt.
-    pub fn rebuilding_slots(&self) -> Vec<usize> {
-        (0..self.0.slots.len()).filter(|slot| self.0.slots[*slot].rebuild.borrow().is_some()).collect()
-    }
-
-    /// The region from which a rebuild could be resumed, after making everything below it durable on the new member.
-    pub async fn checkpoint_rebuild(&self, slot: usize) -> Result<Option<u64>, ArrayError> {
-        let Some(progress) = self.rebuild_progress(slot) else { return Ok(None) };
-        let Some(member) = self.member(slot) else { return Ok(None) };
-        if let Err(error) = member.submit(Class::Background, IoRequest::flush()).await {
-            self.0.note_write_error(slot, &error).await?;
-            return Ok(None);
-        }
-        Ok(Some(progress.next_region))
-    }
-
-    /// Rebuilds the slot to its end, or until the array is closed ([`ArrayError::Closed`]) or the new member fails. To be
-    /// stopped by closing the array, not by dropping this future.
-    pub async fn rebuild(&self, slot: usize) -> Result<RebuildReport, ArrayError> {
-        let inner = &self.0;
-        let Some(start) = self.rebuild_progress(slot) else { return Ok(RebuildReport::default()) };
-        let lost_before = inner.lost.borrow().len();
-        let member_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
-        let workers = (inner.options.background_bytes / member_bytes).clamp(1, 16);
-        let next = Cell::new(start.next_region);
-        let results = join_all((0..workers).map(|_| inner.rebuild_worker(slot, &next))).await;
-        results.into_iter().collect::<Result<Vec<()>, _>>()?;
-        if let Err(error) = match self.member(slot) {
-            Some(member) => member.submit(Class::Background, IoRequest::flush()).await,
-            None => Ok(()),
-        } {
-            inner.note_write_error(slot, &error).await?;
-        }
-        let Some(end) = inner.slots[slot].rebuild.take() else {
-            return Err(inner.rebuild_ended(slot));
+        inner.check_writable()?;
+        let columns: SmallVec<[usize; 4]> = {
+            let rows = inner.rows.borrow();
+            let Some(run) = rows.run(row) else { return Ok(RowRebuild::default()) };
+            let to_fill = |column: &usize| {
+                matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
+            };
+            (0..run.places.len()).filter(to_fill).collect()
         };
-        inner.rebuilding.set(inner.rebuilding.get() - 1);
-        let lost_blocks = (inner.lost.borrow().len().saturating_sub(lost_before)) as u64;
-        Ok(RebuildReport { rebuilt_bytes: end.rebuilt_bytes, lost_blocks })
+        let lost_before = inner.lost.borrow().len();
+        let mut bytes = 0;
+        for column in columns {
+            bytes += inner.fill_column(row, column).await?;
+        }
+        let lost_blocks = inner.lost.borrow().len().saturating_sub(lost_before) as u64;
+        Ok(RowRebuild { bytes, lost_blocks })
+    }
+
+    /// Columns that were filled and are not yet recorded as current: row and column.
+    pub fn rebuilt(&self) -> Vec<(u64, usize)> {
+        let fills = self.0.fills.borrow();
+        let mut rebuilt: Vec<(u64, usize)> =
+            fills.iter().filter(|(_, fill)| fill.complete).map(|(key, _)| *key).collect();
+        rebuilt.sort_unstable();
+        rebuilt
+    }
+
+    /// Bytes of each column that a rebuild of the row has to look at: what of it was ever written.
+    pub fn row_written_bytes(&self, row: u64) -> u64 {
+        let inner = &self.0;
+        let written = |region: &u64| inner.regions.state(*region) != RegionState::Unwritten;
+        let regions = inner.regions_of_row(row).filter(written).count() as u64;
+        regions * inner.regions.shape.member_region_bytes
     }
 }
 
 impl Inner {
-    async fn rebuild_worker(&self, slot: usize, next: &Cell<u64>) -> Result<(), ArrayError> {
-        while next.get() < self.regions.shape.regions {
+    async fn fill_column(&self, row: u64, column: usize) -> Result<u64, ArrayError> {
+        let Some(place) = self.rows.borrow().place(row, column) else { return Ok(0) };
+        let key = (row, column);
+        if self.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
+            let done = vec![false; self.regions_per_row as usize];
+            self.fills.borrow_mut().insert(key, Fill { place, done, is_fresh: false, complete: false });
+        }
+        let regions = self.regions_of_row(row);
+        let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
+        let workers = (self.options.background_bytes / region_bytes).clamp(1, 16);
+        let next = Cell::new(regions.start);
+        let bytes = Cell::new(0);
+        let results = join_all((0..workers).map(|_| self.fill_worker(key, &next, regions.end, &bytes))).await;
+        results.into_iter().collect::<Result<Vec<()>, _>>()?;
+        // A row that holds nothing costs nothing.
+        let is_fresh = self.fills.borrow().get(&key).is_none_or(|fill| fill.is_fresh);
+        if is_fresh && let Err(error) = self.submit_to_slab(place, Class::Upkeep, IoRequest::flush()).await {
+            self.note_write_error(&error).await?;
+            return Err(self.fill_ended(place));
+        }
+        self.rewrite_sums(row, column).await?;
+        match self.fills.borrow_mut().get_mut(&key) {
+            Some(fill) if fill.is_of(place) => fill.complete = true,
+            _ => return Err(self.fill_ended(place)),
+        }
+        Ok(bytes.get())
+    }
+
+    async fn fill_worker(
+        &self,
+        key: (u64, usize),
+        next: &Cell<u64>,
+        end: u64,
+        bytes: &Cell<u64>,
+    ) -> Result<(), ArrayError> {
+        let first = key.0 * self.regions_per_row;
+        while next.get() < end {
             let region = next.get();
             next.set(region + 1);
             if self.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            // The locks are held until the region is marked: a write in between would miss the new member.
-            let (bytes, _guards) = if self.regions.state(region) == RegionState::Unwritten {
-                (0, Vec::new())
+            let place = self.rows.borrow().place(key.0, key.1);
+            let is_current = place.is_some_and(|place| place.state == SlotState::CatchingUp)
+                && !self.regions.is_behind(region);
+            // The locks are held until the region is marked: a write in between would miss the new slab.
+            let _guards = if is_current || self.regions.state(region) == RegionState::Unwritten {
+                Vec::new()
             } else {
-                self.rebuild_region(slot, region).await?
+                if let Some(fill) = self.fills.borrow_mut().get_mut(&key) {
+                    fill.is_fresh = true;
+                }
+                let (filled, guards) = self.fill_region(key.1, region).await?;
+                bytes.set(bytes.get() + filled);
+                guards
             };
-            match self.slots[slot].rebuild.borrow_mut().as_mut() {
-                Some(rebuild) => rebuild.finish(region, bytes),
-                None => return Err(self.rebuild_ended(slot)),
+            match self.fills.borrow_mut().get_mut(&key) {
+                Some(fill) => fill.done[(region - first) as usize] = true,
+                None => return Err(ArrayError::Moved { row: key.0, column: key.1 }),
             }
         }
         Ok(())
     }
 
-    /// Copies what the slot's member should hold of a region; the caller gets the locks of its stripes with it.
-    async fn rebuild_region(&self, slot: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
+    /// Copies what a column should hold of a region; the caller gets the locks of its stripes with it.
+    async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
         let mut guards = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
-        for index in self.regions.stripes_of(region, self.geometry.stripes()) {
+        for index in self.regions.stripes_of(region) {
             let stripe = self.geometry.stripe(index);
-            let Some(unit) = stripe.units.iter().position(|place| place.member == slot) else { continue };
-            guards.push(self.table.lock(index).await);
-            if !self.regions.is_virgin(index) {
-                sources.push(Source {
-                    stripe,
-                    unit,
-                    units: SmallVec::new(),
-                    buffers: SmallVec::new(),
-                    answers: SmallVec::new(),
-                });
+            let units = (0..stripe.units.len()).filter(|&unit| stripe.units[unit].member == column);
+            for unit in units {
+                guards.push(self.table.lock(index).await);
+                if !self.regions.is_virgin(index) {
+                    sources.push(Source {
+                        stripe: stripe.clone(),
+                        unit,
+                        units: SmallVec::new(),
+                        buffers: SmallVec::new(),
+                        answers: SmallVec::new(),
+                    });
+                }
             }
         }
+        // Before the reads and beside them: afterwards, one by one, each would take as long as they.
+        let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
+        let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
+        let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
         for source in &mut sources {
             self.read_sources(source, region);
         }
+        let pages = (!are_there).then(|| self.context.spawn(pages));
         let mut writes: Vec<Completion> = Vec::new();
         let mut bytes = 0;
         for source in sources {
@@ -196,9 +210,12 @@ impl Inner {
         }
         for write in writes {
             if let Err(error) = write.await {
-                self.note_write_error(slot, &error).await?;
-                return Err(self.rebuild_ended(slot));
+                self.note_write_error(&error).await?;
+                return Err(ArrayError::Drive(error));
             }
+        }
+        if let Some(pages) = pages {
+            pages.await;
         }
         Ok((bytes, guards))
     }
@@ -234,20 +251,28 @@ impl Inner {
     async fn rebuilt_unit(&self, source: Source) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
         let Source { stripe, unit, units, buffers, answers } = source;
         let mut complete = units.len() == self.geometry.data_units();
-        for (unit, answer) in units.iter().zip(answers) {
+        for answer in answers {
             if let Err(error) = answer.await {
                 complete = false;
-                self.note_read_error(stripe.units[*unit].member, &error).await?;
+                self.note_read_error(&error).await?;
             }
         }
         let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+        for (source, buffer) in units.iter().zip(&buffers) {
+            let range = UnitRange { unit: *source, ..whole };
+            complete = complete && self.is_unit_right(&stripe, range, buffer).await?;
+        }
         if complete {
-            if self.geometry.copies() > 1 {
-                return Ok(vec![(whole, buffers[0].clone())]);
+            let target = if self.geometry.copies() > 1 {
+                buffers[0].clone()
+            } else {
+                let target = self.buffers.allocate(whole.end as usize);
+                self.recover_units(&units, &buffers, &[unit], std::slice::from_ref(&target));
+                target
+            };
+            if self.is_unit_right(&stripe, whole, &target).await? {
+                return Ok(vec![(whole, target)]);
             }
-            let target = self.buffers.allocate(whole.end as usize);
-            self.recover_units(&units, &buffers, &[unit], std::slice::from_ref(&target));
-            return Ok(vec![(whole, target)]);
         }
         let mut rebuilt = Vec::new();
         let target = self.buffers.allocate(whole.end as usize);
@@ -263,14 +288,31 @@ impl Inner {
         Ok(rebuilt)
     }
 
-    fn rebuild_ended(&self, slot: usize) -> ArrayError {
-        let member = self.slots[slot].member.borrow();
-        let reason = member.as_ref().and_then(|member| member.failed());
-        let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
-        ArrayError::Lost {
-            stripe: 0,
-            what: format!("the drive being rebuilt (member {slot}) is gone: {why}"),
+    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
+    pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        // A row that holds nothing costs nothing.
+        let regions = self.regions_of_row(row);
+        if regions.into_iter().all(|region| self.regions.state(region) == RegionState::Unwritten) {
+            return Ok(());
         }
+        sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+        self.flush_members().await?;
+        self.release_records().await
+    }
+
+    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
+    pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
+        let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
+        let region = row * self.regions_per_row + in_row;
+        region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten
+    }
+
+    fn fill_ended(&self, place: SlotPlace) -> ArrayError {
+        let member = self.members.borrow().get(place.drive).map(|member| member.member.clone());
+        let reason = member.and_then(|member| member.failed());
+        let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
+        ArrayError::Lost { stripe: 0, what: format!("the drive being filled is gone: {why}") }
     }
 }
 

@@ -15,16 +15,24 @@ use crate::member::Class;
 use crate::read::slice_of;
 
 impl Inner {
-    /// After a read without a lock was refused: counts the error, then reads under the stripe's lock by every means.
+    /// After a read without a lock was refused, or gave what it should not have (then there is no error): counts the error,
+    /// then reads under the stripe's lock by every means.
     pub async fn recover_read(
         &self,
         stripe: u64,
         range: UnitRange,
         slot: usize,
-        error: &DriveError,
+        error: Option<&DriveError>,
+        class: Class,
     ) -> Result<Buffer, ArrayError> {
-        self.note_read_error(slot, error).await?;
+        if let Some(error) = error {
+            self.note_read_error(error).await?;
+        }
         let _alone = self.table.lock(stripe).await;
+        if self.regions.is_virgin(stripe) {
+            // Discarded meanwhile.
+            return Ok(self.buffers.allocate_zeroed(range.length() as usize));
+        }
         let stripe = self.geometry.stripe(stripe);
         // For mirrors the refused copy is the unit to repair.
         let unit = if self.geometry.copies() > 1 {
@@ -32,7 +40,7 @@ impl Inner {
         } else {
             range.unit
         };
-        self.fetch_unit(&stripe, UnitRange { unit, ..range }, Class::Foreground).await
+        self.fetch_unit(&stripe, UnitRange { unit, ..range }, class).await
     }
 
     /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no drive was handed. The caller
@@ -73,9 +81,9 @@ impl Inner {
             } else {
                 let read = self.buffers.allocate(range.length() as usize);
                 match self.submit_unit_read(stripe, range, class, read.clone()).await {
-                    Ok(()) => return Ok(read),
+                    Ok(()) => return self.put_right(stripe, range, read, class).await,
                     Err(error) => {
-                        self.note_read_error(slot, &error).await?;
+                        self.note_read_error(&error).await?;
                         repair = error.kind == DriveErrorKind::Medium;
                     }
                 }
@@ -87,6 +95,38 @@ impl Inner {
             self.write_back(stripe, range, fresh.clone(), class).await?;
         }
         Ok(fresh)
+    }
+
+    /// Replaces the blocks of what was read of a unit that are not what they should be, there and on the member.
+    async fn put_right(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        read: Buffer,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
+        let place = stripe.units[range.unit];
+        for start in self.bad_blocks(stripe, range, &read).await? {
+            self.note_bad_block(place, start);
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
+            let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
+            match self.reconstruct(stripe, block, &fresh, class).await {
+                Err(ArrayError::Lost { stripe, what }) => {
+                    let member = self.member_at(place);
+                    let label = member.map_or_else(|| "a drive".into(), |member| member.label().clone());
+                    let at = (place.offset_bytes + start) / BLOCK_BYTES;
+                    let what =
+                        format!("{label}: block {at} of the column does not agree with its checksum; {what}");
+                    return Err(ArrayError::Lost { stripe, what });
+                }
+                result => result?,
+            }
+            if !self.protected.get() && !self.missing_in(stripe.index).contains(place.member) {
+                self.write_back(stripe, block, fresh.clone(), class).await?;
+            }
+            slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
+        }
+        Ok(read)
     }
 
     /// Writes a reconstructed range to the member that could not read it.
@@ -102,11 +142,12 @@ impl Inner {
         match self.submit(place.member, class, request).await {
             Ok(()) => {
                 self.forget_lost(stripe, range);
+                self.forget_bad(place.member, place.offset_bytes + range.start, range.length());
                 self.count(|counters| counters.repaired_reads += 1);
                 Ok(())
             }
             // The client has its data; if the drive cannot be spared, so be it.
-            Err(error) => match self.note_write_error(place.member, &error).await {
+            Err(error) => match self.note_write_error(&error).await {
                 Err(error @ ArrayError::CannotExclude(_)) => Err(error),
                 _ => Ok(()),
             },
@@ -174,10 +215,19 @@ impl Inner {
                 .collect();
             for (unit, buffer, answer) in reads {
                 match answer.await {
-                    Ok(()) => have.push((unit, buffer)),
+                    Ok(()) => {
+                        let bad = self.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
+                        if bad.is_empty() {
+                            have.push((unit, buffer));
+                            continue;
+                        }
+                        bad.iter().for_each(|&start| self.note_bad_block(stripe.units[unit], start));
+                        refused
+                            .push((unit, format!("{} blocks do not agree with their checksums", bad.len())));
+                    }
                     Err(error) => {
                         refused.push((unit, error.to_string()));
-                        self.note_read_error(stripe.units[unit].member, &error).await?;
+                        self.note_read_error(&error).await?;
                     }
                 }
             }
@@ -187,13 +237,17 @@ impl Inner {
         }
         if self.geometry.copies() > 1 {
             target.copy_from(&have[0].1);
+        } else {
+            have.sort_by_key(|(unit, _)| *unit);
+            let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
+            let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
+            self.recover_units(&units, &sources, &[range.unit], std::slice::from_ref(target));
+        }
+        if self.is_unit_right(stripe, range, target).await? {
             return Ok(());
         }
-        have.sort_by_key(|(unit, _)| *unit);
-        let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
-        let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
-        self.recover_units(&units, &sources, &[range.unit], std::slice::from_ref(target));
-        Ok(())
+        refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));
+        Err(self.lost(stripe, range, &self.missing_in(stripe.index), &refused))
     }
 
     fn lost(
@@ -236,10 +290,8 @@ impl Inner {
     pub fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
         let place = stripe.units[range.unit];
         let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
-        let label = match &*self.slots[place.member].member.borrow() {
-            Some(member) => member.label().clone(),
-            None => "missing member".into(),
-        };
+        let member = self.member_at(place);
+        let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
         Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
     }
 

@@ -9,6 +9,9 @@
 //! quiet for a while: after a crash only dirty chunks can have copies or parity that disagree, and only they are
 //! resynchronised.
 //!
+//! A region that is written while a column of its row is away is marked too: when the drive comes back, only such regions
+//! have to be copied to it.
+//!
 //! On the members the map is a row of 4 KiB pages, each in two slots used in turn, each with a sequence number and a
 //! checksum: a torn write leaves the other slot. A "written" mark becomes durable only after the data it speaks of, so a
 //! crash in between leaves a region that still reads as zeros, as it did before.
@@ -27,8 +30,11 @@ pub(crate) const REGIONS_PER_CHUNK: u64 = 64;
 /// One page of the map.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 48;
-const REGIONS_PER_PAGE: u64 = 31_744;
-const WRITTEN_BYTES: usize = (REGIONS_PER_PAGE / 8) as usize;
+const REGIONS_PER_PAGE: u64 = 15_872;
+/// Bytes of one bit per region of a page.
+const BITS_BYTES: usize = (REGIONS_PER_PAGE / 8) as usize;
+const BEHIND_AT: usize = HEADER_BYTES + BITS_BYTES;
+const DIRTY_AT: usize = BEHIND_AT + BITS_BYTES;
 const MAGIC: [u8; 8] = *b"SWREGMAP";
 /// Regions that may be partly initialised at once; writers into further new regions wait until some were completed.
 pub(crate) const MAX_PARTIAL_REGIONS: usize = 2048;
@@ -52,7 +58,7 @@ pub(crate) enum RegionState {
 pub(crate) struct RegionShape {
     pub stripes_per_region: u64,
     pub member_region_bytes: u64,
-    pub regions: u64,
+    pub region_data_bytes: u64,
 }
 
 impl RegionShape {
@@ -68,15 +74,18 @@ impl RegionShape {
         Self {
             stripes_per_region,
             member_region_bytes: rows * interleave,
-            regions: geometry.stripes().div_ceil(stripes_per_region),
+            region_data_bytes: stripes_per_region * geometry.stripe_data_bytes(),
         }
     }
 
-    /// Bytes that the map takes on each member.
-    pub fn map_bytes(&self) -> u64 {
-        let pages = self.regions.div_ceil(REGIONS_PER_PAGE).max(1);
-        (pages * 2 * PAGE_BYTES as u64).next_multiple_of(REGION_BYTES)
+    /// Bytes that the map of so many regions takes at each of its places.
+    pub fn map_bytes(regions: u64) -> u64 {
+        pages_for(regions) * 2 * PAGE_BYTES as u64
     }
+}
+
+fn pages_for(regions: u64) -> u64 {
+    regions.div_ceil(REGIONS_PER_PAGE).max(1)
 }
 
 #[derive(Default, Clone, Copy)]
@@ -104,6 +113,11 @@ pub(crate) struct Regions {
     pub shape: RegionShape,
     volume_id: u128,
     states: RefCell<Vec<RegionState>>,
+    /// Regions written while a column of their row was away.
+    behind: RefCell<Vec<bool>>,
+    /// Those of them of which the durable map says so.
+    behind_durable: RefCell<Vec<bool>>,
+    behind_count: Cell<u64>,
     partial: RefCell<FxHashMap<u64, Vec<u64>>>,
     fresh: RefCell<Vec<u64>>,
     chunks: RefCell<Vec<Chunk>>,
@@ -116,31 +130,56 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    pub fn new(shape: RegionShape, volume_id: u128) -> Self {
-        let pages = shape.regions.div_ceil(REGIONS_PER_PAGE).max(1);
-        let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
-        Self {
+    pub fn new(shape: RegionShape, volume_id: u128, regions: u64) -> Self {
+        let map = Self {
             shape,
             volume_id,
-            states: RefCell::new(vec![RegionState::Unwritten; shape.regions as usize]),
+            states: RefCell::default(),
+            behind: RefCell::default(),
+            behind_durable: RefCell::default(),
+            behind_count: Cell::new(0),
             partial: RefCell::default(),
             fresh: RefCell::default(),
-            chunks: RefCell::new(vec![Chunk::default(); shape.regions.div_ceil(REGIONS_PER_CHUNK) as usize]),
-            pages: RefCell::new((0..pages).map(|_| page()).collect()),
+            chunks: RefCell::default(),
+            pages: RefCell::default(),
             page_changed: Event::new(),
             partial_changed: Event::new(),
-            all_written: Cell::new(shape.regions == 0),
-            unwritten: Cell::new(shape.regions),
+            all_written: Cell::new(true),
+            unwritten: Cell::new(0),
+        };
+        map.resize(regions);
+        map
+    }
+
+    /// Regions of the volume.
+    pub fn count(&self) -> u64 {
+        self.states.borrow().len() as u64
+    }
+
+    /// Adds unwritten regions at the end, or forgets some there.
+    pub fn resize(&self, regions: u64) {
+        let old = self.count();
+        for region in regions..old {
+            self.mark_unwritten(region);
         }
+        self.clear_behind(regions.min(old)..old);
+        self.states.borrow_mut().resize(regions as usize, RegionState::Unwritten);
+        self.behind.borrow_mut().resize(regions as usize, false);
+        self.behind_durable.borrow_mut().resize(regions as usize, false);
+        self.chunks.borrow_mut().resize(regions.div_ceil(REGIONS_PER_CHUNK) as usize, Chunk::default());
+        let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
+        self.pages.borrow_mut().resize_with(pages_for(regions) as usize, page);
+        self.unwritten.set(self.unwritten.get() + regions - old.min(regions) - old.saturating_sub(regions));
+        self.all_written.set(self.unwritten.get() == 0);
     }
 
     pub fn region_of(&self, stripe: u64) -> u64 {
         stripe / self.shape.stripes_per_region
     }
 
-    pub fn stripes_of(&self, region: u64, total_stripes: u64) -> std::ops::Range<u64> {
+    pub fn stripes_of(&self, region: u64) -> std::ops::Range<u64> {
         let first = region * self.shape.stripes_per_region;
-        first..(first + self.shape.stripes_per_region).min(total_stripes)
+        first..first + self.shape.stripes_per_region
     }
 
     pub fn state(&self, region: u64) -> RegionState {
@@ -197,9 +236,9 @@ impl Regions {
         regions
     }
 
-    /// Before a write: counts it in, and makes an unwritten region partial. `true` if the chunk's dirty mark has to become
-    /// durable first.
-    pub fn begin_write(&self, region: u64) -> bool {
+    /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the row misses it. `true` if
+    /// the marks of chunk and region have to become durable first.
+    pub fn begin_write(&self, region: u64, away: bool) -> bool {
         if self.state(region) == RegionState::Unwritten {
             let words = self.shape.stripes_per_region.div_ceil(64) as usize;
             self.partial.borrow_mut().insert(region, vec![0; words]);
@@ -215,7 +254,57 @@ impl Regions {
             chunk.dirty = true;
             self.change_page_of(region);
         }
-        needs_mark && !chunk.durable
+        let chunk_durable = chunk.durable;
+        drop(chunks);
+        if away {
+            self.mark_behind(region);
+        }
+        let behind_durable = !away || self.behind_durable.borrow()[region as usize];
+        needs_mark && !(chunk_durable && behind_durable)
+    }
+
+    /// Whether any region was written while a column of its row was away.
+    pub fn any_behind(&self) -> bool {
+        self.behind_count.get() > 0
+    }
+
+    /// Whether the region was written while a column of its row was away.
+    pub fn is_behind(&self, region: u64) -> bool {
+        self.behind.borrow()[region as usize]
+    }
+
+    fn mark_behind(&self, region: u64) {
+        if !std::mem::replace(&mut self.behind.borrow_mut()[region as usize], true) {
+            self.behind_count.set(self.behind_count.get() + 1);
+            self.change_page_of(region);
+        }
+    }
+
+    /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what may be lacking on it counts
+    /// as written while it was away.
+    pub fn mark_unsettled_behind(&self, regions: std::ops::Range<u64>) {
+        for region in regions {
+            let unsettled = match self.state(region) {
+                RegionState::Unwritten => false,
+                RegionState::Partial | RegionState::Fresh | RegionState::Ready => true,
+                RegionState::Written => self.chunks.borrow()[(region / REGIONS_PER_CHUNK) as usize].dirty,
+            };
+            if unsettled {
+                self.mark_behind(region);
+            }
+        }
+    }
+
+    /// Every column of these regions' rows is current again.
+    pub fn clear_behind(&self, regions: std::ops::Range<u64>) {
+        for region in regions {
+            if std::mem::replace(&mut self.behind.borrow_mut()[region as usize], false) {
+                self.behind_count.set(self.behind_count.get() - 1);
+                // A new mark must become durable again before anything relies on it.
+                self.behind_durable.borrow_mut()[region as usize] = false;
+                self.change_page_of(region);
+            }
+        }
     }
 
     /// After a write, successful or not.
@@ -224,12 +313,12 @@ impl Regions {
     }
 
     /// The stripe holds what was written, with zeros around it.
-    pub fn mark_initialised(&self, stripe: u64, total_stripes: u64) {
+    pub fn mark_initialised(&self, stripe: u64) {
         let region = self.region_of(stripe);
         if self.state(region) != RegionState::Partial {
             return;
         }
-        let stripes = self.stripes_of(region, total_stripes);
+        let stripes = self.stripes_of(region);
         let bit = stripe - stripes.start;
         let complete = {
             let mut partial = self.partial.borrow_mut();
@@ -243,6 +332,11 @@ impl Regions {
             self.fresh.borrow_mut().push(region);
             self.partial_changed.notify_all();
         }
+    }
+
+    /// Whether any region is to be marked.
+    pub fn has_fresh(&self) -> bool {
+        !self.fresh.borrow().is_empty()
     }
 
     /// Regions to be marked once the data now in them is durable. The caller flushes, then calls [`Self::mark_ready`].
@@ -329,6 +423,12 @@ impl Regions {
         Some(PageWrite { page, version, offset_bytes: Self::slot_offset(page, sequence), buffer })
     }
 
+    /// The sequence number of the page's write that is under way, if one is.
+    pub fn page_being_written(&self, page: usize) -> Option<u64> {
+        let pages = self.pages.borrow();
+        pages.get(page).filter(|state| state.writing).map(|state| state.sequence)
+    }
+
     /// Ends writing a page; `durable` tells whether it got onto the members.
     pub fn end_page(&self, write: &PageWrite, durable: bool) {
         {
@@ -347,13 +447,15 @@ impl Regions {
 
     fn note_durable(&self, write: &PageWrite) {
         let first = write.page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        let last = (first + REGIONS_PER_PAGE).min(self.count());
         if write.version == self.page_version(write.page) {
             for region in first..last {
                 if self.state(region) == RegionState::Ready {
                     self.set_state(region, RegionState::Written);
                 }
             }
+            let range = first as usize..last as usize;
+            self.behind_durable.borrow_mut()[range.clone()].copy_from_slice(&self.behind.borrow()[range]);
             let mut chunks = self.chunks.borrow_mut();
             for chunk in
                 &mut chunks[(first / REGIONS_PER_CHUNK) as usize..last.div_ceil(REGIONS_PER_CHUNK) as usize]
@@ -368,18 +470,23 @@ impl Regions {
     }
 
     /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field zero 4, reserved 4; then a
-    /// bit per region (written), then a bit per chunk (dirty), little endian, lowest bit first.
+    /// bit per region (written), a bit per region (written while a column was away), a bit per chunk (dirty), little endian,
+    /// lowest bit first.
     fn encode(&self, page: usize, sequence: u64, bytes: &mut [u8]) {
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.volume_id.to_le_bytes());
         bytes[24..32].copy_from_slice(&(page as u64).to_le_bytes());
         bytes[32..40].copy_from_slice(&sequence.to_le_bytes());
         let first = page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        let last = (first + REGIONS_PER_PAGE).min(self.count());
         for region in first..last {
             if matches!(self.state(region), RegionState::Ready | RegionState::Written) {
                 let bit = (region - first) as usize;
                 bytes[HEADER_BYTES + bit / 8] |= 1 << (bit % 8);
+            }
+            if self.is_behind(region) {
+                let bit = (region - first) as usize;
+                bytes[BEHIND_AT + bit / 8] |= 1 << (bit % 8);
             }
         }
         let chunks = self.chunks.borrow();
@@ -387,7 +494,7 @@ impl Regions {
         for (bit, chunk) in chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter().enumerate()
         {
             if chunk.dirty {
-                bytes[HEADER_BYTES + WRITTEN_BYTES + bit / 8] |= 1 << (bit % 8);
+                bytes[DIRTY_AT + bit / 8] |= 1 << (bit % 8);
             }
         }
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
@@ -409,19 +516,23 @@ impl Regions {
     /// Takes over a page read from a member.
     pub fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
         let first = page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.shape.regions);
+        let last = (first + REGIONS_PER_PAGE).min(self.count());
         let set = |from: usize, bit: usize| bytes[from + bit / 8] >> (bit % 8) & 1 == 1;
         for region in first..last {
             if set(HEADER_BYTES, (region - first) as usize) {
                 self.set_state(region, RegionState::Written);
             }
+            let behind = set(BEHIND_AT, (region - first) as usize);
+            self.behind.borrow_mut()[region as usize] = behind;
+            self.behind_count.set(self.behind_count.get() + u64::from(behind));
+            self.behind_durable.borrow_mut()[region as usize] = behind;
         }
         let first_chunk = (first / REGIONS_PER_CHUNK) as usize;
         let mut chunks = self.chunks.borrow_mut();
         for (bit, chunk) in
             chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter_mut().enumerate()
         {
-            let dirty = set(HEADER_BYTES + WRITTEN_BYTES, bit);
+            let dirty = set(DIRTY_AT, bit);
             *chunk = Chunk { dirty, durable: dirty, unsynced: dirty, ..Chunk::default() };
         }
         let mut pages = self.pages.borrow_mut();
@@ -443,7 +554,7 @@ impl Regions {
     }
 
     pub fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
-        chunk * REGIONS_PER_CHUNK..((chunk + 1) * REGIONS_PER_CHUNK).min(self.shape.regions)
+        chunk * REGIONS_PER_CHUNK..((chunk + 1) * REGIONS_PER_CHUNK).min(self.count())
     }
 
     /// Whether any chunk is dirty for another reason than an old crash.
@@ -500,8 +611,8 @@ pub(crate) struct WriteIntent {
 }
 
 impl WriteIntent {
-    pub fn new(regions: &Rc<Regions>, region: u64) -> (Self, bool) {
-        let needs_mark = regions.begin_write(region);
+    pub fn new(regions: &Rc<Regions>, region: u64, away: bool) -> (Self, bool) {
+        let needs_mark = regions.begin_write(region, away);
         (Self { regions: regions.clone(), region }, needs_mark)
     }
 }

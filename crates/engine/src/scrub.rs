@@ -5,13 +5,19 @@
 //! and counted against its drive; with one, nobody can tell who is right, so data are taken as they are (of two copies the
 //! first) and the rest is made to agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
 //! disagreement is nobody's lie: parity is recomputed, or the first copy copied.
+//!
+//! With checksums every block says by itself whether it is right, in any layout; what is said above is then left for blocks
+//! of which nothing is recorded. The pages of checksums are compared with their copies first, because a drive that lost the
+//! write of a block may have lost that of its page too.
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest, access};
 use stripewise_layout::{Stripe, UnitRange};
 use stripewise_parity::Verdict;
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::checksums::PAGE_COVERS_BYTES;
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::slice_of;
@@ -23,21 +29,27 @@ use crate::stripe_table::StripeGuard;
 pub struct ScrubReport {
     /// Bytes read from the members and compared.
     pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known member, by slot, and repaired.
-    pub blamed: Vec<(usize, u64)>,
+    /// Blocks of 4 KiB found wrong on a known drive, by its label, and repaired.
+    pub blamed: Vec<(String, u64)>,
     /// Rows of blocks that disagreed where nobody can tell which is wrong; made to agree.
     pub unattributed_blocks: u64,
     /// Strips of which some could not be read, nor reconstructed.
     pub unreadable_strips: u64,
     /// Regions that could not be compared because members are missing.
     pub regions_without_redundancy: u64,
+    /// Blocks of 4 KiB that did not agree with their checksums; those that could be put right are among `blamed` too.
+    pub checksum_errors: u64,
+    /// Pages of checksums of which one place was wrong or old, and was written again from the other.
+    pub pages_repaired: u64,
+    /// Pages of checksums of which no place was right: nothing is known of their blocks.
+    pub pages_lost: u64,
 }
 
 impl ScrubReport {
-    fn blame(&mut self, slot: usize) {
-        match self.blamed.iter_mut().find(|(blamed, _)| *blamed == slot) {
+    fn blame(&mut self, label: &str) {
+        match self.blamed.iter_mut().find(|(blamed, _)| blamed == label) {
             Some((_, blocks)) => *blocks += 1,
-            None => self.blamed.push((slot, 1)),
+            None => self.blamed.push((label.to_owned(), 1)),
         }
     }
 }
@@ -63,14 +75,27 @@ impl Array {
         first_region: u64,
         progress: ScrubProgress<'_>,
     ) -> Result<ScrubReport, ArrayError> {
-        self.0.check_writable()?;
         let mut report = ScrubReport::default();
-        let regions = self.0.regions.shape.regions;
+        let regions = self.0.regions.count();
         for region in first_region..regions {
-            self.0.check_region(region, Purpose::Scrub, &mut report).await?;
+            self.scrub_range(region..region + 1, &mut report).await?;
             progress(region + 1, regions);
         }
+        self.0.release_records().await?;
         Ok(report)
+    }
+
+    /// Checks and repairs some regions; what is found is added to the report.
+    pub async fn scrub_range(
+        &self,
+        regions: std::ops::Range<u64>,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        self.0.check_writable()?;
+        for region in regions.start..regions.end.min(self.0.regions.count()) {
+            self.0.check_region(region, Purpose::Scrub, report).await?;
+        }
+        Ok(())
     }
 
     /// Makes copies and parity agree in the chunks that a crash left open.
@@ -113,6 +138,9 @@ impl Inner {
         if self.is_closed() {
             return Err(ArrayError::Closed);
         }
+        if purpose == Purpose::Scrub {
+            self.audit_region(region, report).await?;
+        }
         if self.regions.state(region) == RegionState::Unwritten || self.geometry.fault_tolerance() == 0 {
             if self.geometry.fault_tolerance() == 0 && purpose == Purpose::Scrub {
                 self.read_region(region, report).await?;
@@ -130,6 +158,51 @@ impl Inner {
         Ok(())
     }
 
+    /// Compares the places of the region's checksum pages.
+    async fn audit_region(&self, region: u64, report: &mut ScrubReport) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let row = region / self.regions_per_row;
+        let in_row = region % self.regions_per_row * self.regions.shape.member_region_bytes;
+        let pages =
+            in_row / PAGE_COVERS_BYTES..(in_row + self.regions.shape.member_region_bytes) / PAGE_COVERS_BYTES;
+        let is_wanted = |page: u16| pages.contains(&u64::from(page)) && self.page_holds_data(row, page);
+        let audits =
+            (0..self.geometry.width()).map(|column| sums.table.audit(row, column as u16, &is_wanted));
+        for audit in join_all(audits).await {
+            let audit = audit?;
+            report.pages_repaired += audit.healed;
+            report.pages_lost += audit.lost;
+        }
+        Ok(())
+    }
+
+    /// Puts right what does not agree with its checksum, on the drive and in what was read. `false` if that cannot be done.
+    async fn check_sums(
+        &self,
+        stripe: &Stripe,
+        unit: usize,
+        buffer: &Buffer,
+        report: &mut ScrubReport,
+    ) -> Result<bool, ArrayError> {
+        let whole = UnitRange { unit, start: 0, end: buffer.len() as u64 };
+        let mut all = true;
+        for start in self.bad_blocks(stripe, whole, buffer).await? {
+            report.checksum_errors += 1;
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..whole };
+            match self.fetch_unit(stripe, block, Class::Background).await {
+                Ok(bytes) => {
+                    if let Some(member) = self.member_at(stripe.units[unit]) {
+                        report.blame(member.label());
+                    }
+                    slice_of(buffer, 0, block.start, block.end).copy_from(&bytes);
+                }
+                Err(ArrayError::Lost { .. } | ArrayError::Drive(_)) => all = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
     /// Without redundancy a scrub can only see whether everything can be read.
     async fn read_region(&self, region: u64, report: &mut ScrubReport) -> Result<(), ArrayError> {
         if self.regions.state(region) == RegionState::Unwritten {
@@ -140,7 +213,9 @@ impl Inner {
                 report.checked_bytes += buffer.len() as u64;
                 if let Err(error) = answer.await {
                     report.unreadable_strips += 1;
-                    self.note_read_error(read.stripe.units[*unit].member, &error).await?;
+                    self.note_read_error(&error).await?;
+                } else if !self.check_sums(&read.stripe, *unit, buffer, report).await? {
+                    report.unreadable_strips += 1;
                 }
             }
         }
@@ -151,7 +226,7 @@ impl Inner {
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        for index in self.regions.stripes_of(region, self.geometry.stripes()) {
+        for index in self.regions.stripes_of(region) {
             let guard = self.table.lock(index).await;
             if self.regions.is_virgin(index) {
                 continue;
@@ -190,7 +265,7 @@ impl Inner {
                 refused.push(*unit);
                 let range = UnitRange { unit: *unit, start: 0, end: buffer.len() as u64 };
                 if !self.is_lost(&stripe, range) {
-                    self.note_read_error(stripe.units[*unit].member, &error).await?;
+                    self.note_read_error(&error).await?;
                 }
             }
         }
@@ -202,6 +277,12 @@ impl Inner {
             let (_, buffer) =
                 units.iter_mut().find(|(have, _)| have == unit).expect("refused units were asked for");
             *buffer = repaired;
+        }
+        for (unit, buffer) in &units {
+            if !refused.contains(unit) && !self.check_sums(&stripe, *unit, buffer, report).await? {
+                report.unreadable_strips += 1;
+                return Ok(true);
+            }
         }
         if units.len() < stripe.units.len() {
             return Ok(false);
@@ -262,9 +343,8 @@ impl Inner {
         }
         let liar = if purpose == Purpose::Scrub { self.liar(&blocks) } else { None };
         if let Some(unit) = liar {
-            let slot = stripe.units[unit].member;
-            report.blame(slot);
-            if let Some(member) = &*self.slots[slot].member.borrow() {
+            if let Some(member) = self.member_at(stripe.units[unit]) {
+                report.blame(member.label());
                 member.count_checksum_errors(1);
             }
             let right = self.buffers.allocate(BLOCK_BYTES as usize);
@@ -313,10 +393,15 @@ impl Inner {
 
     async fn write_unit(&self, stripe: &Stripe, range: UnitRange, data: Buffer) -> Result<(), ArrayError> {
         let place = stripe.units[range.unit];
-        let request = IoRequest::write(place.offset_bytes + range.start, data, false);
+        if self.sums.get().is_some() {
+            // No journal says what is changed here: until it is done nothing must be recorded of the block.
+            self.set_sums(&self.unit_sums(stripe, range).await?, 1);
+            self.release_records().await?;
+        }
+        let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
         match self.submit(place.member, Class::Background, request).await {
-            Ok(()) => Ok(()),
-            Err(error) => self.note_write_error(place.member, &error).await,
+            Ok(()) => self.record_content(stripe, range, &data).await,
+            Err(error) => self.note_write_error(&error).await,
         }
     }
 }

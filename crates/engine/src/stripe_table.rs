@@ -16,14 +16,21 @@ use std::task::{Context, Poll, Waker};
 use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, Event};
 
+use crate::destage::Room;
 use crate::error::ArrayError;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
 
 /// New data for a contiguous range of a stripe's data, bytes from the start of the stripe's data.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Piece {
     pub from: u64,
     pub data: Buffer,
     pub fua: bool,
+    /// Who waits for it.
+    pub class: Class,
+    /// What it may be deferred with, see `destage.rs`.
+    pub room: Option<Rc<RefCell<Option<Room>>>>,
 }
 
 impl Piece {
@@ -138,6 +145,11 @@ impl StripeTable {
 
     /// Takes the stripe alone, waiting for its turn.
     pub async fn lock(self: &Rc<Self>, stripe: u64) -> StripeGuard {
+        if mutation::is_chosen(Mutation::LockWithoutWaiting) {
+            let own = Rc::new(Self::default());
+            let _ = own.enter_with(stripe, Wish::Alone);
+            return StripeGuard { table: own, stripe };
+        }
         if let Err(waiting) = self.enter_with(stripe, Wish::Alone) {
             let turn = waiting.await;
             assert!(matches!(turn, Turn::Lead), "nobody else can carry out a lock");

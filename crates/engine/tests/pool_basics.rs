@@ -6,21 +6,24 @@ use std::rc::Rc;
 
 use pool_support::*;
 use stripewise_drive::{Drive, MemoryDrive};
-use stripewise_engine::{OpenMode, Pool, PoolError, PoolState, Role, VolumeState, inspect};
+use stripewise_engine::pool::{EventKind, Pin};
+use stripewise_engine::{
+    OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolState, Role, VolumeSpec, VolumeState, inspect,
+};
 
 const CRC: crc_fast::CrcAlgorithm = crc_fast::CrcAlgorithm::Crc32Iscsi;
 
 #[test]
 fn a_pool_is_the_same_in_every_order_of_its_drives() {
-    let drives = as_drives(&memory_drives(4, 16));
+    let drives = as_drives(&memory_drives(4, 24));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
         let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
         assert_eq!(
             volume.capacity_bytes(),
-            3 * 13 * MIB,
-            "16 MiB less two for superblocks and one for the map"
+            3 * 16 * MIB,
+            "24 MiB less two for superblocks, one for checksums, one for the map, four for the journal"
         );
         fill(&volume, 1, 0, 20 * MIB).await;
         pool.close().await.unwrap();
@@ -142,10 +145,19 @@ fn bad_wishes_are_refused_with_words() {
         let tiny: Vec<Rc<dyn Drive>> = vec![MemoryDrive::new("tiny", 3 * MIB)];
         let error = life.create(&tiny, &[]).await.err().unwrap();
         assert_eq!(error.to_string(), "tiny is too small: it has 3145728 bytes, 4194304 are needed");
-        let small: Vec<Rc<dyn Drive>> = vec![MemoryDrive::new("small", 8 * MIB)];
-        assert!(matches!(life.create(&drives, &small).await, Err(PoolError::DriveTooSmall { .. })));
+        let wide = PoolSpec { slab_bytes: Some(8 * MIB), ..spec("wide", &drives, &[]) };
+        let error = Pool::create(&life.context, &life.buffers, wide.clone()).await.map(|_| ());
+        assert!(error.is_ok(), "a slab of 8 MiB fits: {error:?}");
+        for (slab_bytes, part) in
+            [(16 * MIB, "too small"), (3 * MIB, "power of two"), (256 * MIB, "power of two")]
+        {
+            let spec = PoolSpec { slab_bytes: Some(slab_bytes), force: true, ..wide.clone() };
+            let error = Pool::create(&life.context, &life.buffers, spec).await.err().unwrap();
+            assert!(error.to_string().contains(part), "{error}");
+        }
 
-        let pool = life.create(&drives, &[]).await.unwrap();
+        let forced = PoolSpec { force: true, ..spec("tank", &drives, &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, forced).await.unwrap();
         for (layout, part) in [("raid7", "at least 5"), ("raid60", "at least"), ("raid1", "2 drives")] {
             let error = pool.create_volume(volume_spec("v", layout, None)).await.err().unwrap();
             assert!(matches!(error, PoolError::Layout(_)) && error.to_string().contains(part), "{error}");
@@ -155,11 +167,17 @@ fn bad_wishes_are_refused_with_words() {
         odd.layout.interleave_bytes = Some(65_000);
         assert!(matches!(pool.create_volume(odd).await, Err(PoolError::Layout(_))));
         let error = pool.create_volume(volume_spec("v", "raid0", Some(60 * MIB))).await.err().unwrap();
-        let PoolError::NoSpace { needed_bytes, free_bytes, width } = error else { panic!("{error}") };
-        assert_eq!((needed_bytes, free_bytes, width), (16 * MIB, 14 * MIB, 4));
+        let PoolError::NoSpace { needed_rows, free_rows, width, possible_bytes, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((needed_rows, free_rows, width, possible_bytes), (15, 10, 4, 40 * MIB));
+        assert!(matches!(
+            pool.create_volume(volume_spec("v", "raid0", Some(1 << 50))).await,
+            Err(PoolError::NoSpace { .. })
+        ));
         assert!(matches!(
             pool.create_volume(volume_spec("v", "raid0", Some(u64::MAX))).await,
-            Err(PoolError::NoSpace { .. })
+            Err(PoolError::BadSetting(_))
         ));
         assert!(matches!(
             pool.create_volume(volume_spec("v", "raid0", Some(0))).await,
@@ -188,27 +206,34 @@ fn bad_wishes_are_refused_with_words() {
 }
 
 #[test]
-fn unequal_drives_are_used_as_far_as_the_smallest_goes() {
-    let mut drives = as_drives(&memory_drives(2, 32));
-    drives.push(MemoryDrive::new("short", 20 * MIB + 4096));
+fn unequal_drives_are_used_to_the_full() {
+    let mut drives = as_drives(&memory_drives(2, 64));
+    drives.push(MemoryDrive::new("short", 32 * MIB + 4096));
+    drives.push(MemoryDrive::new("shorter", 32 * MIB));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
-        assert!(pool.notices()[0].contains("short"), "{:?}", pool.notices());
-        assert_eq!(pool.status().capacity_bytes, 3 * 18 * MIB);
-        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
-        assert_eq!(volume.capacity_bytes(), 2 * 17 * MIB);
-        assert_eq!(pool.status().allocated_bytes, 3 * 18 * MIB);
+        assert_eq!(pool.notices(), Vec::<String>::new());
+        let status = pool.status();
+        assert_eq!(status.capacity_bytes, (2 * 61 + 2 * 29) * MIB);
+        let mut narrow = volume_spec("data", "raid1", None);
+        narrow.layout.columns = Some(2);
+        let volume = pool.create_volume(narrow).await.unwrap();
+        let status = pool.status();
+        assert!(status.allocated_bytes + 2 * MIB >= status.capacity_bytes, "{status:#?}");
+        assert!(volume.capacity_bytes() >= 86 * MIB, "{}", volume.capacity_bytes());
+        fill(&volume, 1, 0, volume.capacity_bytes()).await;
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
-        assert!(pool.notices()[0].contains("short"));
+        let volume = pool.volume("data").unwrap();
+        holds(&volume, 1, 0, volume.capacity_bytes()).await.unwrap();
         pool.close().await.unwrap();
     });
 }
 
 #[test]
 fn volumes_share_the_drives_and_give_their_space_back() {
-    let drives = as_drives(&memory_drives(4, 24));
+    let drives = as_drives(&memory_drives(4, 32));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
@@ -223,7 +248,7 @@ fn volumes_share_the_drives_and_give_their_space_back() {
             Err(PoolError::NoSpace { .. })
         ));
         let status = pool.status();
-        assert_eq!(status.allocated_bytes, status.capacity_bytes);
+        assert!(status.allocated_bytes + 4 * MIB > status.capacity_bytes, "{status:#?}");
 
         pool.delete_volume("second").await.unwrap();
         assert!(second.read(0, 4096).await.is_err());
@@ -249,7 +274,7 @@ fn volumes_share_the_drives_and_give_their_space_back() {
 
 #[test]
 fn narrow_volumes_spread_over_the_drives() {
-    let drives = as_drives(&memory_drives(4, 16));
+    let drives = as_drives(&memory_drives(4, 24));
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
@@ -262,20 +287,24 @@ fn narrow_volumes_spread_over_the_drives() {
         single.layout.columns = Some(1);
         pool.create_volume(single).await.unwrap();
         let volumes = pool.volumes();
-        let on = |index: usize| volumes[index].slots.iter().map(|slot| slot.drive).collect::<Vec<_>>();
-        assert!(on(0).iter().all(|drive| !on(1).contains(drive)), "each pair of drives has one of them");
+        for volume in &volumes[..2] {
+            let bytes: Vec<u64> = volume.slots.iter().map(|slot| slot.bytes).collect();
+            assert_eq!((bytes.len(), bytes.iter().sum::<u64>()), (4, 8 * MIB), "all drives share: {bytes:?}");
+        }
+        assert_eq!(volumes[2].slots.iter().map(|slot| slot.bytes).sum::<u64>(), 4 * MIB);
         pool.close().await.unwrap();
     });
 }
 
 #[test]
 fn opened_for_reading_nothing_is_written() {
-    let images = memory_drives(4, 16);
+    let images = memory_drives(4, 24);
     let drives = as_drives(&images);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
+        let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "mirror3", None) };
+        let volume = pool.create_volume(spec).await.unwrap();
         fill(&volume, 1, 0, volume.capacity_bytes()).await;
         volume.flush().await.unwrap();
         // Left without closing: dirty marks are set, so a writer would have things to do.
@@ -322,13 +351,13 @@ fn newer_formats_are_refused_by_version() {
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
         pool.close().await.unwrap();
-        // The first commit is in slot B.
-        let slot = 512 << 10;
+        // The first commit is in slot A.
+        let slot = 0;
         for (at, value, is_right) in [
             (
                 8,
-                2u32,
-                (|error: &PoolError| matches!(error, PoolError::NewerFormat { version: 2, known: 1, .. }))
+                3u32,
+                (|error: &PoolError| matches!(error, PoolError::NewerFormat { version: 3, known: 2, .. }))
                     as fn(&PoolError) -> bool,
             ),
             (16, 0x10, |error| matches!(error, PoolError::UnknownFeatures { flags: 0x10, .. })),
@@ -359,8 +388,10 @@ fn the_status_has_the_keys_that_scripts_rely_on() {
         let json = serde_json::to_value(pool.status()).unwrap();
         assert_eq!(json["name"], "tank");
         assert_eq!(json["state"], "online");
-        assert_eq!(json["capacity_bytes"], 28 * MIB);
-        assert_eq!(json["allocated_bytes"], 28 * MIB);
+        assert_eq!(json["capacity_bytes"], 26 * MIB);
+        assert_eq!(json["allocated_bytes"], 26 * MIB);
+        assert_eq!((&json["metadata_bytes"], &json["map_bytes"]), (&(9 * MIB).into(), &(2 * MIB).into()));
+        assert_eq!((&json["journal_bytes"], &json["slab_bytes"]), (&(4 * MIB).into(), &MIB.into()));
         assert_eq!(json["activity"], serde_json::json!([]));
         assert!(json["condition"].is_string() && json["action"] == "");
         let drive = &json["drives"][2];
@@ -375,5 +406,107 @@ fn the_status_has_the_keys_that_scripts_rely_on() {
         assert_eq!(json["volumes"][0]["level"], "raid1");
         assert_eq!(pool.volumes()[0].state, VolumeState::Online);
         pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn drives_of_the_former_format_are_named_as_such() {
+    // The head of a slot as version 1 wrote it.
+    let image = MemoryDrive::new("old", 8 * MIB);
+    let mut header = [0u8; 512];
+    header[..8].copy_from_slice(b"STRPWISE");
+    header[8..12].copy_from_slice(&1u32.to_le_bytes());
+    let checksum = crc_fast::checksum(CRC, &header[..508]) as u32;
+    header[508..].copy_from_slice(&checksum.to_le_bytes());
+    image.poke(0, &header);
+    let life = Life::new();
+    life.run(async {
+        let drives: Vec<Rc<dyn Drive>> = vec![image.clone()];
+        for error in [
+            life.open(&drives).await.map(|_| ()).unwrap_err(),
+            life.create(&drives, &[]).await.map(|_| ()).unwrap_err(),
+            inspect(&*image).await.map(|_| ()).unwrap_err(),
+        ] {
+            assert!(matches!(error, PoolError::OlderFormat { version: 1, .. }), "{error}");
+            assert!(error.to_string().contains("version 1") && error.hint().is_some());
+        }
+        let forced = PoolSpec { force: true, ..spec("tank", &drives, &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, forced).await.unwrap();
+        pool.close().await.unwrap();
+        assert_eq!(life.open(&drives).await.unwrap().name(), "tank");
+    });
+}
+
+#[test]
+fn events_tell_the_history() {
+    let drives = as_drives(&memory_drives(3, 24));
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&drives, &[]).await.unwrap();
+        pool.create_volume(volume_spec("data", "raid5", Some(2 * MIB))).await.unwrap();
+        pool.resize_volume("data", 4 * MIB).await.unwrap();
+        life.context.sleep_ns(5_000_000_000).await;
+        pool.fail_drive(id_of(&pool.status(), "drive1"), "a test").await.unwrap();
+        pool.delete_volume("data").await.unwrap();
+        pool.close().await.unwrap();
+        let options = PoolOptions { unix_ms: Some(|| 77), ..options(3) };
+        let drives = vec![drives[0].clone(), drives[2].clone()];
+        let pool =
+            Pool::open(&life.context, &life.buffers, drives, OpenMode::ReadWrite, options).await.unwrap();
+        let events = pool.events();
+        let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+        let expected = [
+            (EventKind::Pool, "pool tank was made"),
+            (EventKind::Volume, "volume data was created"),
+            (EventKind::Volume, "volume data was resized from 2097152 to 4194304 bytes"),
+            (EventKind::Drive, "drive1 is out of service: a test"),
+            (EventKind::Volume, "volume data was deleted"),
+            (EventKind::Pool, "the pool was opened, 2 drives at hand"),
+        ];
+        assert_eq!(texts, expected.map(|(_, text)| text));
+        assert!(events.iter().zip(expected).all(|(event, (kind, _))| event.kind == kind));
+        assert_eq!(events[3].time_unix_ms - events[2].time_unix_ms, 5000);
+        assert_eq!(events[5].time_unix_ms, 77);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn journals_go_to_journal_drives_where_there_are_enough() {
+    let drives = as_drives(&memory_drives(6, 24));
+    let life = Life::new();
+    life.run(async {
+        for (own, is_enough) in [(2, true), (1, false)] {
+            let spec = PoolSpec {
+                journals: drives[3..3 + own].to_vec(),
+                fast: drives[5..].to_vec(),
+                force: true,
+                ..spec("tank", &drives[..3], &[])
+            };
+            let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
+            let volume = pool.create_volume(volume_spec("data", "raid5", Some(4 * MIB))).await.unwrap();
+            fill(&volume, 1, 0, 4 * MIB).await;
+            let status = pool.status();
+            let on_own: u64 = status
+                .drives
+                .iter()
+                .filter(|drive| drive.role == Role::Journal)
+                .map(|drive| drive.allocated_bytes)
+                .sum();
+            assert_eq!(on_own > 0, is_enough, "{status:#?}");
+            assert!(status.journal_bytes >= 2 * MIB);
+            assert_eq!(pool.notices().iter().any(|notice| notice.contains("journal")), !is_enough);
+            let fast = VolumeSpec { pin: Pin::Fast, ..volume_spec("fast", "single", None) };
+            pool.create_volume(fast).await.unwrap();
+            let placed = &pool.volumes()[1].slots;
+            assert_eq!(
+                placed.iter().map(|slot| slot.drive).collect::<Vec<_>>(),
+                [id_of(&pool.status(), "drive5")]
+            );
+            pool.close().await.unwrap();
+            let pool = life.open(&[&drives[..3 + own], &drives[5..]].concat()).await.unwrap();
+            holds(&pool.volume("data").unwrap(), 1, 0, 4 * MIB).await.unwrap();
+            pool.close().await.unwrap();
+        }
     });
 }

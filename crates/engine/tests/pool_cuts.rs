@@ -13,6 +13,9 @@ use stripewise_engine::{JobKind, Pool, PoolError, PoolState, PoolStatus, VolumeS
 /// Data of a stripe of RAID 5 on four drives.
 const STRIPE: u64 = 3 * (64 << 10);
 
+/// More moments than this are not cut at.
+const MOST_CUTS: u64 = 120;
+
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
 
 /// What tells one state of a pool from another.
@@ -30,7 +33,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
     let mut drives: Vec<_> = status
         .drives
         .iter()
-        .filter(|drive| !matches!(drive.state.as_str(), "failed" | "stale" | "missing"))
+        .filter(|drive| !matches!(drive.state.as_str(), "failed" | "stale" | "missing" | "behind"))
         .map(|drive| (drive.path.clone(), format!("{:?}", drive.role)))
         .collect();
     drives.sort();
@@ -41,7 +44,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
 
 /// A pool of four drives with a spare, and one drive beside it; two volumes with flushed contents.
 fn prepared() -> Vec<Rc<MemoryDrive>> {
-    let images = memory_drives(6, 8);
+    let images = memory_drives(6, 24);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
@@ -71,10 +74,14 @@ fn cut_everywhere(
         cut.writes()
     };
     assert!(total > 2, "a step of {total} writes proves little");
+    println!("{total} writes");
     let before = reopened(start).expect("it was fine before");
     let mut seen = Vec::new();
     // The first moment several times: by the seed its writes are kept, torn or lost.
-    let seeds = (0..5).map(|seed| (1, seed)).chain((2..=total + 1).map(|at| (at, at)));
+    // Of a long step a sample: another one in every write's neighbourhood.
+    let stride = (total / MOST_CUTS).max(1);
+    let sample = (2..=total + 1).step_by(stride as usize).map(|at| (at, at));
+    let seeds = (0..5).map(|seed| (1, seed)).chain(sample).chain([(total + 1, 1)]);
     let more_seeds = (5..60).map(|seed| (1, seed));
     for (at, seed) in seeds.chain(more_seeds) {
         if at == 1 && seed >= 5 && seen.contains(&before) {
@@ -201,7 +208,7 @@ fn replacing_a_healthy_drive_and_rebuilding() {
 #[test]
 fn giving_back_a_drive_that_lived_a_life_of_its_own() {
     // Its region map is further on than that of the volume it joins, and says that nothing was ever written.
-    let images = memory_drives(2, 8);
+    let images = memory_drives(2, 16);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -283,7 +290,7 @@ fn opening_with_a_drive_missing() {
 
 #[test]
 fn creating_a_pool() {
-    let images = memory_drives(3, 8);
+    let images = memory_drives(3, 16);
     let make = |cut: &Rc<Cut>, at: u64| {
         let life = Life::new();
         let drives = cut.drives(&life.context);

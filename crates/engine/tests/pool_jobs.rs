@@ -29,6 +29,23 @@ async fn open_slow(life: &Life, drives: &[Rc<dyn Drive>]) -> Pool {
     Pool::open(&life.context, &life.buffers, drives, OpenMode::ReadWrite, options).await.unwrap()
 }
 
+/// Where the slab of a volume's first row lies on a drive of this number: slabs begin behind a superblock area and a checksum
+/// area of 1 MiB each.
+fn first_slab(volume: &stripewise_engine::Volume, drive: u32) -> u64 {
+    let places = volume.array().rows().run(0).expect("a row").places_of(0);
+    let place = places.iter().find(|place| place.drive == drive).expect("every drive is in it");
+    2 * MIB + u64::from(place.slab) * MIB
+}
+
+/// As [`first_slab`], of the first drive under a volume `data` on the first three.
+fn first_slab_of(images: &[Rc<MemoryDrive>]) -> u64 {
+    let life = Life::new();
+    life.run(async {
+        let pool = life.open_as(&as_drives(&images[..3]), OpenMode::ReadOnly).await.unwrap();
+        first_slab(&pool.volume("data").unwrap(), 0)
+    })
+}
+
 /// A full RAID 5 on three of four drives.
 fn full_raid5(mib: u64) -> Vec<Rc<MemoryDrive>> {
     let images = memory_drives(4, mib);
@@ -134,7 +151,7 @@ fn closing_stops_a_rebuild_and_the_next_one_goes_on() {
 
 #[test]
 fn the_most_exposed_volume_is_rebuilt_first() {
-    let images = memory_drives(6, 24);
+    let images = memory_drives(6, 32);
     let life = Life::new();
     life.run(async {
         let drives = slow(&life, &images);
@@ -189,11 +206,14 @@ fn a_replacement_that_fails_gives_way_to_the_next() {
 #[test]
 fn what_cannot_be_rebuilt_stays_known_as_lost() {
     let images = full_raid5(16);
+    let data = first_slab_of(&images);
     let with_faults = |life: &Life, images: &[Rc<MemoryDrive>]| {
         let faults: Vec<_> =
             images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect();
-        // In the volume's data, which begin at 2 MiB.
-        faults[0].make_unreadable(4 * MIB..4 * MIB + 8192);
+        // In the volume's data.
+        // In the third stripe: there the drive has parity, and the one that is replaced data.
+        let at = data + 2 * (64 << 10);
+        faults[0].make_unreadable(at..at + 8192);
         faults
     };
     let life = Life::new();
@@ -226,7 +246,7 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
         let drives = as_drives(&with_faults(&life, &crashed));
         let pool = life.open(&drives).await.unwrap();
         let volume = pool.volume("data").unwrap();
-        assert_eq!(volume.lost_blocks().len(), 2);
+        assert_eq!(volume.array().lost_blocks().len(), 2);
         for &at in &wrong {
             assert!(volume.read(at, 4096).await.is_err(), "at {at}: rubbish is not data");
         }
@@ -235,7 +255,7 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
             fill(&volume, 2, at, 4096).await;
         }
         volume.flush().await.unwrap();
-        assert_eq!(volume.lost_blocks(), []);
+        assert_eq!(volume.array().lost_blocks(), []);
     });
     drop(life);
     let life = Life::new();
@@ -243,7 +263,7 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
         let drives = as_drives(&with_faults(&life, &crashed));
         let pool = life.open(&drives).await.unwrap();
         let volume = pool.volume("data").unwrap();
-        assert_eq!((volume.lost_blocks(), pool.status().state), (Vec::new(), PoolState::Online));
+        assert_eq!((volume.array().lost_blocks(), pool.status().state), (Vec::new(), PoolState::Online));
         for &at in &wrong {
             holds(&volume, 2, at, 4096).await.unwrap();
         }
@@ -254,7 +274,7 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
     life.run(async {
         let pool = life.open(&as_drives(&images)).await.unwrap();
         let volume = pool.volume("data").unwrap();
-        assert_eq!(volume.lost_blocks().len(), 2);
+        assert_eq!(volume.array().lost_blocks().len(), 2);
         holds(&volume, 1, 0, volume.capacity_bytes()).await.unwrap();
         volume.flush().await.unwrap();
         pool.close().await.unwrap();
@@ -264,13 +284,14 @@ fn what_cannot_be_rebuilt_stays_known_as_lost() {
 #[test]
 fn more_lost_blocks_than_can_be_recorded_leave_the_slot_unfinished() {
     let images = full_raid5(32);
+    let data = first_slab_of(&images);
     let life = Life::new();
     life.run(async {
         let faults: Vec<_> =
             images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect();
         // Every other block of 16 MiB: two thousand ranges.
         for block in 0..2048 {
-            let at = 4 * MIB + block * 8192;
+            let at = data + block * 8192;
             faults[0].make_unreadable(at..at + 4096);
         }
         let drives = as_drives(&faults);
@@ -285,7 +306,7 @@ fn more_lost_blocks_than_can_be_recorded_leave_the_slot_unfinished() {
         let faults: Vec<_> =
             images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect();
         for block in 0..2048 {
-            let at = 4 * MIB + block * 8192;
+            let at = data + block * 8192;
             faults[0].make_unreadable(at..at + 4096);
         }
         let pool = life.open(&as_drives(&faults)).await.unwrap();
@@ -302,18 +323,20 @@ fn more_lost_blocks_than_can_be_recorded_leave_the_slot_unfinished() {
 
 #[test]
 fn a_scrub_is_an_intent_that_survives_the_process() {
-    let images = memory_drives(4, 32);
+    let images = memory_drives(4, 48);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
+        let mut places = Vec::new();
         for (name, seed) in [("one", 1), ("two", 2)] {
             let volume = pool.create_volume(volume_spec(name, "raid6", Some(20 * MIB))).await.unwrap();
             fill(&volume, seed, 0, 20 * MIB).await;
+            places.push(first_slab(&volume, 2));
         }
         pool.close().await.unwrap();
-        // Something lies: in the first volume's data, which begin at 2 MiB, and in the second's.
+        // Something lies: in the first volume's data and in the second's.
         let mut byte = [0];
-        for at in [3 * MIB + 5, 20 * MIB + 99] {
+        for at in [places[0] + 5, places[1] + MIB + 99] {
             images[2].peek(at, &mut byte);
             images[2].poke(at, &[byte[0] ^ 0x20]);
         }
@@ -364,7 +387,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
 }
 
 #[test]
-fn after_a_crash_open_chunks_are_compared() {
+fn after_a_crash_the_journal_leaves_nothing_to_compare() {
     let images = memory_drives(3, 16);
     let life = Life::new();
     life.run(async {
@@ -380,13 +403,14 @@ fn after_a_crash_open_chunks_are_compared() {
         let drives = slow(&life, &images);
         let pool = life.open(&drives).await.unwrap();
         let status = pool.status();
-        assert_eq!((status.state, status.activity[0].kind), (PoolState::Online, JobKind::Scrub));
-        assert_eq!(status.action, "stripewise pool wait tank scrub");
+        assert_eq!((status.state, status.activity), (PoolState::Online, Vec::new()));
         pool.wait(JobKind::Scrub).await.unwrap();
         assert_eq!(pool.activity(), []);
         let volume = pool.volume("data").unwrap();
-        assert!(!volume.needs_resync());
+        assert!(!volume.array().needs_resync());
         holds(&volume, 1, 0, volume.capacity_bytes()).await.unwrap();
+        let report = volume.array().scrub(&|_, _| {}).await.unwrap();
+        assert_eq!(report.unattributed_blocks, 0);
         pool.close().await.unwrap();
         let pool = life.open(&drives).await.unwrap();
         assert_eq!(pool.activity(), [], "it is settled for good");

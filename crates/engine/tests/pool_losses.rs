@@ -18,7 +18,7 @@ fn copies(images: &[Rc<MemoryDrive>]) -> Vec<Rc<MemoryDrive>> {
 
 #[test]
 fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
-    let images = memory_drives(4, 16);
+    let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -29,7 +29,7 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
         drives[1].unplug();
         fill(&volume, 2, 0, 4 * MIB).await;
         let status = pool.status();
-        assert_eq!((status.state, state_of(&status, "drive1")), (PoolState::Degraded, "failed"));
+        assert_eq!((status.state, state_of(&status, "drive1")), (PoolState::Degraded, "missing"));
         assert!(status.action.starts_with("stripewise pool replace tank"), "{}", status.action);
         assert!(status.condition.contains("drive1"), "{}", status.condition);
         drives[3].unplug();
@@ -56,7 +56,7 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
                     holds(&volume, 2, 2 * MIB, 2 * MIB).await.unwrap();
                     holds(&volume, 1, 4 * MIB, 4 * MIB).await.unwrap();
                     for (index, path) in [(1, "drive1"), (3, "drive3")] {
-                        let expected = if present >> index & 1 == 1 { "stale" } else { "failed" };
+                        let expected = if present >> index & 1 == 1 { "behind" } else { "missing" };
                         assert_eq!(state_of(&pool.status(), path), expected, "{present:b}");
                     }
                 }
@@ -77,7 +77,7 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
 
 #[test]
 fn halves_that_went_on_without_each_other_are_refused() {
-    let images = memory_drives(2, 16);
+    let images = memory_drives(2, 32);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -112,7 +112,7 @@ fn halves_that_went_on_without_each_other_are_refused() {
 
 #[test]
 fn a_spare_takes_over_by_itself() {
-    let images = memory_drives(5, 16);
+    let images = memory_drives(5, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -149,7 +149,7 @@ fn a_spare_takes_over_by_itself() {
 
 #[test]
 fn a_missing_drive_is_replaced_by_the_spare_at_the_next_start() {
-    let images = memory_drives(4, 16);
+    let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
@@ -177,7 +177,7 @@ fn a_missing_drive_is_replaced_by_the_spare_at_the_next_start() {
 
 #[test]
 fn drives_are_replaced_failed_missing_or_healthy() {
-    let images = memory_drives(6, 16);
+    let images = memory_drives(6, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -208,7 +208,7 @@ fn drives_are_replaced_failed_missing_or_healthy() {
             pool.replace(id_of(&pool.status(), lost), all[new].clone(), false).await.unwrap();
         }
         let activity = pool.activity();
-        assert_eq!(activity.len(), 4, "two drives of two volumes: {activity:?}");
+        assert_eq!(activity.len(), 2, "two volumes: {activity:?}");
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(pool.activity(), []);
         assert_eq!(pool.status().state, PoolState::Online);
@@ -217,10 +217,10 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         drives[2].plug_in();
         let used = pool.replace(id_of(&pool.status(), "drive3"), all[4].clone(), false).await;
         assert!(matches!(used, Err(PoolError::DriveInPool { .. })));
-        let small = MemoryDrive::new("small", 8 * MIB);
+        let small = MemoryDrive::new("small", 3 * MIB);
         let small = pool.replace(id_of(&pool.status(), "drive3"), small, false).await;
         assert!(matches!(small, Err(PoolError::DriveTooSmall { .. })));
-        let stranger = MemoryDrive::new("stranger", 16 * MIB);
+        let stranger = MemoryDrive::new("stranger", 32 * MIB);
         let theirs: Vec<Rc<dyn Drive>> = vec![stranger.clone()];
         let others = Pool::create(&life.context, &life.buffers, spec("other", &theirs, &[]));
         others.await.unwrap().close().await.unwrap();
@@ -234,14 +234,16 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         holds(&wide, 1, 4 * MIB, 4 * MIB).await.unwrap();
         holds(&narrow, 4, 0, MIB).await.unwrap();
         holds(&narrow, 2, MIB, 7 * MIB).await.unwrap();
+        // Where there is no room for another copy of a map, the record of the drive that had it stays.
+        let status = pool.status();
+        assert_eq!(status.drives.iter().filter(|drive| drive.state == "online").count(), 4, "{status:#?}");
         pool.close().await.unwrap();
-        assert_eq!(pool.status().drives.len(), 4);
     });
 }
 
 #[test]
 fn a_volume_without_redundancy_is_whole_again_when_its_drive_returns() {
-    let images = memory_drives(3, 16);
+    let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -254,7 +256,7 @@ fn a_volume_without_redundancy_is_whole_again_when_its_drive_returns() {
         parity.flush().await.unwrap();
         let old = id_of(&pool.status(), "drive1");
         assert_eq!(pool.volumes_depending_on(old).unwrap(), ["striped"]);
-        let healthy = pool.replace(old, MemoryDrive::new("new", 16 * MIB), false).await.err().unwrap();
+        let healthy = pool.replace(old, MemoryDrive::new("new", 32 * MIB), false).await.err().unwrap();
         assert!(matches!(&healthy, PoolError::NeedsRedundancy { volumes, .. } if volumes == &["striped"]));
 
         drives[1].unplug();
@@ -298,7 +300,7 @@ fn a_volume_without_redundancy_is_whole_again_when_its_drive_returns() {
 
 #[test]
 fn the_only_copy_is_not_overwritten() {
-    let images = memory_drives(3, 16);
+    let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -311,7 +313,7 @@ fn the_only_copy_is_not_overwritten() {
         let refused = pool.replace(lost, images[0].clone(), false).await;
         assert!(matches!(&refused, Err(PoolError::OnlyCopy { volume, .. }) if volume == "striped"));
         // With another drive it is replaced for the volume that can be rebuilt; the other still waits for it.
-        pool.replace(lost, MemoryDrive::new("new", 16 * MIB), false).await.unwrap();
+        pool.replace(lost, MemoryDrive::new("new", 32 * MIB), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(pool.volumes()[1].state, VolumeState::Online);
         assert!(pool.volume("striped").err().unwrap().hint().unwrap().contains("drive0"));
@@ -324,7 +326,7 @@ fn the_only_copy_is_not_overwritten() {
 
 #[test]
 fn a_pool_on_too_few_drives_changes_nothing_on_them() {
-    let images = memory_drives(4, 16);
+    let images = memory_drives(4, 32);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -354,7 +356,7 @@ fn a_pool_on_too_few_drives_changes_nothing_on_them() {
 
 #[test]
 fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
-    let images = memory_drives(3, 16);
+    let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -366,12 +368,12 @@ fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
         pool.set_rebuild_priority(51).await.unwrap();
         let status = pool.status();
         assert_eq!((status.state, status.drives[0].write_errors), (PoolState::Online, 2));
-        drives[0].make_unwritable(15 * MIB..16 * MIB);
+        drives[0].make_unwritable(31 * MIB..32 * MIB);
         pool.set_rebuild_priority(52).await.unwrap();
         let status = pool.status();
         assert_eq!((status.state, state_of(&status, "drive0")), (PoolState::Degraded, "failed"));
         pool.close().await.unwrap();
-        drives[0].repair(0..16 * MIB);
+        drives[0].repair(0..32 * MIB);
         let pool = life.open(&as_drives(&drives)).await.unwrap();
         assert_eq!(pool.rebuild_priority(), 52);
         assert_eq!(state_of(&pool.status(), "drive0"), "stale");
@@ -387,7 +389,7 @@ fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
 
 #[test]
 fn damaged_superblocks_are_made_good() {
-    let images = memory_drives(2, 16);
+    let images = memory_drives(2, 32);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
@@ -396,7 +398,7 @@ fn damaged_superblocks_are_made_good() {
         pool.close().await.unwrap();
         // The whole first MiB of one drive, the last of the other.
         images[0].poke(0, &vec![0x5a; MIB as usize]);
-        images[1].poke(15 * MIB, &vec![0xa5; MIB as usize]);
+        images[1].poke(31 * MIB, &vec![0xa5; MIB as usize]);
         let looked = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.unwrap();
         assert_eq!(looked.status().state, PoolState::Online);
         looked.close().await.unwrap();
@@ -405,7 +407,7 @@ fn damaged_superblocks_are_made_good() {
         pool.set_rebuild_priority(40).await.unwrap();
         pool.close().await.unwrap();
         // Now the other ends.
-        images[0].poke(15 * MIB, &vec![0; MIB as usize]);
+        images[0].poke(31 * MIB, &vec![0; MIB as usize]);
         images[1].poke(0, &vec![0; MIB as usize]);
         let pool = life.open(&as_drives(&images)).await.unwrap();
         assert_eq!((pool.status().state, pool.rebuild_priority()), (PoolState::Online, 40));
@@ -415,7 +417,7 @@ fn damaged_superblocks_are_made_good() {
 
 #[test]
 fn a_spare_can_be_named_as_the_replacement() {
-    let images = memory_drives(5, 16);
+    let images = memory_drives(5, 32);
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&images);
@@ -448,7 +450,7 @@ fn a_spare_can_be_named_as_the_replacement() {
 
 #[test]
 fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
-    let images = memory_drives(3, 16);
+    let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
         let drives = faulty(&life, &images);
@@ -466,7 +468,7 @@ fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
 
 #[test]
 fn drives_are_let_go_of_when_they_are_excluded_and_when_the_pool_ends() {
-    let images = memory_drives(3, 16);
+    let images = memory_drives(3, 32);
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();

@@ -323,7 +323,7 @@ fn whatever_happens_to_a_pool_what_was_flushed_is_there() {
     for seed in first.parse::<u64>().unwrap()..last.parse().unwrap() {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut images = memory_drives(DRIVES, 16);
+            let mut images = memory_drives(DRIVES, 48);
             for number in 0..LIVES {
                 world.note(format!("life {number}"));
                 images = live(&mut world, &images, number);

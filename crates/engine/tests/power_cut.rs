@@ -7,7 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, CrashDrive, Delay, Drive, MemoryDrive, SplitMix64};
-use stripewise_engine::{Array, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit};
+use stripewise_engine::linear::{LinearSpec, SlotInit, rebuild};
+use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_runtime::VirtualExecutor;
 use support::{Model, SECTOR, dirty, shape, space, version_of};
 
@@ -37,11 +38,12 @@ fn open_slots(drives: &[Rc<dyn Drive>], context: &stripewise_drive::Context) -> 
 
 async fn open(
     context: &stripewise_drive::Context,
-    spec: &ArraySpec,
+    spec: &LinearSpec,
     slots: Vec<SlotInit>,
 ) -> Result<Array, stripewise_engine::ArrayError> {
     let buffers = BufferPool::new(8 << 20);
-    Array::open(context, &buffers, spec.clone(), slots, Rc::new(NoMembership), ArrayOptions::default()).await
+    let init = spec.init(slots)?;
+    Array::open(context, &buffers, init, Rc::new(NoHost), ArrayOptions::default()).await
 }
 
 /// One client that writes, flushes and forces on its own sectors; notes what must survive.
@@ -132,10 +134,15 @@ fn cut_while_writing(seed: u64) {
             let buffers = BufferPool::new(8 << 20);
             let slots = open_slots(&tops, &context);
             let options = ArrayOptions::default();
-            let array =
-                Array::create(&context, &buffers, spec.clone(), slots, Rc::new(NoMembership), options)
-                    .await
-                    .expect("a new array");
+            let array = Array::create(
+                &context,
+                &buffers,
+                spec.init(slots).expect("possible"),
+                Rc::new(NoHost),
+                options,
+            )
+            .await
+            .expect("a new array");
             let sectors = (array.capacity_bytes().min(8 << 20) / SECTOR) as usize;
             let history = Rc::new(History::new(sectors));
             // In half of the runs the array was written and closed before: then no region is marked as being written to.
@@ -231,10 +238,15 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
             let buffers = BufferPool::new(8 << 20);
             let slots = open_slots(&tops, &context);
             let options = ArrayOptions { background_bytes: 1 << 20, ..ArrayOptions::default() };
-            let array =
-                Array::create(&context, &buffers, spec.clone(), slots, Rc::new(NoMembership), options)
-                    .await
-                    .expect("a new array");
+            let array = Array::create(
+                &context,
+                &buffers,
+                spec.init(slots).expect("possible"),
+                Rc::new(NoHost),
+                options,
+            )
+            .await
+            .expect("a new array");
             let truth = Model::new(array.capacity_bytes());
             // Some regions stay unwritten.
             for (number, first) in (0..truth.sectors() - 300).step_by(700).enumerate() {
@@ -244,26 +256,27 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
                     .expect("a write");
                 truth.set(first, 300, number as u32 + 1);
             }
-            array.member(slot).expect("a member").fail("taken out");
+            array.member(slot as u32).expect("a member").fail("taken out");
             array.flush().await.expect("a flush excludes it");
             *model.borrow_mut() = Some(truth);
             let member = Member::new(&context, replacement_top.clone(), MemberOptions::default());
-            array.attach(slot, member).await.expect("attaching");
+            spec.attach(&array, slot, member).await.expect("attaching");
             array.flush().await.expect("a flush");
             let before = replacement_top.requests();
             let rebuild = {
                 let (array, done) = (array.clone(), done.clone());
                 context.spawn(async move {
-                    array.rebuild(slot).await.expect("a rebuild");
+                    rebuild(&array).await.expect("a rebuild");
                     done.set(true);
                 })
             };
             while replacement_top.requests() < before + steps && !rebuild.is_finished() {
                 context.sleep_ns(20_000).await;
-                if replacement_top.requests().is_multiple_of(3)
-                    && let Some(next) = array.checkpoint_rebuild(slot).await.expect("a checkpoint")
-                {
-                    checkpoint.set(next);
+                if replacement_top.requests().is_multiple_of(3) {
+                    // What a pool would record: rows filled without a gap from the first on.
+                    let filled = array.rebuilt();
+                    let rows = (0..).take_while(|row| filled.contains(&(*row, slot))).count() as u64;
+                    checkpoint.set(checkpoint.get().max(rows));
                 }
             }
         });
@@ -288,12 +301,12 @@ fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
         let what = format!("{level} cut after {steps} steps, resumed at {}", checkpoint.get());
         truth.check_all(&array, steps, &what).await;
         array.resync(&|_, _| {}).await.expect("a resync");
-        array.rebuild(slot).await.expect("the rebuild goes on");
+        rebuild(&array).await.expect("the rebuild goes on");
         truth.check_all(&array, steps, &what).await;
         let report = array.scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "{what}: {report:?}");
         // The new member carries its part: another one can go.
-        array.member((slot + 2) % width).expect("a member").fail("taken out");
+        array.member(((slot + 2) % width) as u32).expect("a member").fail("taken out");
         array.flush().await.expect("a flush excludes it");
         truth.check_all(&array, steps, &what).await;
     });

@@ -4,6 +4,10 @@
 //! The orchestration is one `async` function that does not know whether its time is real or virtual, or whether its drives
 //! are files or models. Faults expected: no room, no io_uring, drives too few for a layout, an interrupt at any moment
 //! (nothing is left behind), and whatever an array under test does wrong.
+//!
+//! Time: what is not asked for otherwise is planned to fit 8 minutes, 1 minute for a quick look (`plan.rs`). Memory: the loads'
+//! buffers in flight, at most about 150 MB, and 192 MB kept for reuse (`world.rs`); each array what the engine bounds it to.
+//! Modelled drives keep what is written in memory, unless they are phantoms, which keep only the pool's own records.
 
 mod host;
 mod options;
@@ -408,7 +412,12 @@ mod tests {
                 let idle = array.rebuilds.last().expect("an idle rebuild comes last");
                 assert_eq!(idle.kind, RebuildKind::Idle);
                 assert!(array.rebuilds.len() >= 2 && array.rebuilds[0].kind == RebuildKind::Load, "{name}");
-                assert!(idle.rebuilt_bytes as f64 > 0.9 * array.drive_bytes as f64, "{name}: {idle:?}");
+                let on_each = match array.copies {
+                    1 => array.capacity_bytes / array.data_units as u64,
+                    copies => array.capacity_bytes * copies as u64 / array.drives as u64,
+                };
+                let rebuilt = idle.rebuilt_bytes as f64 / on_each as f64;
+                assert!((0.99..1.1).contains(&rebuilt), "{name}: {rebuilt} of the drive's part, {idle:?}");
                 let rate = array.rebuild_mb_per_s.unwrap();
                 assert!((60.0..=101.0).contains(&rate), "{name}: {rate} MB/s");
                 assert!(idle.timeline.windows(2).all(|pair| pair[0].percent <= pair[1].percent), "{name}");

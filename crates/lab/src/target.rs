@@ -7,7 +7,8 @@ use std::future::Future;
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest};
-use stripewise_engine::{Array, ArrayError};
+use stripewise_engine::ArrayError;
+use stripewise_engine::pool::Volume;
 
 /// Something that can be measured. Clones are the same target.
 pub trait Target: Clone + 'static {
@@ -70,26 +71,27 @@ impl Target for DriveTarget {
         self.drive.submit(IoRequest::flush()).await
     }
 }
-impl Target for Array {
+
+impl Target for Volume {
     type Error = ArrayError;
 
     fn capacity_bytes(&self) -> u64 {
-        Array::capacity_bytes(self)
+        Volume::capacity_bytes(self)
     }
 
     fn buffers(&self) -> &BufferPool {
-        Array::buffers(self)
+        Volume::buffers(self)
     }
 
     fn read(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<Buffer, ArrayError>> {
-        Array::read(self, offset_bytes, length_bytes as usize)
+        Volume::read(self, offset_bytes, length_bytes as usize)
     }
 
     fn write(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), ArrayError>> {
-        Array::write(self, offset_bytes, data, false)
+        Volume::write(self, offset_bytes, data, false)
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> {
-        Array::flush(self)
+        Volume::flush(self)
     }
 }

@@ -1,8 +1,8 @@
-//! Paths given as drives, looked at before anything is opened for writing: is it a drive at all, is the same one named
+//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all, is the same one named
 //! twice (also through links), and what would be lost if it were overwritten?
 //!
 //! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
-//! hold something already.
+//! hold something already; volumes of other pools, which are drives too (`nest.rs`).
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
+use crate::commands::App;
 use crate::failure::{Failure, Result, chain, system_text};
+use crate::names::VolumeName;
 use crate::signatures;
 
 /// Contents of an unknown kind are looked for in this much of a file.
@@ -22,7 +24,16 @@ pub struct Candidate {
     /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
     pub path: PathBuf,
     /// Which drive that is, whatever the path.
-    pub identity: DriveIdentity,
+    pub identity: Identity,
+}
+
+/// Which drive it is, whatever it was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A file or block device.
+    Drive(DriveIdentity),
+    /// A volume of a known pool.
+    Volume(VolumeName),
 }
 
 impl From<OpenError> for Failure {
@@ -35,26 +46,74 @@ impl From<OpenError> for Failure {
     }
 }
 
+/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told apart here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or block device.
+    Path(PathBuf),
+    /// A volume of a pool known here.
+    Volume(VolumeName),
+}
+
+/// What a pool has noted of where a drive is: paths are absolute, volumes are not.
+pub fn noted_place(path: &Path) -> Place {
+    let volume = path.to_str().and_then(|text| text.parse::<VolumeName>().ok());
+    match volume.filter(|_| path.is_relative()) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path.to_owned()),
+    }
+}
+
+/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
+fn place_of(app: &App, text: &str) -> Place {
+    let path = PathBuf::from(text);
+    let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
+    let is_known = |name: &VolumeName| app.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
+    match volume.filter(is_known) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path),
+    }
+}
+
 impl Candidate {
+    /// Looks at what was named.
+    pub fn named(app: &App, text: &str) -> Result<Self> {
+        match place_of(app, text) {
+            Place::Path(path) => Self::at(&path),
+            Place::Volume(name) => {
+                Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
+            }
+        }
+    }
+
+    /// The volume that it is, if it is one.
+    pub fn volume(&self) -> Option<&VolumeName> {
+        match &self.identity {
+            Identity::Volume(name) => Some(name),
+            Identity::Drive(_) => None,
+        }
+    }
+
     /// Looks at a path.
     pub fn at(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|error| {
             Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
         })?;
-        let identity = drive_identity(&path)?;
+        let identity = Identity::Drive(drive_identity(&path)?);
         Ok(Self { path, identity })
     }
 
     /// In words.
     pub fn kind(&self) -> &'static str {
         match self.identity {
-            DriveIdentity::File { .. } => "file",
-            DriveIdentity::BlockDevice { .. } => "block device",
+            Identity::Drive(DriveIdentity::File { .. }) => "file",
+            Identity::Drive(DriveIdentity::BlockDevice { .. }) => "block device",
+            Identity::Volume(_) => "volume",
         }
     }
 
     /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
-    /// are not known here.
+    /// are not known here, and volumes are read by who has them open ([`Self::volume`]).
     pub fn contents(&self) -> Result<Vec<String>> {
         let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
@@ -64,7 +123,7 @@ impl Candidate {
         let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
         let mut contents: Vec<String> = found.iter().map(ToString::to_string).collect();
         // Left-over bytes are common on disks; a file with something in it is somebody's file.
-        let is_file = matches!(self.identity, DriveIdentity::File { .. });
+        let is_file = matches!(self.identity, Identity::Drive(DriveIdentity::File { .. }));
         if contents.is_empty() && is_file {
             let holds =
                 signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES).map_err(unreadable)?;
@@ -74,11 +133,21 @@ impl Candidate {
     }
 }
 
-/// Looks at all paths; the same drive twice is an error.
-pub fn all(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
-    let mut candidates: Vec<Candidate> = Vec::with_capacity(paths.len());
-    for path in paths {
-        let candidate = Candidate::at(path)?;
+/// Looks at all that were named; the same drive twice is an error.
+pub fn all(app: &App, names: &[String]) -> Result<Vec<Candidate>> {
+    let candidates = names.iter().map(|name| Candidate::named(app, name));
+    distinct(candidates)
+}
+
+/// Looks at all of these paths; the same drive twice is an error.
+pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+    distinct(paths.iter().map(|path| Candidate::at(path)))
+}
+
+fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for candidate in given {
+        let candidate = candidate?;
         if let Some(other) = candidates.iter().find(|other| other.identity == candidate.identity) {
             let (first, second) = (other.path.display(), candidate.path.display());
             return Err(match other.path == candidate.path {
@@ -113,8 +182,8 @@ mod tests {
         std::fs::write(path("b"), "").expect("written");
         std::fs::hard_link(path("a"), path("hard")).expect("linked");
         std::os::unix::fs::symlink(path("a"), path("soft")).expect("linked");
-        assert_eq!(all(&[path("a"), path("b")]).expect("two drives").len(), 2);
-        let message = |second: &str| all(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
+        assert_eq!(paths(&[path("a"), path("b")]).expect("two drives").len(), 2);
+        let message = |second: &str| paths(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
         assert!(message("a").ends_with("is given twice"));
         assert!(message("hard").ends_with("are the same drive"));
         assert!(message("soft").ends_with("are the same drive"));

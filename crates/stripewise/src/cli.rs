@@ -39,6 +39,9 @@ pub enum Command {
     /// RAID volumes in a pool
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Pools in virtual time
+    #[command(subcommand)]
+    Simulate(SimulateCommand),
 }
 
 /// Commands on single drives.
@@ -59,10 +62,24 @@ pub enum PoolCommand {
     List(pool_list::Options),
     /// Show how pools are, and what to do about it
     Status(pool_status::Options),
+    /// Show what happened to a pool
+    Events(pool_events::Options),
+    /// Show what a pool's drives are doing
+    Iostat(pool_iostat::Options),
     /// Find pools on drives and add them to the list
     Import(pool_import::Options),
     /// Take a pool off the list, to use its drives elsewhere
     Export(pool_export::Options),
+    /// Put drives into a pool: for volumes, as spares, for journals, or as fast ones
+    Add(pool_add::Options),
+    /// Take a drive out of a pool for good: one that holds nothing of it
+    Remove(pool_remove::Options),
+    /// Empty a drive onto the others while everything goes on, then let go of it
+    Retire(pool_retire::Options),
+    /// Stop using a drive for a while
+    Offline(pool_offline::Options),
+    /// Use a drive again that was offline or away: what changed meanwhile is copied to it
+    Online(pool_online::Options),
     /// Put a new drive in the place of an old or lost one, and rebuild onto it
     Replace(pool_replace::Options),
     /// Check every stripe, repair what is wrong, name the drive that lied
@@ -84,10 +101,23 @@ pub enum VolumeCommand {
     List(volume_list::Options),
     /// Show a volume: layout, size, where it lies
     Show(volume_show::Options),
+    /// Make a volume larger or smaller
+    Resize(volume_resize::Options),
+    /// Give a volume another layout while it is used
+    Convert(volume_convert::Options),
+    /// Keep a volume on fast drives or off them, or let it move as it is used
+    Pin(volume_pin::Options),
     /// Copy bytes of a volume to standard output
     Read(volume_read::Options),
     /// Copy bytes from standard input into a volume
     Write(volume_write::Options),
     /// Erase a volume
     Delete(volume_delete::Options),
+}
+
+/// Commands on pools in virtual time.
+#[derive(Subcommand)]
+pub enum SimulateCommand {
+    /// Lead random pools through every fault and check every promise
+    Torture(simulate_torture::Options),
 }

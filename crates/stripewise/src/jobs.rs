@@ -55,8 +55,17 @@ struct Repaired {
     blocks: u64,
 }
 
+/// What is due in a pool, and how it gets done; `None` where nothing is.
+pub fn due_text(pool: &PoolReport) -> Option<String> {
+    let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
+    kinds.dedup();
+    let first = kinds.first()?;
+    Some(format!("a {} is due; `stripewise pool wait {} {first}` does it", kinds.join(" and a "), pool.name))
+}
+
 /// Works until no job of the kind is left.
 pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
+    session.start_jobs_below();
     let pool = &session.pool;
     let name = pool.name();
     let context = session.executor().context();
@@ -103,12 +112,15 @@ pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
 }
 
 fn scrubbed(summary: ScrubSummary, pool: &PoolReport) -> ScrubbedVolume {
-    let volume = pool.volumes.iter().find(|volume| volume.name == summary.volume);
-    let drive = |slot: usize| volume.and_then(|volume| volume.drives.get(slot));
-    let repaired = summary.report.blamed.iter().map(|&(slot, blocks)| Repaired {
-        drive: drive(slot).map_or_else(String::new, |drive| drive.id.clone()),
-        path: drive(slot).map_or_else(|| format!("column {slot}"), |drive| drive.path.clone()),
-        blocks,
+    // Drives are blamed by their labels, which are their paths.
+    let repaired = summary.report.blamed.iter().map(|(path, blocks)| Repaired {
+        drive: pool
+            .drives
+            .iter()
+            .find(|drive| drive.path == *path)
+            .map_or_else(String::new, |drive| drive.id.clone()),
+        path: path.clone(),
+        blocks: *blocks,
     });
     ScrubbedVolume {
         repaired: repaired.collect(),

@@ -5,10 +5,14 @@
 mod candidates;
 mod cli;
 mod commands;
+mod contents;
+mod drive_names;
 mod failure;
 mod home;
 mod jobs;
+mod left_word;
 mod names;
+mod nest;
 mod pieces;
 mod printer;
 mod progress;
@@ -16,12 +20,13 @@ mod report;
 mod session;
 mod signatures;
 mod size;
+mod times;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, DriveCommand, PoolCommand, VolumeCommand};
+use crate::cli::{Cli, Command, DriveCommand, PoolCommand, SimulateCommand, VolumeCommand};
 use crate::commands::*;
 use crate::failure::{Exit, Result};
 
@@ -48,6 +53,13 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             PoolCommand::Status(options) => pool_status::run(options, app),
             PoolCommand::Import(options) => pool_import::run(options, app),
             PoolCommand::Export(options) => pool_export::run(options, app),
+            PoolCommand::Events(options) => pool_events::run(options, app),
+            PoolCommand::Iostat(options) => pool_iostat::run(options, app),
+            PoolCommand::Add(options) => pool_add::run(options, app),
+            PoolCommand::Remove(options) => pool_remove::run(options, app),
+            PoolCommand::Retire(options) => pool_retire::run(options, app),
+            PoolCommand::Offline(options) => pool_offline::run(options, app),
+            PoolCommand::Online(options) => pool_online::run(options, app),
             PoolCommand::Replace(options) => pool_replace::run(options, app),
             PoolCommand::Scrub(options) => pool_scrub::run(options, app),
             PoolCommand::Wait(options) => pool_wait::run(options, app),
@@ -58,9 +70,13 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
             VolumeCommand::Create(options) => volume_create::run(options, app),
             VolumeCommand::List(options) => volume_list::run(options, app),
             VolumeCommand::Show(options) => volume_show::run(options, app),
+            VolumeCommand::Resize(options) => volume_resize::run(options, app),
+            VolumeCommand::Convert(options) => volume_convert::run(options, app),
+            VolumeCommand::Pin(options) => volume_pin::run(options, app),
             VolumeCommand::Read(options) => volume_read::run(options, app),
             VolumeCommand::Write(options) => volume_write::run(options, app),
             VolumeCommand::Delete(options) => volume_delete::run(options, app),
         },
+        Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
     }
 }

@@ -62,6 +62,18 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// As [`Self::update`] for work that is counted, from its beginning: so many of `total` `things` are done.
+    pub fn count(&mut self, what: &str, things: &str, done: u64, total: u64) {
+        if !self.is_due() || done == 0 {
+            return;
+        }
+        let rate = done as f64 / self.started.elapsed().as_secs_f64();
+        let percent = 100.0 * done as f64 / total.max(1) as f64;
+        let left = duration_text(total.saturating_sub(done) as f64 / rate);
+        let text = format!("{percent:.1} %, {done} of {total} {things}, {rate:.1}/s, {left} left");
+        self.show(what, Some(percent), &text);
+    }
+
     /// Prints something while the bar is out of the way.
     pub fn suspended(&self, print: impl FnOnce()) {
         match &self.mode {

@@ -2,15 +2,16 @@
 //! people. Serialisable both ways, so that the process that has a pool open can leave its report for others to print.
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{PoolStatus, SlotStatus, VolumeInfo};
+use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 
 use crate::failure::Exit;
 use crate::home::KnownPool;
 use crate::printer::{Page, Style, Table, plain};
 use crate::size::{ByteSize, duration_text};
+use crate::times::moment_text;
 
 /// A pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PoolReport {
     /// Its name.
     pub name: String,
@@ -22,6 +23,18 @@ pub struct PoolReport {
     pub capacity_bytes: u64,
     /// What volumes take of it.
     pub allocated_bytes: u64,
+    /// What it would take to hold all that volumes promise; more than there is where thin ones promise too much.
+    pub provisioned_bytes: u64,
+    /// Superblocks and checksums.
+    pub metadata_bytes: u64,
+    /// Maps of what was ever written.
+    pub map_bytes: u64,
+    /// Journals.
+    pub journal_bytes: u64,
+    /// These three in percent of all drives.
+    pub overhead_percent: f64,
+    /// Space is handed out in pieces of this size.
+    pub slab_bytes: u64,
     /// Its drives.
     pub drives: Vec<DriveReport>,
     /// Jobs under way or due.
@@ -38,18 +51,28 @@ pub struct PoolReport {
     pub rebuild_priority_percent: u32,
     /// Changes of the pool's metadata so far.
     pub generation: u64,
+    /// Things that happened and are remembered; `pool events` shows them.
+    pub events: usize,
+    /// Most that a scrub reads per second; `null`: what the rebuild priority gives.
+    pub patrol_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself so long after the last one; `null`: only by hand.
+    pub patrol_interval_s: Option<u64>,
+    /// From how many percent on the status warns that space is short.
+    pub space_warning_percent: u32,
+    /// Most that is moved between fast and data drives per second; `null`: what the rebuild priority gives.
+    pub tier_bytes_per_s: Option<u64>,
 }
 
 /// A drive of a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DriveReport {
     /// Its identity.
     pub id: String,
     /// Where it is, or was last seen.
     pub path: String,
-    /// `data` or `spare`.
+    /// `data`, `spare`, `journal` or `fast`.
     pub role: String,
-    /// `online`, `rebuilding`, `missing`, `failed` or `stale`.
+    /// `online`, `rebuilding`, `catching-up`, `retiring`; out of service: `missing`, `offline`, `failed`, `behind`, `stale`.
     pub state: String,
     /// Reads that failed.
     pub read_errors: u64,
@@ -59,6 +82,10 @@ pub struct DriveReport {
     pub checksum_errors: u64,
     /// Its size.
     pub capacity_bytes: u64,
+    /// Space on it for slabs.
+    pub usable_bytes: u64,
+    /// What of that is taken.
+    pub allocated_bytes: u64,
     /// Why it is out, where it is.
     pub reason: Option<String>,
 }
@@ -66,7 +93,7 @@ pub struct DriveReport {
 /// A job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ActivityReport {
-    /// `rebuild` or `scrub`.
+    /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
     pub kind: String,
     /// Done so far.
     pub percent: f64,
@@ -93,7 +120,7 @@ pub struct VolumeReport {
     pub state: String,
     /// The layout.
     pub layout: String,
-    /// Drives that it lies on.
+    /// Drives that each of its rows lies on.
     pub columns: usize,
     /// Groups that they form.
     pub groups: usize,
@@ -101,7 +128,7 @@ pub struct VolumeReport {
     pub interleave_bytes: u64,
     /// Usable bytes.
     pub capacity_bytes: u64,
-    /// Bytes taken on all drives together.
+    /// Bytes taken on all drives together, with its map and journal.
     pub allocated_bytes: u64,
     /// Bytes of regions ever written, where that is known.
     pub written_bytes: Option<u64>,
@@ -109,21 +136,116 @@ pub struct VolumeReport {
     pub redundancy_left: usize,
     /// Blocks of 4 KiB that no drive has any more.
     pub lost_blocks: u64,
-    /// The drives it lies on, in order.
+    /// Whether it takes room only as it is written.
+    pub thin: bool,
+    /// Whether small writes are acknowledged once the journal has them.
+    pub write_back: bool,
+    /// Whether its blocks have checksums.
+    pub checksums: bool,
+    /// `none`, `fast` or `slow`.
+    pub pin: String,
+    /// Rows it consists of.
+    pub rows: u64,
+    /// Rows that have taken room; fewer only for thin volumes.
+    pub allocated_rows: u64,
+    /// The layout that it had and how far it is, where it is being converted; the other fields tell the layout to be.
+    #[serde(default)]
+    pub conversion: Option<ConversionReport>,
+    /// Bytes of its rows on fast drives.
+    pub fast_bytes: u64,
+    /// Where its rows lie by kind of drive, and how much they are used.
+    pub tiers: TierReport,
+    /// The drives it lies on.
     pub drives: Vec<SlotReport>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
 }
 
-/// A place of a volume.
+/// A conversion to another layout.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConversionReport {
+    /// The layout that it had.
+    pub from_layout: String,
+    /// Drives that each of its rows lay on.
+    pub from_columns: usize,
+    /// The volume's bytes below this have the new layout.
+    pub next_offset_bytes: u64,
+    /// Done so far.
+    pub percent: f64,
+    /// Why it does not go on, where it does not.
+    pub waits: Option<String>,
+}
+
+/// Where a volume's rows lie by kind of drive, and how much they are used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TierReport {
+    /// Rows wholly on fast drives.
+    pub fast_rows: u64,
+    /// Rows wholly on data drives.
+    pub data_rows: u64,
+    /// Rows on both.
+    pub mixed_rows: u64,
+    /// Bytes of rows on fast drives.
+    pub fast_bytes: u64,
+    /// Bytes of rows on data drives.
+    pub data_bytes: u64,
+    /// What was asked of late of rows on fast drives, in seeks of a disk: a request, or a MiB. Known only while a process
+    /// has the pool open.
+    pub fast_heat: f64,
+    /// The same of all other rows.
+    pub data_heat: f64,
+    /// The most of any row.
+    pub hottest_row_heat: f64,
+    /// Rows that are being moved now.
+    pub moving_rows: u64,
+    /// What keeps its rows from where they belong.
+    pub note: Option<String>,
+}
+
+/// A drive of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotReport {
     /// The drive's identity.
     pub id: String,
     /// Where it is.
     pub path: String,
-    /// `active`, `missing`, `rebuilding` or `away`.
+    /// What it is for.
+    pub role: String,
+    /// `active`, `missing`, `rebuilding`, `catching-up` or `away`: the worst that holds for any of it.
     pub state: String,
+    /// Bytes of the volume's rows on it.
+    pub bytes: u64,
+    /// What of that is not current.
+    pub lacking_bytes: u64,
+}
+
+/// Something that happened to a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventReport {
+    /// When, for people.
+    pub time: String,
+    /// When.
+    pub time_unix_ms: u64,
+    /// What it is about: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`, `space` or `loss`.
+    pub kind: String,
+    /// What happened.
+    pub text: String,
+}
+
+impl From<&Event> for EventReport {
+    fn from(event: &Event) -> Self {
+        Self {
+            time: moment_text(event.time_unix_ms),
+            time_unix_ms: event.time_unix_ms,
+            kind: word(event.kind),
+            text: event.text.clone(),
+        }
+    }
+}
+
+/// Whether a drive in this state takes part.
+pub fn takes_part(state: &str) -> bool {
+    matches!(state, "online" | "rebuilding" | "catching-up" | "retiring")
 }
 
 /// The word that a plain enum serialises to.
@@ -139,7 +261,7 @@ impl From<&PoolStatus> for PoolReport {
         let drives: Vec<DriveReport> = status.drives.iter().map(DriveReport::from).collect();
         let volume = |volume: &VolumeInfo| VolumeReport::new(&status.name, volume, &drives);
         // A pool that lacks a drive is not as its owner wants it, even while no volume misses it.
-        let is_out = |drive: &DriveReport| !matches!(drive.state.as_str(), "online" | "rebuilding");
+        let is_out = |drive: &DriveReport| !takes_part(&drive.state);
         let state = match word(status.state) {
             state if state == "online" && drives.iter().any(is_out) => "degraded".to_owned(),
             state => state,
@@ -158,6 +280,17 @@ impl From<&PoolStatus> for PoolReport {
             state,
             capacity_bytes: status.capacity_bytes,
             allocated_bytes: status.allocated_bytes,
+            provisioned_bytes: status.provisioned_bytes,
+            metadata_bytes: status.metadata_bytes,
+            map_bytes: status.map_bytes,
+            journal_bytes: status.journal_bytes,
+            overhead_percent: status.overhead_percent,
+            slab_bytes: status.slab_bytes,
+            events: status.events,
+            patrol_bytes_per_s: status.patrol_bytes_per_s,
+            patrol_interval_s: status.patrol_interval_s,
+            space_warning_percent: status.space_warning_percent,
+            tier_bytes_per_s: status.tier_bytes_per_s,
             activity: activity.collect(),
             condition: status.condition.clone(),
             action: status.action.clone(),
@@ -170,8 +303,25 @@ impl From<&PoolStatus> for PoolReport {
     }
 }
 
-impl From<&stripewise_engine::pool::DriveStatus> for DriveReport {
-    fn from(drive: &stripewise_engine::pool::DriveStatus) -> Self {
+impl From<&TierInfo> for TierReport {
+    fn from(tiers: &TierInfo) -> Self {
+        Self {
+            fast_rows: tiers.fast_rows,
+            data_rows: tiers.data_rows,
+            mixed_rows: tiers.mixed_rows,
+            fast_bytes: tiers.fast_bytes,
+            data_bytes: tiers.data_bytes,
+            fast_heat: tiers.fast_heat,
+            data_heat: tiers.data_heat,
+            hottest_row_heat: tiers.hottest_row_heat,
+            moving_rows: tiers.moving_rows,
+            note: tiers.note.clone(),
+        }
+    }
+}
+
+impl From<&DriveStatus> for DriveReport {
+    fn from(drive: &DriveStatus) -> Self {
         Self {
             id: drive.id.to_string(),
             path: drive.path.clone(),
@@ -181,6 +331,8 @@ impl From<&stripewise_engine::pool::DriveStatus> for DriveReport {
             write_errors: drive.write_errors,
             checksum_errors: drive.checksum_errors,
             capacity_bytes: drive.capacity_bytes,
+            usable_bytes: drive.usable_bytes,
+            allocated_bytes: drive.allocated_bytes,
             reason: drive.reason.clone(),
         }
     }
@@ -190,9 +342,17 @@ impl VolumeReport {
     fn new(pool: &str, volume: &VolumeInfo, drives: &[DriveReport]) -> Self {
         let slot = |slot: &SlotStatus| {
             let id = slot.drive.to_string();
-            let path = drives.iter().find(|drive| drive.id == id).map(|drive| drive.path.clone());
-            SlotReport { path: path.unwrap_or_default(), state: slot.state.clone(), id }
+            let drive = drives.iter().find(|drive| drive.id == id);
+            SlotReport {
+                path: drive.map(|drive| drive.path.clone()).unwrap_or_default(),
+                role: drive.map(|drive| drive.role.clone()).unwrap_or_default(),
+                state: slot.state.clone(),
+                bytes: slot.bytes,
+                lacking_bytes: slot.lacking_bytes,
+                id,
+            }
         };
+        let on: Vec<SlotReport> = volume.slots.iter().map(slot).collect();
         Self {
             pool: pool.to_owned(),
             name: volume.name.clone(),
@@ -207,7 +367,22 @@ impl VolumeReport {
             written_bytes: volume.written_bytes,
             redundancy_left: volume.redundancy_left,
             lost_blocks: volume.lost_blocks,
-            drives: volume.slots.iter().map(slot).collect(),
+            thin: volume.thin,
+            write_back: volume.write_back,
+            checksums: volume.checksums,
+            pin: word(volume.pin),
+            allocated_rows: volume.rows.0,
+            rows: volume.rows.1,
+            conversion: volume.conversion.as_ref().map(|conversion| ConversionReport {
+                from_layout: conversion.from.level.to_string(),
+                from_columns: conversion.from.width,
+                next_offset_bytes: conversion.next_offset_bytes,
+                percent: conversion.percent,
+                waits: conversion.waits.clone(),
+            }),
+            fast_bytes: volume.tiers.fast_bytes,
+            tiers: TierReport::from(&volume.tiers),
+            drives: on,
             failure: volume.failure.clone(),
         }
     }
@@ -216,7 +391,9 @@ impl VolumeReport {
 fn state_style(state: &str) -> Style {
     match state {
         "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "stale" => Style::Warning,
+        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale" => {
+            Style::Warning
+        }
         _ => Style::Bad,
     }
 }
@@ -233,26 +410,16 @@ impl PoolReport {
             path: drive.path.display().to_string(),
             role: "data".to_owned(),
             state: "missing".to_owned(),
-            read_errors: 0,
-            write_errors: 0,
-            checksum_errors: 0,
-            capacity_bytes: 0,
-            reason: None,
+            ..DriveReport::default()
         };
         Self {
             name: pool.name.clone(),
             id: pool.id.clone(),
             state: "failed".to_owned(),
-            capacity_bytes: 0,
-            allocated_bytes: 0,
             drives: pool.drives.iter().map(drive).collect(),
-            activity: Vec::new(),
             condition: why.to_owned(),
             action: action.to_owned(),
-            volumes: Vec::new(),
-            notices: Vec::new(),
-            rebuild_priority_percent: 0,
-            generation: 0,
+            ..Self::default()
         }
     }
 
@@ -292,8 +459,12 @@ impl PoolReport {
         if !self.action.is_empty() {
             page.field("action", &self.action, Style::Strong);
         }
-        let (used, all) = (ByteSize(self.allocated_bytes), ByteSize(self.capacity_bytes));
-        page.field("space", format!("{used} of {all} taken by volumes"), Style::Plain);
+        if self.capacity_bytes > 0 {
+            page.field("space", self.space_in_words(), Style::Plain);
+        }
+        if self.provisioned_bytes > self.capacity_bytes {
+            page.field("promised", self.promise_in_words(), Style::Warning);
+        }
         for job in &self.activity {
             page.field(&job.kind, job.in_words(&self.name), Style::Plain);
         }
@@ -301,18 +472,19 @@ impl PoolReport {
             page.field("note", notice, Style::Plain);
         }
         page.line("");
-        let mut drives =
-            Table::new(&["DRIVE", "ROLE", "STATE", ">SIZE", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"])
-                .indented();
+        let headings =
+            ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"];
+        let mut drives = Table::new(&headings).indented();
         for drive in &self.drives {
             drives.row([
                 plain(&drive.path),
                 plain(&drive.role),
                 state_cell(&drive.state),
                 plain(ByteSize(drive.capacity_bytes).to_string()),
-                plain(drive.read_errors.to_string()),
-                plain(drive.write_errors.to_string()),
-                plain(drive.checksum_errors.to_string()),
+                plain(drive.used_in_words()),
+                error_cell(drive.read_errors),
+                error_cell(drive.write_errors),
+                error_cell(drive.checksum_errors),
                 plain(&drive.id),
             ]);
         }
@@ -322,6 +494,38 @@ impl PoolReport {
             page.table(&volume_table(&self.volumes).indented());
         }
     }
+}
+
+impl PoolReport {
+    fn space_in_words(&self) -> String {
+        let (used, all) = (ByteSize(self.allocated_bytes), ByteSize(self.capacity_bytes));
+        format!(
+            "{used} of {all} taken by volumes, in slabs of {}; metadata, maps and journals are {:.2} % of the drives",
+            ByteSize(self.slab_bytes),
+            self.overhead_percent
+        )
+    }
+
+    fn promise_in_words(&self) -> String {
+        let (promised, all) = (ByteSize(self.provisioned_bytes), ByteSize(self.capacity_bytes));
+        let percent = self.provisioned_bytes as f64 * 100.0 / self.capacity_bytes.max(1) as f64;
+        format!(
+            "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
+        )
+    }
+}
+
+impl DriveReport {
+    fn used_in_words(&self) -> String {
+        match self.usable_bytes {
+            0 => "–".to_owned(),
+            usable => format!("{} %", self.allocated_bytes * 100 / usable),
+        }
+    }
+}
+
+fn error_cell(count: u64) -> (String, Style) {
+    (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
 }
 
 impl ActivityReport {
@@ -388,10 +592,47 @@ impl VolumeReport {
             ByteSize(self.interleave_bytes)
         );
         page.field("layout", layout, Style::Plain);
+        if let Some(conversion) = &self.conversion {
+            let progress = format!(
+                "from {} over {} drives; {:.1} % done",
+                conversion.from_layout, conversion.from_columns, conversion.percent
+            );
+            page.field("converting", progress, Style::Warning);
+            if let Some(waits) = &conversion.waits {
+                page.field("waits", waits, Style::Bad);
+            }
+        }
         page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
+        let rows = match self.thin {
+            true => format!(
+                "{} of {} have room so far (thin)",
+                self.allocated_rows,
+                counted(self.rows as usize, "row")
+            ),
+            false => counted(self.rows as usize, "row"),
+        };
+        page.field("rows", rows, Style::Plain);
         page.field("takes", format!("{} of the drives", ByteSize(self.allocated_bytes)), Style::Plain);
         if let Some(written) = self.written_bytes {
             page.field("written", ByteSize(written).to_string(), Style::Plain);
+        }
+        let journal = match self.write_back {
+            true => {
+                "small writes are acknowledged once they are safe in it, and put in place later (write-back)"
+            }
+            false => {
+                "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)"
+            }
+        };
+        page.field("journal", journal, Style::Plain);
+        match self.checksums {
+            true => page.field("checksums", "on", Style::Plain),
+            false => {
+                page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning)
+            }
+        }
+        if let Some(tiers) = self.tiers_in_words() {
+            page.field("tiers", tiers, Style::Plain);
         }
         page.field("may lose", counted(self.redundancy_left, "more drive"), Style::Plain);
         if self.lost_blocks > 0 {
@@ -403,16 +644,54 @@ impl VolumeReport {
         }
         page.field("id", &self.id, Style::Plain);
         page.line("");
-        let mut table = Table::new(&[">COLUMN", "STATE", "DRIVE", "ID"]).indented();
-        for (column, slot) in self.drives.iter().enumerate() {
+        let mut table = Table::new(&["DRIVE", "ROLE", "STATE", ">HOLDS", ">LACKS", "ID"]).indented();
+        for drive in &self.drives {
             table.row([
-                plain(column.to_string()),
-                state_cell(&slot.state),
-                plain(&slot.path),
-                plain(&slot.id),
+                plain(&drive.path),
+                plain(&drive.role),
+                state_cell(&drive.state),
+                plain(ByteSize(drive.bytes).to_string()),
+                plain(ByteSize(drive.lacking_bytes).to_string()),
+                plain(&drive.id),
             ]);
         }
         page.table(&table);
+    }
+}
+
+impl VolumeReport {
+    /// Where fast drives or a wish for them play a part.
+    fn tiers_in_words(&self) -> Option<String> {
+        let tiers = &self.tiers;
+        if tiers.fast_bytes == 0 && self.pin == "none" && tiers.note.is_none() {
+            return None;
+        }
+        let (fast, all) = (ByteSize(tiers.fast_bytes), ByteSize(tiers.fast_bytes + tiers.data_bytes));
+        let mut text = format!(
+            "{} of {} on fast drives ({fast} of {all})",
+            tiers.fast_rows,
+            counted((tiers.fast_rows + tiers.data_rows + tiers.mixed_rows) as usize, "row")
+        );
+        if tiers.mixed_rows > 0 {
+            text += &format!(", {} on both kinds", tiers.mixed_rows);
+        }
+        match self.pin.as_str() {
+            "fast" => text += "; pinned to them",
+            "slow" => text += "; pinned off them",
+            _ => {}
+        }
+        let heat = tiers.fast_heat + tiers.data_heat;
+        if heat > 0.0 {
+            text +=
+                &format!("; {:.0} % of what was asked of late was theirs", tiers.fast_heat * 100.0 / heat);
+        }
+        if tiers.moving_rows > 0 {
+            text += &format!("; {} on the move", counted(tiers.moving_rows as usize, "row"));
+        }
+        if let Some(note) = &tiers.note {
+            text += &format!("; {note}");
+        }
+        Some(text)
     }
 }
 

@@ -9,14 +9,20 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions};
+use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_layout::LayoutError;
-use stripewise_runtime::{DriveIdentity, FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
+use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
+use crate::candidates::{Candidate, Identity};
 use crate::commands::App;
+use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain};
-use crate::home::{Home, KnownDrive, KnownPool, PoolLock, write_beside};
-use crate::report::PoolReport;
+use crate::home::{Home, KnownDrive, KnownPool, PoolLock};
+use crate::left_word::LeftWord;
+use crate::names::VolumeName;
+use crate::nest::{Nest, Trouble, refuse_circle};
+use crate::report::{PoolReport, VolumeReport};
+use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 64 << 20;
@@ -42,13 +48,36 @@ pub fn executor() -> Result<RealExecutor> {
     })
 }
 
-/// A drive's file or device, opened.
+/// A drive, opened.
 #[derive(Clone)]
 pub struct OpenedDrive {
-    /// The file or device itself.
-    pub file: Rc<FileDrive>,
+    /// The file or device itself, where it is one.
+    pub file: Option<Rc<FileDrive>>,
+    /// The file, device or volume, as fast as it can.
+    pub bare: Rc<dyn Drive>,
     /// What the engine gets: held to the pace that the file carries, if it carries one.
     pub drive: Rc<dyn Drive>,
+    /// Which drive it is.
+    pub identity: Identity,
+}
+
+impl OpenedDrive {
+    /// A volume of another pool.
+    pub fn volume(name: VolumeName, drive: Rc<dyn Drive>) -> Self {
+        Self { file: None, bare: drive.clone(), drive, identity: Identity::Volume(name) }
+    }
+}
+
+/// An inner pool waits for its own drives first: the one above it must be the more patient.
+const PATIENCE_WITH_VOLUMES: u64 = 4;
+
+/// As every pool of the command line is opened: its history goes by this machine's clock.
+pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
+    let mut options = PoolOptions { unix_ms: Some(unix_ms), ..PoolOptions::default() };
+    if drives.iter().any(|opened| opened.file.is_none()) {
+        options.member.timeout_ns *= PATIENCE_WITH_VOLUMES;
+    }
+    options
 }
 
 /// Opens one drive.
@@ -66,7 +95,8 @@ pub fn open_drive(
         Some(pace) => PacedDrive::new(&executor.context(), file.clone(), pace),
         None => file.clone(),
     };
-    Ok(OpenedDrive { file, drive })
+    let identity = Identity::Drive(file.identity());
+    Ok(OpenedDrive { bare: file.clone(), file: Some(file), drive, identity })
 }
 
 /// The pace that a file carries.
@@ -82,6 +112,20 @@ pub fn pace_of(app: &App, path: &Path) -> Option<Pace> {
     }
 }
 
+/// The volume of that name in a report.
+pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport> {
+    let volumes = report.volumes;
+    let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+    volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
+        Failure::new(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
+            match known.as_slice() {
+                [] => "it has no volumes yet".to_owned(),
+                _ => format!("it has {}", known.join(", ")),
+            },
+        )
+    })
+}
+
 /// An open pool.
 pub struct Session<'a> {
     /// The pool.
@@ -92,7 +136,9 @@ pub struct Session<'a> {
     access: Access,
     /// All that were opened, also those that the pool has no use for.
     opened: Rc<RefCell<Vec<OpenedDrive>>>,
-    executor: RealExecutor,
+    executor: Rc<RealExecutor>,
+    /// The pools below; of the outermost one only.
+    nest: Option<Nest<'a>>,
     _lock: PoolLock,
 }
 
@@ -114,27 +160,46 @@ pub fn with_pool<T>(
 }
 
 impl<'a> Session<'a> {
-    /// Opens a known pool.
+    /// Opens a known pool, and those below it.
     pub fn open(app: &'a App, name: &str, access: Access, doing: &str) -> Result<Self> {
         let home = app.home()?;
         let known = home.pool(name)?;
-        let lock = home.lock_pool(&known, access, doing)?;
+        let nest = Nest::new(app, doing)?;
+        match nest.open_pool(home, known, access) {
+            Ok(session) => Ok(Session { nest: Some(nest), ..session }),
+            Err(trouble) => {
+                // What went wrong above explains whatever goes wrong now.
+                let _ = nest.close();
+                Err(trouble.failure())
+            }
+        }
+    }
+
+    /// Opens a pool whose lock is taken.
+    pub fn open_locked(
+        nest: &Nest<'a>,
+        home: Home,
+        known: KnownPool,
+        access: Access,
+        lock: PoolLock,
+    ) -> std::result::Result<Self, Trouble> {
+        let (app, name) = (nest.app(), known.name.clone());
         if access == Access::Change {
             // What a killed process left.
             let _ = std::fs::remove_file(home.status_path(&known.id));
         }
-        let executor = executor()?;
-        let opened = open_known(app, &executor, &known, access)?;
+        let opened = open_known(nest, &known, access)?;
+        let executor = nest.executor().clone();
         let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
         let mode = match access {
             Access::Look => OpenMode::ReadOnly,
             Access::Change => OpenMode::ReadWrite,
         };
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
-        let opening = Pool::open(&context, &buffers, drives, mode, PoolOptions::default());
+        let opening = Pool::open(&context, &buffers, drives, mode, pool_options(&opened));
         let pool = executor
             .block_on(opening)
-            .map_err(|error| pool_failure(format!("cannot open pool `{name}`"), &error))?;
+            .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;
         let session = Session {
             pool,
             app,
@@ -143,12 +208,29 @@ impl<'a> Session<'a> {
             access,
             opened: Rc::new(RefCell::new(opened)),
             executor,
+            nest: None,
             _lock: lock,
         };
         if access == Access::Change {
             session.spawn_watch();
         }
         Ok(session)
+    }
+
+    /// The pool's name, as it is known here.
+    pub fn name(&self) -> &str {
+        &self.known.name
+    }
+
+    /// Begins the pool's jobs, and those of the pools below.
+    pub fn start_jobs(&self) {
+        self.pool.start_jobs();
+        self.start_jobs_below();
+    }
+
+    /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
+    pub fn start_jobs_below(&self) {
+        self.nest.iter().for_each(Nest::start_jobs);
     }
 
     /// Runs a future of the engine to its end.
@@ -181,18 +263,44 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A drive that is not (or no longer) one of the pool's: the one opened already, or newly opened.
-    pub fn open_new_drive(&self, path: &Path, identity: DriveIdentity) -> Result<OpenedDrive> {
-        if let Some(opened) = self.opened.borrow().iter().find(|opened| opened.file.identity() == identity) {
-            return Ok(opened.clone());
+    /// One volume as it is now.
+    pub fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
+        find_volume(self.report(), name)
+    }
+
+    /// A drive that is to come into the pool: the one opened already, or newly opened. What it holds is refused, unless
+    /// it is to be overwritten.
+    pub fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        let known = self.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
+        let opened = match known {
+            Some(opened) => opened,
+            None => {
+                if let Some(volume) = candidate.volume() {
+                    refuse_circle(&self.home, &self.known.name, volume)?;
+                }
+                let nest = self.nest.as_ref().expect("drives come into the outermost pool");
+                let opened = nest.open(candidate, Access::Change, &OpenOptions::default())?;
+                self.opened.borrow_mut().push(opened.clone());
+                opened
+            }
+        };
+        // A drive of this very pool that was left out may come back: the engine knows whether it may be overwritten.
+        let label = self.run(inspect(&*opened.bare));
+        if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
+            refuse_contents(self.app, &self.executor, candidate, &opened, force)?;
         }
-        let opened = open_drive(self.app, &self.executor, path, &OpenOptions::default())?;
-        self.opened.borrow_mut().push(opened.clone());
         Ok(opened)
     }
 
-    /// Closes the pool and remembers where its drives are.
-    pub fn close(self) -> Result<()> {
+    /// Closes the pool and remembers where its drives are; then the pools below.
+    pub fn close(mut self) -> Result<()> {
+        let nest = self.nest.take();
+        let closed = self.close_this();
+        // Its lock outlives those below.
+        closed.and(nest.map_or(Ok(()), |nest| nest.close()))
+    }
+
+    fn close_this(&self) -> Result<()> {
         let name = &self.known.name;
         let closed = self.run(self.pool.close());
         if self.access == Access::Look {
@@ -211,7 +319,13 @@ impl<'a> Session<'a> {
     }
 
     /// Erases the pool from its drives and the list.
-    pub fn destroy(self) -> Result<()> {
+    pub fn destroy(mut self) -> Result<()> {
+        let nest = self.nest.take();
+        let destroyed = self.destroy_this();
+        destroyed.and(nest.map_or(Ok(()), |nest| nest.close()))
+    }
+
+    fn destroy_this(&self) -> Result<()> {
         let destroyed = self.run(self.pool.destroy());
         destroyed.map_err(|error| {
             pool_failure(format!("cannot erase all of pool `{}`", self.known.name), &error)
@@ -227,17 +341,15 @@ impl<'a> Session<'a> {
         let context = self.executor.context();
         let opened = Rc::downgrade(&self.opened);
         let path = self.home.status_path(&self.known.id);
+        let opened_unix_ms = unix_ms();
         let watch = async move {
             loop {
-                let report = PoolReport::from(&pool.status());
-                let text = serde_json::to_vec(&report).expect("plain data becomes JSON");
-                // Only others miss it.
-                let _ = write_beside(&path, &text);
+                LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(opened) = opened.upgrade() else { return };
-                for opened in opened.borrow().iter() {
+                for file in opened.borrow().iter().filter_map(|opened| opened.file.as_ref()) {
                     // What was found is told to the engine by the drive's own answers.
-                    let _ = opened.file.still_there();
+                    let _ = file.still_there();
                 }
             }
         };
@@ -247,11 +359,11 @@ impl<'a> Session<'a> {
 
 /// Opens what is there of a known pool's drives.
 fn open_known(
-    app: &App,
-    executor: &RealExecutor,
+    nest: &Nest<'_>,
     known: &KnownPool,
     access: Access,
-) -> Result<Vec<OpenedDrive>> {
+) -> std::result::Result<Vec<OpenedDrive>, Trouble> {
+    let app = nest.app();
     let look = access == Access::Look;
     let options = OpenOptions { read_only: look, lock: true, buffered: false };
     let mut opened: Vec<OpenedDrive> = Vec::new();
@@ -261,7 +373,16 @@ fn open_known(
             continue;
         }
         paths.push(&drive.path);
-        match open_drive(app, executor, &drive.path, &options) {
+        let answer = match nest.open_noted(&drive.path, access, &options) {
+            Ok(answer) => answer,
+            Err(Trouble::Stop(failure)) if !look => return Err(Trouble::Stop(failure)),
+            Err(trouble) => {
+                let why = trouble.failure().message;
+                app.printer.warning(format!("{} is taken as missing: {why}", drive.path.display()));
+                continue;
+            }
+        };
+        match answer {
             Ok(drive) => opened.push(drive),
             // The pool itself says which drive it misses.
             Err(OpenError::NotFound { .. }) => {}
@@ -272,17 +393,20 @@ fn open_known(
             Err(OpenError::Busy { holder: stripewise_runtime::Holder::ThisProcess, .. }) => {}
             Err(error) if look => app.printer.warning(format!("{}; it is passed over", chain(&error))),
             // To go on without it would make what it holds out of date.
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Trouble::Stop(error.into())),
         }
     }
     if opened.is_empty() {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(Failure::new(format!(
+        let failure = Failure::new(format!(
             "none of the drives of pool `{}` is there: {}",
             known.name,
             paths.join(", ")
-        ))
-        .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name)));
+        ));
+        return Err(Trouble::Missing(
+            failure
+                .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name)),
+        ));
     }
     Ok(opened)
 }

@@ -74,8 +74,18 @@ fn pool_status_has_the_keys_promised() {
     assert_eq!(pool["drives"].as_array().map(Vec::len), Some(3));
     assert_eq!(pool["drives"][0]["path"], sandbox.text("d/drive0.img"));
     let (capacity, allocated) = (pool["capacity_bytes"].as_u64(), pool["allocated_bytes"].as_u64());
-    assert_eq!(capacity, Some(3 * (30 << 20)), "all but the first and last MiB of each drive");
-    assert!(allocated.is_some_and(|bytes| (12 << 20..16 << 20).contains(&bytes)), "{allocated:?}");
+    assert_eq!(capacity, Some(3 * (29 << 20)), "all but superblocks and checksums of each drive");
+    assert!(allocated.is_some_and(|bytes| (12 << 20..=24 << 20).contains(&bytes)), "{allocated:?}");
+    for key in [
+        "metadata_bytes",
+        "map_bytes",
+        "journal_bytes",
+        "overhead_percent",
+        "provisioned_bytes",
+        "slab_bytes",
+    ] {
+        assert!(pool[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {pool}");
+    }
 
     std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
     let status = sandbox.run("pool status tank --json").expect_code(3).json();
@@ -106,19 +116,28 @@ fn volumes_have_their_keys() {
     let volume = &shown["volumes"][0];
     let expected = [
         "allocated_bytes",
+        "allocated_rows",
         "capacity_bytes",
+        "checksums",
         "columns",
+        "conversion",
         "drives",
         "failure",
+        "fast_bytes",
         "groups",
         "id",
         "interleave_bytes",
         "layout",
         "lost_blocks",
         "name",
+        "pin",
         "pool",
         "redundancy_left",
+        "rows",
         "state",
+        "thin",
+        "tiers",
+        "write_back",
         "written_bytes",
     ];
     assert_eq!(keys(volume), expected);
@@ -132,7 +151,7 @@ fn volumes_have_their_keys() {
 #[test]
 fn layouts_go_by_all_their_names() {
     let sandbox = Sandbox::new();
-    sandbox.ok("drive make @d --count 8 --size 64MiB");
+    sandbox.ok("drive make @d --count 8 --size 256MiB");
     let drives: Vec<String> = (0..8).map(|index| format!("@d/drive{index}.img")).collect();
     sandbox.ok(&format!("pool create tank {}", drives.join(" ")));
     let layouts = [

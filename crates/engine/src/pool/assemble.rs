@@ -6,9 +6,9 @@
 //! interrupted after the first drive or two) is passed over; two live ones are refused, since only a person knows which
 //! one is right. Pure: superblocks in, choice out.
 
-use super::error::PoolError;
+use super::drive_record::ExclusionKind;
 use super::format::Manifest;
-use super::superblock::Superblock;
+use super::slots::Superblock;
 
 /// A superblock and what people call the drive it is on.
 #[derive(Clone, Debug)]
@@ -24,9 +24,12 @@ pub(crate) struct Found {
 pub(crate) enum Worth {
     /// Takes part.
     Current,
-    /// Was excluded, but a volume could not be written without it: for that volume it is current.
+    /// Was excluded, but a volume could not be written without it: for that volume it is current. Of other volumes it may
+    /// catch up as one that is `Behind`, unless it had failed.
     Returning,
-    /// Was excluded or replaced.
+    /// Was not there, or offline, and has lived on no other branch: it may catch up with what changed meanwhile.
+    Behind,
+    /// Failed, was replaced, or lived on another branch: what it holds is of no use.
     Stale,
 }
 
@@ -42,8 +45,15 @@ pub(crate) struct Choice {
     pub behind: bool,
 }
 
+/// The pool was used in two halves, each without the other: labels of the drives of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Diverged {
+    pub first: Vec<String>,
+    pub second: Vec<String>,
+}
+
 /// Chooses among the superblocks of one pool, at least one, every drive at most once.
-pub(crate) fn choose(found: &[Found]) -> Result<Choice, PoolError> {
+pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
     let leaves = leaves(found);
     let manifest = match leaves.as_slice() {
         [only] => only.superblock.manifest.clone(),
@@ -58,12 +68,15 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, PoolError> {
             continue;
         };
         let number = record.number;
-        let worth = match (on_branch, record.is_online()) {
-            (true, true) => Worth::Current,
-            (true, false) if choice.manifest.is_needed(number) => Worth::Returning,
-            _ => Worth::Stale,
+        let worth = match record.exclusion() {
+            _ if !on_branch => Worth::Stale,
+            None => Worth::Current,
+            Some(_) if choice.manifest.is_needed(number) => Worth::Returning,
+            Some(ExclusionKind::Missing | ExclusionKind::Offline) if !record.replaced => Worth::Behind,
+            Some(_) => Worth::Stale,
         };
-        choice.behind |= worth != Worth::Stale && theirs.generation < choice.manifest.generation;
+        let takes_part = matches!(worth, Worth::Current | Worth::Returning);
+        choice.behind |= takes_part && theirs.generation < choice.manifest.generation;
         choice.drives.push((drive.index, number, worth));
     }
     Ok(choice)
@@ -90,7 +103,7 @@ fn leaves(found: &[Found]) -> Vec<&Found> {
     leaves
 }
 
-fn chosen_leaf<'a>(leaves: &[&'a Found], found: &'a [Found]) -> Result<&'a Found, PoolError> {
+fn chosen_leaf<'a>(leaves: &[&'a Found], found: &'a [Found]) -> Result<&'a Found, Diverged> {
     let alive: Vec<&Found> = leaves.iter().copied().filter(|leaf| is_alive(leaf, found)).collect();
     match alive.as_slice() {
         [only] => Ok(*only),
@@ -100,9 +113,7 @@ fn chosen_leaf<'a>(leaves: &[&'a Found], found: &'a [Found]) -> Result<&'a Found
             .copied()
             .max_by_key(|leaf| (holders(leaf, found).len(), leaf.superblock.manifest.generation))
             .expect("at least one leaf")),
-        [first, second, ..] => {
-            Err(PoolError::Diverged { first: holders(first, found), second: holders(second, found) })
-        }
+        [first, second, ..] => Err(Diverged { first: holders(first, found), second: holders(second, found) }),
     }
 }
 

@@ -2,18 +2,23 @@
 //!
 //! One at a time. A drive that cannot take the commit is excluded and the commit repeated without it, so that no drive
 //! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins. A
-//! drive that joins is written first: until it has the commit, no other drive speaks of it.
+//! drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts, the arrays
+//! are told what it says: drives that came, rows that changed, drives that are out.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-
+use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use super::error::PoolError;
-use super::format::{DriveRecord, Manifest, Role, SlotState};
-use super::superblock::{MANIFEST_ROOM_BYTES, encode_manifest, write_superblock};
+use super::events::EventKind;
+use super::format::Manifest;
+use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use super::writer::{Target, TooLarge, Writer};
 use super::{Inner, OpenMode};
-use crate::array::Array;
+use crate::array::{AreaPlace, Array};
 use crate::member::Member;
+use crate::mutation::{self, Mutation};
+use crate::rows::{SlotPlace, SlotState};
 
 /// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way of that.
 const RESERVE_BYTES: u64 = 160 << 10;
@@ -24,6 +29,13 @@ pub(super) enum Change<T> {
     Commit(T),
     /// Nothing changed.
     Nothing(T),
+}
+
+impl From<TooLarge> for PoolError {
+    fn from(too_large: TooLarge) -> Self {
+        let TooLarge { needed_bytes, room_bytes } = too_large;
+        Self::MetadataFull { needed_bytes, room_bytes }
+    }
 }
 
 impl Inner {
@@ -54,13 +66,14 @@ impl Inner {
         let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
         let missing = manifest.drives.iter().filter(|drive| is_missing(drive.number));
         let missing: Vec<String> = missing.map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
-        let is_away = |number: u32| self.open_drive(number).is_none();
-        let is_useless =
-            !manifest.volumes.is_empty() && !manifest.volumes.iter().any(|volume| volume.survives(is_away));
-        if is_useless && !missing.is_empty() {
-            return Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing });
+        if missing.is_empty() || manifest.volumes.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let is_away = |number: u32| !self.is_at_hand(number);
+        if manifest.volumes.iter().any(|volume| volume.survives(is_away)) {
+            return Ok(());
+        }
+        Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing })
     }
 
     /// As [`Self::try_commit`], even if no volume can be read.
@@ -88,111 +101,175 @@ impl Inner {
 
     /// For changes that add to the manifest: refuses them before there is no room left for emergencies.
     pub(super) fn check_room(manifest: &Manifest) -> Result<(), PoolError> {
-        let needed_bytes = encode_manifest(manifest)?.len() as u64 + RESERVE_BYTES;
-        if needed_bytes <= MANIFEST_ROOM_BYTES {
-            return Ok(());
+        let needed_bytes = Writer::checkpoint_bytes(manifest) + RESERVE_BYTES;
+        let room_bytes = Writer::room_bytes(manifest);
+        if needed_bytes <= room_bytes {
+            Ok(())
+        } else {
+            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
         }
-        Err(PoolError::MetadataFull { needed_bytes, room_bytes: MANIFEST_ROOM_BYTES })
     }
 
     async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
         let before = self.manifest.borrow().clone();
-        let mut excluded: Vec<u32> = Vec::new();
+        let noted = {
+            let happened = self.happened.borrow();
+            happened.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
+            happened.len()
+        };
+        self.note_comings_and_goings(&before, &mut next);
+        next.forget_replaced();
         let mut why = String::from("none is at hand");
+        let mut excluded: BTreeSet<u32> = BTreeSet::new();
         loop {
             let out = self.fallen_out(&next);
-            excluded.extend(out.iter().map(|(number, ..)| *number));
-            next.exclude(&out);
-            let targets = self.targets(&next);
+            for exclusion in &out {
+                excluded.insert(exclusion.drive);
+                let path = next.drive(exclusion.drive).map_or("a drive", |drive| &drive.path);
+                let text = format!("{path} is out of service: {}", exclusion.reason);
+                next.events.push(self.unix_ms(), EventKind::Drive, &text);
+            }
+            if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
+                next.exclude(&out);
+            }
+            let mut targets = self.targets(&next);
+            if mutation::is_chosen(Mutation::CommitOnOneDrive) {
+                targets.truncate(1);
+            }
             if targets.is_empty() {
                 return Err(PoolError::NoDriveLeft { why });
             }
-            next.generation = next.generation.max(before.generation) + 1;
+            // A number that was written anywhere is never used for another state.
+            next.generation = next.generation.max(self.attempted.get()) + 1;
+            self.attempted.set(next.generation);
             if standing(&next) != standing(&before) {
                 next.fork(self.ids.borrow_mut().next());
             }
-            let json = encode_manifest(&next)?;
-            let (joining, others): (Vec<_>, Vec<_>) =
-                targets.into_iter().partition(|(number, ..)| Some(*number) == first);
+            let written = self.writer.commit(&next, first, &targets).await?;
             let mut all_have_it = true;
-            for group in [joining, others] {
-                let writes = group.iter().map(|(_, id, member)| {
-                    write_superblock(member, self.pool_id, *id, next.generation, &json)
-                });
-                for ((number, _, member), written) in group.iter().zip(join_all(writes).await) {
-                    let Err(error) = written else { continue };
-                    why = error.to_string();
-                    if Some(*number) == first && before.drive(*number).is_none() {
-                        // Nobody else knows of it yet: as if it had never been asked.
-                        return Err(PoolError::Drive(error));
-                    }
-                    member.fail(&format!("its metadata could not be written: {error}"));
-                    all_have_it = false;
+            for (number, result) in written {
+                let Err(error) = result else { continue };
+                why = error.to_string();
+                if Some(number) == first && before.drive(number).is_none() {
+                    // Nobody else knows of it yet: as if it had never been asked.
+                    return Err(PoolError::Drive(error));
                 }
+                if let Some(drive) = self.open_drive(number) {
+                    drive.member.fail(&format!("its metadata could not be written: {error}"));
+                }
+                all_have_it = false;
             }
             if all_have_it {
                 break;
             }
         }
-        *self.manifest.borrow_mut() = next;
-        self.leave_out(&excluded);
+        *self.manifest.borrow_mut() = next.clone();
+        self.happened.borrow_mut().drain(..noted);
+        let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
+        excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));
+        self.after_commit(&before, &next, &excluded);
         Ok(())
     }
 
-    /// Drives that take part according to the manifest, but cannot any more.
-    fn fallen_out(&self, manifest: &Manifest) -> Vec<(u32, String, bool)> {
-        let drives = self.drives.borrow();
-        let online = manifest.drives.iter().filter(|drive| drive.is_online());
-        online
-            .filter_map(|drive| match drives.get(&drive.number) {
-                None => Some((drive.number, "it was not there".to_owned(), true)),
-                Some(open) => open.member.failed().map(|why| (drive.number, why.to_string(), false)),
-            })
-            .collect()
-    }
-
-    fn targets(&self, manifest: &Manifest) -> Vec<(u32, super::Id, Rc<Member>)> {
-        let drives = self.drives.borrow();
-        let online = manifest.drives.iter().filter(|drive| drive.is_online());
-        online
-            .filter_map(|drive| Some((drive.number, drive.id, drives.get(&drive.number)?.member.clone())))
-            .collect()
-    }
-
-    /// After a commit that excluded drives: arrays go on without them.
-    fn leave_out(&self, excluded: &[u32]) {
-        if excluded.is_empty() {
-            return;
+    /// Drives whose standing the change itself alters.
+    fn note_comings_and_goings(&self, before: &Manifest, next: &mut Manifest) {
+        let mut texts = Vec::new();
+        for drive in &next.drives {
+            let Some(old) = before.drive(drive.number) else { continue };
+            match (old.is_online(), drive.is_online()) {
+                (true, false) => texts.push(format!("{} was taken out of service", drive.path)),
+                (false, true) => texts.push(format!("{} is back", drive.path)),
+                _ => {}
+            }
         }
-        self.leave_out_excluded();
+        for text in texts {
+            next.events.push(self.unix_ms(), EventKind::Drive, &text);
+        }
+    }
+
+    /// Drives that take part according to the manifest, but cannot any more.
+    fn fallen_out(&self, manifest: &Manifest) -> Vec<Exclusion> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let exclusion = |drive: &DriveRecord| match drives.get(&drive.number) {
+            None => Some(Exclusion {
+                drive: drive.number,
+                reason: "it was not there".to_owned(),
+                kind: ExclusionKind::Missing,
+            }),
+            Some(open) => open.member.failed().map(|why| Exclusion {
+                drive: drive.number,
+                reason: why.to_string(),
+                // One that was pulled may come back, and is then as good as before.
+                kind: if open.member.was_pulled() { ExclusionKind::Missing } else { ExclusionKind::Failed },
+            }),
+        };
+        online.filter_map(exclusion).collect()
+    }
+
+    fn targets(&self, manifest: &Manifest) -> Vec<Target> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let target = |drive: &DriveRecord| {
+            let member = drives.get(&drive.number)?.member.clone();
+            Some(Target { number: drive.number, id: drive.id, capacity_bytes: drive.capacity_bytes, member })
+        };
+        online.filter_map(target).collect()
+    }
+
+    /// A commit counts: everything in memory follows it.
+    fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
+        self.space.borrow_mut().refresh(next);
+        let (came, mut ended) = (self.array_members(), Vec::new());
+        self.arrays.borrow_mut().retain(|id, array| {
+            let is_there = next.parts().any(|part| part.id == *id);
+            if !is_there {
+                // Nothing that it holds matters any more.
+                array.protect();
+                ended.push(array.clone());
+            }
+            is_there
+        });
+        for part in next.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            for member in &came {
+                if array.member(member.number).is_none() {
+                    array.add_member(member.clone());
+                }
+            }
+            if let Some(old) = before.parts().find(|old| old.id == part.id) {
+                tell_changes(&array, old, part);
+            }
+            for &number in excluded {
+                leave_out(&array, part, number);
+            }
+        }
+        self.reclaim(before, next, ended);
         for number in excluded {
             if let Some(drive) = self.open_drive(*number) {
                 drive.member.fail("it was excluded");
                 drive.member.release();
             }
         }
-        self.after_exclusion();
+        self.note_space();
+        self.note_fast_drives();
+        if !excluded.is_empty() {
+            self.after_exclusion();
+        }
     }
 
-    /// Takes excluded drives out of every array that still has them.
-    pub(super) fn leave_out_excluded(&self) {
+    /// For an array that was made while drives may have been excluded: takes those out of it.
+    pub(super) fn leave_out_excluded(&self, array: &Array) {
         let manifest = self.manifest.borrow();
-        for volume in &manifest.volumes {
-            let Some(array) = self.array(volume.id) else { continue };
-            for (index, slot) in volume.slots.iter().enumerate() {
-                if manifest.is_online(slot.drive) || array.missing().contains(index) {
-                    continue;
-                }
-                if slot.state == SlotState::Active {
-                    // It cannot be spared: before anything is written without it, nothing is written any more.
-                    array.protect();
-                }
-                array.mark_missing(index);
+        let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
+        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
+            if array.member(drive.number).is_some() {
+                leave_out(array, part, drive.number);
             }
         }
     }
 
-    /// What arrays and members know better than the manifest: counts of errors, rebuilds that ended, lost blocks.
+    /// What arrays and members know better than the manifest: counts of errors, columns that were filled, lost blocks.
     pub(super) fn refresh(&self, manifest: &mut Manifest) {
         for (number, open) in self.drives.borrow().iter() {
             if let Some(drive) = manifest.drive_mut(*number) {
@@ -200,19 +277,20 @@ impl Inner {
             }
         }
         for (id, array) in self.arrays.borrow().iter() {
-            let Some(volume) = manifest.volume_by_id_mut(*id) else { continue };
-            let known = volume.lost.clone();
-            volume.set_lost(&array.lost_blocks());
+            let Some(part) = manifest.part_mut(*id) else { continue };
+            let known = (part.lost.clone(), part.dead.clone());
+            part.set_lost(&array.lost_blocks());
+            part.set_dead(&array.dead_blocks());
             if !manifest.lost_fits() {
                 // Too many to remember: the rebuild that found them does not count as further than it did.
-                manifest.volume_by_id_mut(*id).expect("just found").lost = known;
+                let part = manifest.part_mut(*id).expect("just found");
+                (part.lost, part.dead) = known;
                 continue;
             }
-            let volume = manifest.volume_by_id_mut(*id).expect("just found");
-            for (index, slot) in volume.slots.iter_mut().enumerate() {
-                if matches!(slot.state, SlotState::Rebuilding { .. }) && is_rebuilt(array, index) {
-                    slot.state = SlotState::Active;
-                }
+            let part = manifest.part_mut(*id).expect("just found");
+            let rows = array.rows();
+            for (row, column) in array.rebuilt() {
+                note_filled(part, row, column, rows.place(row, column));
             }
         }
     }
@@ -241,16 +319,61 @@ impl Inner {
         if !self.manifest.borrow().is_online(number) {
             return Ok(());
         }
-        self.try_commit(None, move |manifest| {
-            // Whoever came before may have done it. What is to be excluded is found when it is written.
-            Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
-        })
-        .await
+        let inner = self.rc();
+        let recorded = async move {
+            let change = inner.try_commit(None, move |manifest| {
+                // Whoever came before may have done it. What is to be excluded is found when it is written.
+                Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
+            });
+            change.await
+        };
+        if mutation::is_chosen(Mutation::AcknowledgeBeforeExclusion) {
+            self.context.spawn(recorded);
+            return Ok(());
+        }
+        recorded.await
     }
 }
 
-fn is_rebuilt(array: &Array, slot: usize) -> bool {
-    array.rebuild_progress(slot).is_none() && !array.missing().contains(slot)
+/// Tells an array what changed of its record.
+fn tell_changes(array: &Array, old: &PartRecord, new: &PartRecord) {
+    if old.rows != new.rows {
+        array.set_rows(new.rows.clone());
+    }
+    let is_active = |part: &PartRecord, place: &MetaPlaceRecord| {
+        let is_it = |other: &&MetaPlaceRecord| (other.drive, other.slab) == (place.drive, place.slab);
+        part.meta.places.iter().find(is_it).is_some_and(|other| other.state == PlaceState::Active)
+    };
+    let left = old.meta.places.iter().filter(|place| is_active(old, place) && !is_active(new, place));
+    let left: Vec<AreaPlace> = left.map(|place| map_place(old, place)).collect();
+    // A volume that cannot do without them keeps them, so there is always one that stays.
+    array.remove_map_places(&left);
+}
+
+/// Takes a drive out of an array.
+fn leave_out(array: &Array, part: &PartRecord, number: u32) {
+    if part.needs(number) {
+        // It cannot be spared: before anything is written without it, nothing is written any more.
+        array.protect();
+    }
+    array.drive_gone(number);
+}
+
+/// A column that an array has filled is current, if it still is where the array thinks.
+fn note_filled(part: &mut PartRecord, row: u64, column: usize, filled: Option<SlotPlace>) {
+    let Some(run) = part.rows.run(row) else { return };
+    let mut places = run.places_of(row);
+    let place = &mut places[column];
+    let is_it = filled.is_some_and(|filled| (filled.drive, filled.slab) == (place.drive, place.slab));
+    if is_it && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp) {
+        place.state = SlotState::Active;
+        part.rows.set(row, 1, &places);
+    }
+}
+
+/// A place of a part's map, as arrays know it.
+pub(super) fn map_place(part: &PartRecord, place: &MetaPlaceRecord) -> AreaPlace {
+    AreaPlace { drive: place.drive, slab: place.slab, slabs: part.meta.slabs }
 }
 
 /// Who takes part, and as what: when this changes, a new branch begins.

@@ -1,66 +1,60 @@
-//! Drives in and out: failing one, adding a spare, replacing, and spares that take over by themselves.
+//! Drives that come: new ones, replacements, and those that were away and are back.
 //!
 //! A replacement goes in as a spare first; only then is the old drive excluded and its place taken. So a replacement that
 //! cannot even be written changes nothing, and a cut between the steps leaves a spare that takes over at the next start.
+//! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
+//! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed. Faults expected:
+//! drives of others, drives that fail at any of it.
 
 use std::rc::Rc;
 
-use stripewise_drive::{Drive, DriveError, IoRequest};
+use stripewise_drive::Drive;
 
 use super::commit::Change;
+use super::drive_record::{DriveRecord, Errors, ExclusionKind, Role, Standing};
 use super::error::PoolError;
-use super::format::{Errors, MAX_DRIVE_RECORDS, MIB, Manifest, Role, SlotState, VolumeRecord, end_of_space};
+use super::events::EventKind;
+use super::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use super::ids::DriveId;
-use super::superblock::{self, Content};
-use super::{Inner, OpenDrive, Pool};
-use crate::member::{Class, Member};
+use super::slots::{self, Content, Superblock};
+use super::volume_record::VolumeRecord;
+use super::{Inner, OpenDrive, Pool, addresses, writer};
+use crate::member::Member;
+use crate::rows::SlotState;
 
 impl Pool {
-    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do without it fail: they
-    /// take no more writes, and what can still be read of them can be read.
-    pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
-        let inner = &self.0;
-        inner.check_changeable()?;
-        let number = inner.number_of(id)?;
-        match inner.open_drive(number) {
-            Some(drive) => inner.exclude_member(&drive.member, reason).await,
-            // Not there anyway: the commit finds that out.
-            None => inner.commit(None, |_| ()).await,
-        }
-    }
-
-    /// Volumes that could not be read any more without this drive.
-    pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
-        let number = self.0.number_of(id)?;
-        Ok(self.0.depending_on(number))
-    }
-
-    /// Adds a drive that waits for another to fail. With `force` a drive of another pool is taken over.
-    pub async fn add_spare(&self, drive: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+    /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
+    /// these. With `force` a drive of another pool is taken over.
+    pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         let _alone = inner.administering.acquire(1).await;
         inner.check_changeable()?;
-        let needed_bytes = inner.manifest.borrow().volumes.iter().map(VolumeRecord::end_bytes).max();
-        let number = inner.add_drive(drive, force, needed_bytes.unwrap_or(0)).await?;
-        inner.after_exclusion();
+        let number = inner.add_drive(drive, role, force).await?;
+        inner.jobs.forget_conversion_stalls();
+        inner.kick_jobs();
         let manifest = inner.manifest.borrow();
         Ok(manifest.drive(number).expect("just added").id)
     }
 
-    /// Puts a new drive in the place of one that failed, is missing, or (where its volumes can spare it meanwhile) still
-    /// works. The rebuild is recorded, and begins when jobs run. `new` may be the old drive itself, wiped or not. With
-    /// `force` a drive of another pool is taken over.
+    /// Adds a drive that waits for another to fail.
+    pub async fn add_spare(&self, drive: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+        self.add(drive, Role::Spare, force).await
+    }
+
+    /// Puts a new drive, of whatever size, in the place of one that failed, is missing, or (where its volumes can spare it
+    /// meanwhile) still works. What does not fit goes to free space of the other drives. The rebuild is recorded, and begins
+    /// when jobs run. `new` may be the old drive itself, wiped or not. With `force` a drive of another pool is taken over.
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         let _alone = inner.administering.acquire(1).await;
         inner.check_changeable()?;
         let old = inner.number_of(old)?;
-        inner.check_replaceable(old)?;
+        inner.check_spared(old)?;
         let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
             Some(spare) => spare,
-            None => inner.add_drive(new, force, inner.needed_for(old)).await?,
+            None => inner.add_drive(new, Role::Spare, force).await?,
         };
         let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
         inner.put_in_place(old, number).await?;
@@ -78,18 +72,45 @@ impl Pool {
         if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
             return Err(PoolError::DriveInPool { drive: record.path, id: spare });
         }
-        let needed_bytes = inner.needed_for(old);
-        if record.end_bytes() < needed_bytes {
-            let capacity_bytes = record.capacity_bytes;
-            return Err(PoolError::DriveTooSmall { drive: record.path, capacity_bytes, needed_bytes });
-        }
-        inner.check_replaceable(old)?;
+        inner.check_spared(old)?;
         inner.put_in_place(old, number).await
+    }
+
+    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now; left out where it was at
+    /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
+    pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.is_online() && inner.working_member(number).is_some() {
+            return Err(PoolError::DriveStanding {
+                drive: record.path,
+                what: "is online already".to_owned(),
+            });
+        }
+        if record.replaced {
+            let what = "was replaced by another drive; `pool add` takes it in as a new one".to_owned();
+            return Err(PoolError::DriveStanding { drive: record.path, what });
+        }
+        match drive {
+            Some(drive) => inner.take_back(number, &record, drive).await?,
+            None if inner.is_back(number) => {}
+            None => {
+                let what = "is not there".to_owned();
+                return Err(PoolError::DriveStanding { drive: record.path, what });
+            }
+        }
+        inner.rejoin(number).await?;
+        inner.kick_jobs();
+        Ok(())
     }
 }
 
 impl Inner {
-    fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
+    pub(super) fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
         let manifest = self.manifest.borrow();
         match manifest.drive_by_id(id) {
             Some(drive) => Ok(drive.number),
@@ -97,11 +118,12 @@ impl Inner {
         }
     }
 
-    fn path_of(&self, number: u32) -> String {
+    pub(super) fn path_of(&self, number: u32) -> String {
         self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
     }
 
-    fn depending_on(&self, number: u32) -> Vec<String> {
+    /// Volumes that can be read now and could not without this drive.
+    pub(super) fn depending_on(&self, number: u32) -> Vec<String> {
         let manifest = self.manifest.borrow();
         let is_away = |other: u32| self.working_member(other).is_none();
         let depends = |volume: &&VolumeRecord| {
@@ -110,20 +132,14 @@ impl Inner {
         manifest.volumes.iter().filter(depends).map(|volume| volume.name.clone()).collect()
     }
 
-    /// Bytes that a drive needs to take another's place.
-    fn needed_for(&self, old: u32) -> u64 {
-        let manifest = self.manifest.borrow();
-        let on_it =
-            manifest.volumes.iter().filter(|volume| volume.slots.iter().any(|slot| slot.drive == old));
-        on_it.map(VolumeRecord::end_bytes).max().unwrap_or(0)
-    }
-
-    fn check_replaceable(&self, old: u32) -> Result<(), PoolError> {
-        let volumes = if self.manifest.borrow().is_online(old) { self.depending_on(old) } else { Vec::new() };
+    /// Refuses to take a drive out without which something could not be read.
+    pub(super) fn check_spared(&self, number: u32) -> Result<(), PoolError> {
+        let volumes =
+            if self.manifest.borrow().is_online(number) { self.depending_on(number) } else { Vec::new() };
         if volumes.is_empty() {
             return Ok(());
         }
-        Err(PoolError::NeedsRedundancy { drive: self.path_of(old), volumes })
+        Err(PoolError::NeedsRedundancy { drive: self.path_of(number), volumes })
     }
 
     /// The spare that a drive given as a replacement is already.
@@ -131,10 +147,9 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let drives = self.drives.borrow();
         let mut spares =
-            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.is_online());
-        let is_it = |record: &&super::format::DriveRecord| {
-            drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive))
-        };
+            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.takes_new());
+        let is_it =
+            |record: &&DriveRecord| drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive));
         spares.find(is_it).map(|record| record.number)
     }
 
@@ -153,41 +168,39 @@ impl Inner {
             }
         }
         match role {
-            Role::Data => self.take_over(old, number).await?,
             Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
+            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number).await?,
         }
         self.kick_jobs();
         Ok(())
     }
 
-    /// Takes a drive into the pool as a spare.
-    async fn add_drive(
-        &self,
-        drive: Rc<dyn Drive>,
-        force: bool,
-        needed_bytes: u64,
-    ) -> Result<u32, PoolError> {
-        self.check_new_drive(&drive, force, needed_bytes).await?;
+    /// Takes a drive into the pool.
+    async fn add_drive(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<u32, PoolError> {
+        self.check_new_drive(&drive, force).await?;
         let path = drive.info().label.to_string();
         let capacity_bytes = drive.info().capacity_bytes;
         let id = self.ids.borrow_mut().next();
         let (number, room) = {
             let mut planned = self.manifest.borrow().clone();
-            let number = planned.add_drive(id, &path, Role::Spare, capacity_bytes);
+            let number = planned.add_drive(id, &path, role, capacity_bytes);
             (number, Self::check_room(&planned))
         };
         room?;
         let member = Member::new(&self.context, drive, self.options.member);
-        if let Err(error) = superblock::wipe(&member).await {
+        if let Err(error) = writer::wipe(&member).await {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive { member: member.clone(), errors_before: Errors::default() };
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
+        let joined = format!("{path} was added");
+        let time_unix_ms = self.unix_ms();
         let added = self
             .try_commit(Some(number), move |manifest| {
-                assert_eq!(manifest.add_drive(id, &path, Role::Spare, capacity_bytes), number);
+                assert_eq!(manifest.add_drive(id, &path, role, capacity_bytes), number);
+                manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
                 Ok(Change::Commit(()))
             })
             .await;
@@ -199,23 +212,20 @@ impl Inner {
         Ok(number)
     }
 
-    async fn check_new_drive(
-        &self,
-        drive: &Rc<dyn Drive>,
-        force: bool,
-        needed_bytes: u64,
-    ) -> Result<(), PoolError> {
+    async fn check_new_drive(&self, drive: &Rc<dyn Drive>, force: bool) -> Result<(), PoolError> {
         let info = drive.info();
         let label = info.label.to_string();
-        if self.manifest.borrow().drives.len() >= MAX_DRIVE_RECORDS {
-            return Err(PoolError::TooManyDrives {
-                given: MAX_DRIVE_RECORDS + 1,
-                allowed: MAX_DRIVE_RECORDS,
-            });
-        }
-        let needed_bytes = needed_bytes.max(3 * MIB) + MIB;
-        if end_of_space(info.capacity_bytes) + MIB < needed_bytes {
+        let slab_bytes = {
+            let manifest = self.manifest.borrow();
+            let taking_part = manifest.drives.iter().filter(|drive| drive.is_online()).count();
+            if manifest.drives.len() >= MAX_DRIVE_RECORDS || taking_part >= MAX_DRIVES {
+                return Err(PoolError::TooManyDrives { given: taking_part + 1, allowed: MAX_DRIVES });
+            }
+            manifest.slab_bytes
+        };
+        if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
             let capacity_bytes = info.capacity_bytes;
+            let needed_bytes = super::open::least_capacity_bytes(slab_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         for (number, open) in self.drives.borrow().iter() {
@@ -225,18 +235,13 @@ impl Inner {
                 return Err(PoolError::DriveInPool { drive: label, id: record.id });
             }
         }
-        let superblock = match superblock::read_in_time(&self.context, &self.options.member, &**drive).await?
-        {
-            Content::None => return Ok(()),
+        let superblock = match slots::read_in_time(&self.context, &self.options.member, &**drive).await? {
             Content::Valid { superblock, .. } => superblock,
-            Content::Newer(version) if !force => {
-                let known = superblock::FORMAT_VERSION;
-                return Err(PoolError::NewerFormat { drive: label, version, known });
+            content if force => {
+                drop(content);
+                return Ok(());
             }
-            Content::Unknown(flags) if !force => {
-                return Err(PoolError::UnknownFeatures { drive: label, flags });
-            }
-            Content::Newer(_) | Content::Unknown(_) => return Ok(()),
+            content => return super::open::refuse_taken(&label, content),
         };
         if superblock.pool_id != self.pool_id {
             if force {
@@ -254,121 +259,197 @@ impl Inner {
         if self.working_member(record.number).is_some() {
             return Err(PoolError::DriveInPool { drive: label, id: record.id });
         }
-        let needs = |volume: &&VolumeRecord| {
-            volume.slots.iter().any(|slot| slot.drive == record.number && slot.state == SlotState::Active)
-        };
+        let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(record.number));
         match manifest.volumes.iter().find(needs) {
             Some(volume) if !force => Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() }),
             _ => Ok(()),
         }
     }
 
-    /// Gives a drive's slots that hold nothing current to another, or to itself when it came back; records that they are
-    /// to be rebuilt.
-    async fn take_over(&self, old: u32, new: u32) -> Result<(), PoolError> {
-        let Some(member) = self.working_member(new) else {
-            return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
-        };
-        let slots = slots_to_rebuild(&self.manifest.borrow(), old);
-        if let Err(error) = clear_maps(&member, &slots).await {
-            // No good to anybody.
-            self.exclude_member(&member, &error.to_string()).await?;
-            return Err(error.into());
+    /// Whether a drive that is out is at hand and could take part.
+    pub(super) fn is_back(&self, number: u32) -> bool {
+        let drives = self.drives.borrow();
+        drives.get(&number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
+    }
+
+    /// Puts a queue in front of a drive that was out, after a look at what it says.
+    async fn take_back(
+        &self,
+        number: u32,
+        record: &DriveRecord,
+        drive: Rc<dyn Drive>,
+    ) -> Result<(), PoolError> {
+        let info = drive.info().clone();
+        let label = info.label.to_string();
+        let (superblock, slot) =
+            match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+                Content::Valid { superblock, slot, .. } => (superblock, slot),
+                content => {
+                    super::open::refuse_taken(&label, content)?;
+                    let what = "holds no pool; `pool replace` puts it in the place of the one that is out"
+                        .to_owned();
+                    return Err(PoolError::DriveStanding { drive: label, what });
+                }
+            };
+        let Superblock { pool_id, drive_id, manifest } = *superblock;
+        if pool_id != self.pool_id {
+            let pool_name = manifest.name;
+            return Err(PoolError::DriveOfOtherPool { drive: label, pool_name, pool_id });
         }
-        self.commit(None, move |manifest| {
-            for (volume, slot) in slots_to_rebuild(manifest, old) {
-                let volume = manifest.volume_by_id_mut(volume.id).expect("just found");
-                volume.slots[slot].drive = new;
-                volume.slots[slot].state = SlotState::Rebuilding { next_region: 0 };
-            }
-            if let Some(drive) = manifest.drive_mut(new) {
-                drive.role = Role::Data;
-            }
-            if old != new {
-                manifest.set_replaced(old);
-            }
-        })
-        .await?;
-        for (volume, slot) in slots {
-            self.jobs.forget_stall(volume.id, slot);
-            let Some(array) = self.array(volume.id) else { continue };
-            let is_due = self.manifest.borrow().volume_by_id(volume.id).is_some_and(|volume| {
-                let slot = volume.slots[slot];
-                slot.drive == new && matches!(slot.state, SlotState::Rebuilding { .. })
-            });
-            if is_due && array.missing().contains(slot) && !array.is_protected() {
-                array.attach(slot, member.clone()).await?;
-            }
+        if drive_id != record.id {
+            let what = format!("is another drive of this pool ({drive_id})");
+            return Err(PoolError::DriveStanding { drive: label, what });
+        }
+        if info.capacity_bytes < record.capacity_bytes {
+            let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
+            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
+        }
+        // What lived on without this pool, or is not of its past, says nothing about it.
+        let behind = if self.manifest.borrow().descends_from(&manifest) {
+            manifest
+        } else {
+            Manifest { volumes: Vec::new(), ..manifest }
+        };
+        let member = Member::new(&self.context, drive, self.options.member);
+        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
+        self.writer.found(number, slot);
+        let before = self.drives.borrow_mut().insert(number, open);
+        if let Some(before) = before {
+            before.member.fail("it was opened anew");
+            before.member.stop();
         }
         self.set_background_share();
         Ok(())
     }
 
-    /// Has spares take over what failed drives leave, and drives that came back catch up. Ends when nothing is left to do.
-    pub(super) async fn heal(&self) -> Result<(), PoolError> {
-        let _alone = self.administering.acquire(1).await;
-        while !self.closed.get() {
-            let Some((old, new)) = self.next_to_heal() else { return Ok(()) };
-            let outcome = self.take_over(old, new).await;
-            // A spare that fails at this gives way to the next.
-            if outcome.is_err() && self.working_member(new).is_some() {
-                return outcome;
-            }
+    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes part already only gets
+    /// what it lacks filled.
+    pub(super) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
+        let Some(open) = self.open_drive(number) else { return Ok(()) };
+        let path = open.member.label().to_string();
+        let (behind, new_path) = (open.behind.clone(), path.clone());
+        let committed = self
+            .commit_regardless(Some(number), move |manifest| {
+                let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };
+                // What a drive with errors holds is not to be trusted.
+                let had_failed = drive.exclusion() == Some(ExclusionKind::Failed);
+                drive.standing = Standing::Online;
+                drive.path = super::drive_record::shortened(&new_path);
+                let known = behind.filter(|_| !had_failed);
+                bring_back(manifest, number, known.as_deref());
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if let Some(open) = self.drives.borrow_mut().get_mut(&number) {
+            open.behind = None;
         }
-        Ok(())
-    }
-
-    /// A drive whose place could be taken, and by which.
-    fn next_to_heal(&self) -> Option<(u32, u32)> {
-        let manifest = self.manifest.borrow();
-        for drive in manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced) {
-            if slots_to_rebuild(&manifest, drive.number).is_empty() {
-                continue;
-            }
-            if self.working_member(drive.number).is_some() {
-                return Some((drive.number, drive.number));
-            }
-            if drive.is_online() {
-                continue;
-            }
-            let needed_bytes = self.needed_for(drive.number);
-            let spares = manifest.drives.iter().filter(|spare| {
-                spare.role == Role::Spare
-                    && spare.end_bytes() >= needed_bytes
-                    && self.working_member(spare.number).is_some()
-            });
-            if let Some(spare) = spares.min_by_key(|spare| (spare.capacity_bytes, spare.number)) {
-                return Some((drive.number, spare.number));
-            }
+        committed?;
+        if self.working_member(number).is_none() {
+            let what = "failed when it was to take part again".to_owned();
+            return Err(PoolError::DriveStanding { drive: path, what });
         }
-        None
+        self.stale.borrow_mut().retain(|stale| *stale != number);
+        self.set_background_share();
+        self.jobs.forget_stalls();
+        self.open_volumes().await;
+        self.heal_maps().await
     }
 }
 
-/// Makes sure that nothing which an earlier life of the drive left is taken for these volumes' region maps.
-async fn clear_maps(member: &Rc<Member>, slots: &[(VolumeRecord, usize)]) -> Result<(), DriveError> {
-    for (volume, _) in slots {
-        let map_bytes = volume.spec().geometry().map_or(0, |(_, map_bytes)| map_bytes);
-        superblock::zero(member, volume.base_bytes, map_bytes).await?;
+/// Columns that are missing on a drive which is back: to be brought up to date where the drive `known` to have had them,
+/// else to be filled.
+fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
+    let online: Vec<u32> =
+        manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
+    let is_out = |number: u32| !online.contains(&number);
+    for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
+        for part in &mut volume.parts {
+            let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
+            let mut changes = Vec::new();
+            for run in part.rows.runs() {
+                for column in 0..run.places.len() {
+                    let place = run.places[column];
+                    if place.drive != number || place.state != SlotState::Missing {
+                        continue;
+                    }
+                    // Row by row: what it had lies in other runs than what it has.
+                    for row in run.first_row..run.end_row() {
+                        let place = run.place(row, column);
+                        let had =
+                            before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
+                                (had.drive, had.slab) == (place.drive, place.slab)
+                                    && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
+                            });
+                        let state = if had { SlotState::CatchingUp } else { SlotState::Rebuilding };
+                        match changes.last_mut() {
+                            Some((first, rows, last_column, last_state))
+                                if *last_column == column
+                                    && *last_state == state
+                                    && *first + *rows == row =>
+                            {
+                                *rows += 1;
+                            }
+                            _ => changes.push((row, 1, column, state)),
+                        }
+                    }
+                }
+            }
+            for (first_row, rows, column, state) in changes {
+                let end = first_row + rows;
+                let mut row = first_row;
+                while row < end {
+                    let Some(run) = part.rows.run(row) else { break };
+                    let count = end.min(run.end_row()) - row;
+                    let place = run.place(row, column);
+                    super::takeover::put(
+                        &mut part.rows,
+                        row,
+                        count,
+                        column,
+                        crate::rows::SlotPlace { state, ..place },
+                    );
+                    row += count;
+                }
+            }
+        }
     }
-    member.submit(Class::Foreground, IoRequest::flush()).await
 }
 
 /// Whether an open drive is this one, under the same name perhaps opened again.
-fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
+pub(super) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
     open.member.is_of(drive) || open.member.label() == &drive.info().label
 }
 
-/// Slots of a drive that hold nothing current, in volumes from which they can be rebuilt.
-fn slots_to_rebuild(manifest: &Manifest, drive: u32) -> Vec<(VolumeRecord, usize)> {
-    let is_away = |number: u32| !manifest.is_online(number);
-    let mut slots = Vec::new();
-    for volume in manifest.volumes.iter().filter(|volume| volume.survives(is_away)) {
-        for (index, slot) in volume.slots.iter().enumerate() {
-            if slot.drive == drive && slot.state == SlotState::Missing {
-                slots.push((volume.clone(), index));
-            }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::drive_record::Exclusion;
+    use crate::pool::takeover::tests::pool;
+
+    #[test]
+    fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {
+        let (mut manifest, _) = pool(&[100, 100, 100], "raid5", 3, 60);
+        let part = &mut manifest.volumes[0].parts[0];
+        let place = part.rows.place(20, 1).unwrap();
+        let filling = crate::rows::SlotPlace { state: SlotState::Rebuilding, ..place };
+        super::super::takeover::put(&mut part.rows, 20, 5, 1, filling);
+        let number = place.drive;
+        let its_own = manifest.clone();
+        manifest.exclude(&[Exclusion { drive: number, reason: String::new(), kind: ExclusionKind::Missing }]);
+        let out = manifest.clone();
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, Some(&its_own));
+        assert_eq!(manifest.check(), Ok(()));
+        let state = |manifest: &Manifest, row| manifest.volumes[0].parts[0].rows.place(row, 1).unwrap().state;
+        for row in 0..60 {
+            assert_eq!(state(&out, row), SlotState::Missing);
+            let filled = (20..25).contains(&row);
+            let expected = if filled { SlotState::Rebuilding } else { SlotState::CatchingUp };
+            assert_eq!(state(&manifest, row), expected, "row {row}");
         }
+        let mut manifest = out;
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, None);
+        assert!((0..60).all(|row| state(&manifest, row) == SlotState::Rebuilding));
     }
-    slots
 }

@@ -137,6 +137,14 @@ pub enum PoolError {
         /// The newest version known here.
         known: u32,
     },
+    /// Written by an older version of the product, in a format that this one does not read.
+    #[error("{drive} holds a pool in format version {version}, which this program does not read any more")]
+    OlderFormat {
+        /// The drive's label.
+        drive: String,
+        /// The version on the drive.
+        version: u32,
+    },
     /// Written with features that this version does not know.
     #[error("{drive} holds a pool that uses features unknown to this program (flags {flags:#x})")]
     UnknownFeatures {
@@ -167,16 +175,88 @@ pub enum PoolError {
     },
     /// There is not enough room for a volume.
     #[error(
-        "not enough space: {needed_bytes} bytes are needed on each of {width} drives, at most {free_bytes} are free at the \
-         same place"
+        "not enough space in pool {pool}: volume {volume} needs {needed_rows} rows of {width} slabs of {slab_bytes} bytes, {free_rows} \
+         are free"
     )]
     NoSpace {
-        /// Bytes needed per drive.
-        needed_bytes: u64,
-        /// The largest stretch free on that many drives, bytes per drive.
-        free_bytes: u64,
-        /// Drives that the volume needs.
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Rows that it needs.
+        needed_rows: u64,
+        /// Rows that there is room for.
+        free_rows: u64,
+        /// Drives that a row lies on.
         width: usize,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+        /// How large the volume could be, bytes.
+        possible_bytes: u64,
+    },
+    /// A thin volume cannot grow any more.
+    #[error(
+        "pool {pool} has no free slabs for another row of volume {volume} ({used_slabs} of {slabs} slabs in use)"
+    )]
+    Full {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Slabs of data drives in use.
+        used_slabs: u64,
+        /// Slabs of data drives.
+        slabs: u64,
+    },
+    /// A conversion to another layout must end first.
+    #[error("volume {volume} of pool {pool} is being converted to another layout")]
+    Converting {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+    /// Nothing would change.
+    #[error("volume {volume} of pool {pool} is {layout} already")]
+    SameLayout {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Its layout, in words.
+        layout: String,
+    },
+    /// A volume of another layout does not fit beside what is left of the old one.
+    #[error(
+        "not enough space in pool {pool} to convert volume {volume} to {layout}: that takes {needed_slabs} slabs of \
+         {slab_bytes} bytes with its map and journal; {free_slabs} are free, and the {returned_slabs} that it has now come back \
+         one after the other on the way"
+    )]
+    NoRoomToConvert {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// The layout that it was to have, in words.
+        layout: String,
+        /// Slabs of all drives together that the new layout takes.
+        needed_slabs: u64,
+        /// Slabs that are free on drives that can take them.
+        free_slabs: u64,
+        /// Slabs that the volume has now.
+        returned_slabs: u64,
+        /// Bytes of a slab.
+        slab_bytes: u64,
+    },
+    /// What a volume holds would be cut off.
+    #[error("volume {volume} cannot be made so small: {stored_bytes} bytes are stored beyond {size_bytes}")]
+    StoredBeyond {
+        /// The volume.
+        volume: String,
+        /// The size asked for, bytes.
+        size_bytes: u64,
+        /// What is stored beyond it, bytes.
+        stored_bytes: u64,
     },
     /// Taking the drive out would lose data.
     #[error("without {drive} these volumes could not be read: {}", volumes.join(", "))]
@@ -185,6 +265,36 @@ pub enum PoolError {
         drive: String,
         /// The volumes.
         volumes: Vec<String>,
+    },
+    /// The drive is not in a state for this.
+    #[error("{drive} {what}")]
+    DriveStanding {
+        /// The drive's label.
+        drive: String,
+        /// What it is instead.
+        what: String,
+    },
+    /// The drive cannot be let go of.
+    #[error("{drive} holds {slabs} slabs of {}", volumes.join(", "))]
+    DriveInUse {
+        /// The drive's label.
+        drive: String,
+        /// Slabs in use on it.
+        slabs: u64,
+        /// The volumes that they belong to.
+        volumes: Vec<String>,
+    },
+    /// What a drive holds fits nowhere else.
+    #[error(
+        "{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them"
+    )]
+    NoRoomElsewhere {
+        /// The drive's label.
+        drive: String,
+        /// Slabs that it holds.
+        needed_slabs: u64,
+        /// Slabs free on the others.
+        free_slabs: u64,
     },
     /// The layout is impossible.
     #[error(transparent)]
@@ -276,8 +386,29 @@ impl PoolError {
             Self::TooFewDrives { missing, .. } => {
                 format!("bring back {}, or delete what needs them", missing.join(", "))
             }
-            Self::NoSpace { .. } => "ask for a smaller volume, or delete one".to_owned(),
+            Self::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
+            Self::NoSpace { possible_bytes, .. } => {
+                format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
+            }
+            Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
+            Self::Converting { pool, .. } => format!("`stripewise pool wait {pool} convert` ends when that is done"),
+            Self::SameLayout { .. } => "name another layout, or other columns, groups or interleave".to_owned(),
+            Self::NoRoomToConvert { .. } => {
+                "add drives, delete a volume, or choose a layout that takes less; each row needs its columns on drives of their \
+                 own"
+                    .to_owned()
+            }
+            Self::StoredBeyond { .. } => {
+                "shrink what is in it first and discard the rest, or choose a larger size".to_owned()
+            }
+            Self::OlderFormat { .. } => {
+                "copy its contents elsewhere with the program that made it; --force overwrites it".to_owned()
+            }
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
+            Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
+            Self::NoRoomElsewhere { .. } => {
+                "add drives, or delete or shrink volumes; a row needs each of its columns on a drive of its own".to_owned()
+            }
             _ => return None,
         })
     }

@@ -1,11 +1,10 @@
-//! Jobs: rebuild, resync after a crash, scrub. They belong to the pool: what is to be done stands in the manifest, and
-//! whoever opens the pool and starts its jobs goes on with them where the last one stopped.
+//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the pool: what is to be done
+//! stands in the manifest, and whoever opens the pool and starts its jobs goes on with them where the last one stopped.
 //!
-//! Two lanes work side by side: one rebuilds (the volume with least redundancy left first), one checks. A resync waits
-//! for its volume to be whole, since with a member missing there is nothing to compare. How far a rebuild has come is
-//! recorded every few seconds, after the new drive was flushed. Faults expected: the drive being rebuilt fails (the next
-//! spare takes over), the pool is closed, more blocks are lost than can be recorded (then the slot does not become
-//! current).
+//! Lanes work side by side. One heals: has lacking columns taken over (`heal.rs`), fills them (`job_rebuild.rs`), and
+//! when all is whole empties drives (`job_drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
+//! (`job_scrub.rs`). A third one converts volumes to other layouts (`job_convert.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
+//! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,37 +17,37 @@ use futures_util::future::join;
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Event;
 
-use super::commit::Change;
 use super::error::PoolError;
-use super::format::{ScrubIntent, SlotState};
-use super::ids::VolumeId;
+use super::format::Manifest;
+use super::ids::{Id, VolumeId};
+use super::job_tier::TierState;
+use super::status::Activity;
 use super::{Inner, OpenMode, Pool};
 use crate::array::Array;
-use crate::error::ArrayError;
 use crate::scrub::ScrubReport;
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// Progress is looked at this often.
 const TICK_NS: u64 = SECOND_NS;
-/// How far a rebuild has come is recorded this often.
-const REBUILD_CHECKPOINT_NS: u64 = 5 * SECOND_NS;
-/// How far a scrub has come is recorded this often.
-const SCRUB_CHECKPOINT_NS: u64 = 30 * SECOND_NS;
 /// Rates are of the last so many seconds.
 const RATE_WINDOW_NS: u64 = 10 * SECOND_NS;
+/// Rows of one part that refuse to be worked on before the part as a whole is left alone.
+const MAX_STALLED_ROWS: usize = 64;
 
 /// What kind of job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Filling replacements.
+    /// Filling replacements, catching up, emptying drives that retire.
     Rebuild,
     /// Checking everything, and making copies and parity agree after a crash.
     Scrub,
-    /// Changing a volume's layout; none yet.
+    /// Changing a volume's layout.
     Convert,
-    /// Emptying a journal; none yet.
+    /// Putting in place what is only in journals.
     Destage,
+    /// Moving rows between fast and data drives.
+    Tier,
 }
 
 impl fmt::Display for JobKind {
@@ -58,6 +57,7 @@ impl fmt::Display for JobKind {
             Self::Scrub => "scrub",
             Self::Convert => "convert",
             Self::Destage => "destage",
+            Self::Tier => "tier",
         })
     }
 }
@@ -66,11 +66,11 @@ impl FromStr for JobKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage];
+        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier];
         kinds
             .into_iter()
             .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert and destage"))
+            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert, destage and tier"))
     }
 }
 
@@ -85,24 +85,23 @@ pub struct ScrubSummary {
     pub error: Option<String>,
 }
 
-/// A job under way.
-pub(super) struct Current {
-    pub volume: VolumeId,
-    /// The slot being rebuilt; `None` for a check.
-    pub slot: Option<usize>,
-    /// Regions done and in all; for checks.
-    regions: Cell<(u64, u64)>,
+/// How far work on one part of a volume is.
+#[derive(Default)]
+pub(super) struct Progress {
+    pub done_bytes: Cell<f64>,
+    /// All there was to do since it began.
+    pub total_bytes: Cell<f64>,
     samples: RefCell<VecDeque<(u64, f64)>>,
 }
 
-impl Current {
-    fn new(volume: VolumeId, slot: Option<usize>) -> Rc<Self> {
-        Rc::new(Self { volume, slot, regions: Cell::default(), samples: RefCell::default() })
+impl Progress {
+    pub fn add(&self, bytes: f64) {
+        self.done_bytes.set(self.done_bytes.get() + bytes);
     }
 
-    fn sample(&self, now_ns: u64, bytes: f64) {
+    pub fn sample(&self, now_ns: u64) {
         let mut samples = self.samples.borrow_mut();
-        samples.push_back((now_ns, bytes));
+        samples.push_back((now_ns, self.done_bytes.get()));
         while samples.len() > 2 && now_ns - samples[0].0 > RATE_WINDOW_NS {
             samples.pop_front();
         }
@@ -119,66 +118,155 @@ impl Current {
         }
     }
 
-    /// Regions checked, and to be checked in all.
-    pub fn checked(&self) -> (u64, u64) {
-        self.regions.get()
+    fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
+        let (done, total) = (self.done_bytes.get(), self.total_bytes.get());
+        let (left, rate) = ((total - done).max(0.0), self.rate());
+        Activity {
+            kind,
+            percent: if total > 0.0 { (done * 100.0 / total).min(100.0) } else { 0.0 },
+            mb_per_s: rate / 1e6,
+            seconds_left: (rate > 0.0 && left > 0.0).then(|| left / rate),
+            volume,
+            drive,
+        }
     }
 }
+
+/// What a lane is working on: the progress of each part.
+pub(super) type Parts = BTreeMap<Id, Rc<Progress>>;
 
 #[derive(Default)]
 pub(super) struct Lane {
-    running: Cell<bool>,
-    pub current: RefCell<Option<Rc<Current>>>,
-    /// What ended in an error and why: not tried again until jobs are started again.
+    pub running: Cell<bool>,
+    /// Parts that are worked on, now or in between.
+    pub current: RefCell<Parts>,
+    /// Work is under way this moment.
+    busy: Cell<bool>,
+    /// What ended in an error and why: not tried again before something changes.
     stalled: RefCell<BTreeMap<Task, String>>,
 }
 
-/// A slot of a volume, or a volume as a whole; `None`: whatever has no volume.
-type Task = Option<(VolumeId, Option<usize>)>;
+/// A row of a part, a part as a whole; `None`: whatever has no part.
+pub(super) type Task = Option<(Id, Option<u64>)>;
 
 impl Lane {
-    fn is_stalled(&self, task: Task) -> bool {
-        self.stalled.borrow().contains_key(&task)
+    pub fn is_stalled(&self, task: Task) -> bool {
+        let stalled = self.stalled.borrow();
+        let of_part = task.map(|(part, _)| (part, None));
+        stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
     }
 
-    fn stall(&self, task: Task, why: String) {
-        self.stalled.borrow_mut().insert(task, why);
+    pub fn stall(&self, task: Task, why: String) {
+        let mut stalled = self.stalled.borrow_mut();
+        if let Some((part, Some(_))) = task {
+            let rows =
+                stalled.keys().flatten().filter(|(other, row)| *other == part && row.is_some()).count();
+            if rows >= MAX_STALLED_ROWS {
+                stalled.insert(Some((part, None)), why);
+                return;
+            }
+        }
+        stalled.insert(task, why);
+    }
+
+    /// Why a part as a whole is left alone.
+    pub fn stalled_because(&self, part: Id) -> Option<String> {
+        self.stalled.borrow().get(&Some((part, None))).cloned()
+    }
+
+    /// What had ended in an error may be tried again.
+    pub fn forget_stalls(&self) {
+        self.stalled.borrow_mut().clear();
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.stalled.borrow().values().next().cloned()
+    }
+
+    pub fn is_at(&self, part: Id) -> bool {
+        self.busy.get() && self.current.borrow().contains_key(&part)
     }
 }
 
 #[derive(Default)]
 pub(crate) struct Jobs {
     started: Cell<bool>,
-    pub(super) rebuilding: Lane,
+    pub(super) healing: Lane,
     pub(super) checking: Lane,
-    reports: RefCell<Vec<ScrubSummary>>,
-    changed: Event,
+    pub(super) converting: Lane,
+    pub(super) tiering: Lane,
+    pub(super) tiers: TierState,
+    /// Columns of rows that nobody has room for.
+    pub(super) without_room: Cell<u64>,
+    /// Something changed that the healing lane must look at before it goes on.
+    pub(super) look_again: Cell<bool>,
+    pub(super) reports: RefCell<Vec<ScrubSummary>>,
+    /// The task that begins scrubs on schedule runs.
+    pub(super) scheduling: Cell<bool>,
+    pub(super) changed: Event,
 }
 
 impl Jobs {
     /// Ends when no job is under way.
     pub async fn until_idle(&self) {
-        while self.rebuilding.running.get() || self.checking.running.get() {
-            self.changed.wait().await;
-        }
-    }
-
-    /// Ends when no job is at work on the volume.
-    pub async fn until_off(&self, volume: VolumeId) {
-        let is_on = |lane: &Lane| lane.current.borrow().as_ref().is_some_and(|job| job.volume == volume);
-        while is_on(&self.rebuilding) || is_on(&self.checking) {
-            self.changed.wait().await;
-        }
-    }
-
-    /// A slot has a new drive: what stopped its rebuild before does not count any more.
-    pub fn forget_stall(&self, volume: VolumeId, slot: usize) {
-        self.rebuilding.stalled.borrow_mut().remove(&Some((volume, Some(slot))));
-    }
-
-    fn end(&self, lane: &Lane) {
-        lane.current.borrow_mut().take();
         self.changed.notify_all();
+        while self.lanes().iter().any(|lane| lane.running.get()) {
+            self.changed.wait().await;
+        }
+    }
+
+    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed after them.
+    pub async fn until_conversions_rest(&self) {
+        self.changed.notify_all();
+        while self.converting.running.get() {
+            self.changed.wait().await;
+        }
+    }
+
+    /// Ends when no job is at work on the array.
+    pub async fn until_off(&self, part: Id) {
+        while self.lanes().iter().any(|lane| lane.is_at(part)) {
+            self.look_again.set(true);
+            self.changed.wait().await;
+        }
+    }
+
+    pub fn is_started(&self) -> bool {
+        self.started.get()
+    }
+
+    /// Drives came or went: what stopped work before does not count any more.
+    pub fn forget_stalls(&self) {
+        self.healing.stalled.borrow_mut().clear();
+        self.converting.stalled.borrow_mut().clear();
+    }
+
+    /// There is more space: a conversion may have waited for it.
+    pub fn forget_conversion_stalls(&self) -> bool {
+        let mut stalled = self.converting.stalled.borrow_mut();
+        !std::mem::take(&mut *stalled).is_empty()
+    }
+
+    fn lanes(&self) -> [&Lane; 4] {
+        [&self.healing, &self.checking, &self.converting, &self.tiering]
+    }
+
+    /// Work on these parts begins.
+    pub fn begin(&self, lane: &Lane, parts: Parts) {
+        *lane.current.borrow_mut() = parts;
+        lane.busy.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Nothing is under way for now: arrays may go.
+    pub fn pause(&self, lane: &Lane) {
+        lane.busy.set(false);
+        self.changed.notify_all();
+    }
+
+    pub fn end(&self, lane: &Lane) {
+        lane.current.borrow_mut().clear();
+        self.pause(lane);
     }
 }
 
@@ -188,10 +276,12 @@ impl Pool {
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
-        for lane in [&jobs.rebuilding, &jobs.checking] {
-            lane.stalled.borrow_mut().clear();
+        for lane in jobs.lanes() {
+            lane.forget_stalls();
         }
+        self.0.note_fast_drives();
         self.0.kick_jobs();
+        self.0.start_schedule();
     }
 
     /// Works on jobs of a kind (and all others that are due) until none of it is left.
@@ -200,40 +290,26 @@ impl Pool {
         inner.check_changeable()?;
         self.start_jobs();
         let lane = match kind {
-            JobKind::Rebuild => &inner.jobs.rebuilding,
+            JobKind::Rebuild => &inner.jobs.healing,
             JobKind::Scrub => &inner.jobs.checking,
-            JobKind::Convert | JobKind::Destage => return Ok(()),
+            JobKind::Convert => &inner.jobs.converting,
+            JobKind::Destage => return inner.destage_all().await,
+            JobKind::Tier => &inner.jobs.tiering,
         };
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            // A rebuild may make a resync due.
-            let more_may_come = kind == JobKind::Scrub && inner.jobs.rebuilding.running.get();
+            // A rebuild may make a resync due, and tiers wait for it.
+            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier);
+            let more_may_come = follows && inner.jobs.healing.running.get();
             if !lane.running.get() && !more_may_come {
-                let failure = lane.stalled.borrow().values().next().cloned();
-                return failure.map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
+                if kind == JobKind::Convert {
+                    inner.until_reclaimed().await;
+                }
+                return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
             }
             changed.await;
         }
-    }
-
-    /// Records that everything is to be checked; done when jobs run. One that was begun before goes on.
-    pub async fn scrub(&self) -> Result<(), PoolError> {
-        let inner = &self.0;
-        inner.check_changeable()?;
-        inner
-            .try_commit(None, |manifest| {
-                let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
-                if manifest.scrub.is_some() || volumes.is_empty() {
-                    return Ok(Change::Nothing(()));
-                }
-                manifest.scrub = Some(ScrubIntent { volumes, next_region: 0 });
-                Ok(Change::Commit(()))
-            })
-            .await?;
-        inner.jobs.reports.borrow_mut().clear();
-        inner.kick_jobs();
-        Ok(())
     }
 
     /// What the last scrub found, so far; of volumes checked since the pool was opened.
@@ -245,6 +321,7 @@ impl Pool {
 impl Inner {
     /// A drive was excluded, or a spare came: somebody may have to take over.
     pub(super) fn after_exclusion(&self) {
+        self.jobs.forget_stalls();
         self.kick_jobs();
     }
 
@@ -254,37 +331,57 @@ impl Inner {
         if !jobs.started.get() || self.closed.get() || self.mode == OpenMode::ReadOnly {
             return;
         }
-        if !jobs.rebuilding.running.replace(true) {
+        jobs.look_again.set(true);
+        if !jobs.healing.running.replace(true) {
             let inner = self.rc();
-            self.context.spawn(async move { inner.run_rebuilds().await });
+            self.context.spawn(async move { inner.run_healing().await });
         }
         if !jobs.checking.running.replace(true) {
             let inner = self.rc();
             self.context.spawn(async move { inner.run_checks().await });
         }
+        if !jobs.converting.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_conversions().await });
+        }
         jobs.changed.notify_all();
     }
 
-    async fn run_rebuilds(&self) {
-        let lane = &self.jobs.rebuilding;
-        let mut can_heal = true;
+    /// Puts in place what is acknowledged and only in journals, of all volumes.
+    async fn destage_all(&self) -> Result<(), PoolError> {
+        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| array.pending_bytes() > 0) {
+            array.destage().await?;
+            array.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn run_healing(&self) {
+        let lane = &self.jobs.healing;
         loop {
-            if can_heal && let Err(error) = self.heal().await {
+            self.jobs.look_again.set(false);
+            if !lane.is_stalled(None)
+                && let Err(error) = self.heal().await
+            {
                 // What stopped one would stop the next.
                 lane.stall(None, error.to_string());
-                can_heal = false;
             }
             if self.closed.get() {
                 break;
             }
-            match self.next_rebuild() {
-                Some((volume, slot)) => self.run_rebuild(volume, slot).await,
-                None => break,
+            if self.rebuild().await || self.drain().await {
+                continue;
+            }
+            if !self.jobs.look_again.get() {
+                break;
             }
         }
+        self.jobs.end(lane);
         lane.running.set(false);
-        // A resync may have waited for this.
+        // A resync, and tiers, may have waited for this.
         self.kick_checks();
+        self.kick_tiers();
         self.jobs.changed.notify_all();
     }
 
@@ -298,78 +395,29 @@ impl Inner {
         }
     }
 
-    /// The rebuild to do next: of the volume with least redundancy left.
-    fn next_rebuild(&self) -> Option<(VolumeId, usize)> {
-        let lane = &self.jobs.rebuilding;
-        let mut due: Vec<(isize, VolumeId, usize)> = Vec::new();
-        for (id, array) in self.arrays.borrow().iter().filter(|(_, array)| !array.is_protected()) {
-            let slots = array.rebuilding_slots();
-            let lacking = array.missing().len() + slots.len();
-            let left = array.geometry().fault_tolerance() as isize - lacking as isize;
-            let slots = slots.into_iter().filter(|slot| !lane.is_stalled(Some((*id, Some(*slot)))));
-            due.extend(slots.map(|slot| (left, *id, slot)));
-        }
-        due.into_iter().min().map(|(_, volume, slot)| (volume, slot))
-    }
-
-    async fn run_rebuild(&self, volume: VolumeId, slot: usize) {
-        let Some(array) = self.array(volume) else { return };
-        let lane = &self.jobs.rebuilding;
-        let current = Current::new(volume, Some(slot));
-        *lane.current.borrow_mut() = Some(current.clone());
-        self.jobs.changed.notify_all();
-        let rebuilt = || array.rebuild_progress(slot).map_or(0.0, |progress| progress.rebuilt_bytes as f64);
-        let checkpoint = || self.checkpoint_rebuild(volume, slot);
-        let result =
-            self.watched(&current, array.rebuild(slot), rebuilt, REBUILD_CHECKPOINT_NS, checkpoint).await;
-        let failure = match result {
-            Ok(report) => {
-                if report.lost_blocks > 0 {
-                    self.notice(format!(
-                        "{} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an \
-                         error until they are written",
-                        report.lost_blocks
-                    ));
-                }
-                // The commit finds that the slot is current now.
-                self.commit(None, |_| ()).await.err().map(|error| error.to_string()).or_else(|| {
-                    let why = "more blocks are lost than can be recorded, so its new drive does not count as rebuilt";
-                    let is_behind = matches!(self.slot_state(volume, slot), Some(SlotState::Rebuilding { .. }));
-                    is_behind.then(|| why.to_owned())
-                })
+    async fn run_checks(&self) {
+        let lane = &self.jobs.checking;
+        while !self.closed.get() {
+            match self.next_check() {
+                Some((part, true)) => self.run_scrub(part).await,
+                Some((part, false)) => self.run_resync(part).await,
+                None => break,
             }
-            Err(ArrayError::Closed) => None,
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(failure) = failure {
-            let name = self.volume_name(volume);
-            let why = format!("the rebuild of volume {name} stopped: {failure}");
-            lane.stall(Some((volume, Some(slot))), why);
         }
-        self.jobs.end(lane);
+        lane.running.set(false);
+        self.jobs.changed.notify_all();
     }
 
-    fn volume_name(&self, volume: VolumeId) -> String {
-        let manifest = self.manifest.borrow();
-        manifest.volume_by_id(volume).map_or_else(|| volume.to_string(), |volume| volume.name.clone())
-    }
-
-    fn slot_state(&self, volume: VolumeId, slot: usize) -> Option<SlotState> {
-        let manifest = self.manifest.borrow();
-        manifest.volume_by_id(volume).and_then(|volume| volume.slots.get(slot)).map(|slot| slot.state)
-    }
-
-    /// Runs `work` to its end; meanwhile measures how fast `bytes` grows and every `interval_ns` does `checkpoint`.
-    async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
+    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns` does `checkpoint`.
+    pub(super) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
         &self,
-        current: &Current,
+        parts: &Parts,
         work: impl Future<Output = T>,
-        bytes: impl Fn() -> f64,
         interval_ns: u64,
         checkpoint: impl Fn() -> C,
     ) -> T {
         let (done, ended) = (Cell::new(false), Event::new());
-        current.sample(self.context.now_ns(), bytes());
+        parts.values().for_each(|progress| progress.sample(self.context.now_ns()));
         let working = async {
             let result = work.await;
             done.set(true);
@@ -385,7 +433,7 @@ impl Inner {
                 if done.get() {
                     break;
                 }
-                current.sample(now_ns, bytes());
+                parts.values().for_each(|progress| progress.sample(now_ns));
                 if now_ns >= next_ns {
                     // Not recorded now means recorded next time, or done again.
                     let _ = checkpoint().await;
@@ -396,156 +444,63 @@ impl Inner {
         join(working, watching).await.0
     }
 
-    /// Records how far a slot's rebuild has come.
-    async fn checkpoint_rebuild(&self, volume: VolumeId, slot: usize) -> Result<(), PoolError> {
-        let Some(array) = self.array(volume) else { return Ok(()) };
-        let drive = self.manifest.borrow().volume_by_id(volume).map(|volume| volume.slots[slot].drive);
-        let Some(next_region) = array.checkpoint_rebuild(slot).await? else { return Ok(()) };
-        self.try_commit(None, move |manifest| {
-            let Some(volume) = manifest.volume_by_id_mut(volume) else { return Ok(Change::Nothing(())) };
-            let mut all_lost = volume.clone();
-            all_lost.set_lost(&array.lost_blocks());
-            let old = volume.slots[slot];
-            let is_same = Some(old.drive) == drive && matches!(old.state, SlotState::Rebuilding { .. });
-            if !is_same || all_lost.lost != volume.lost {
-                return Ok(Change::Nothing(()));
-            }
-            volume.slots[slot].state = SlotState::Rebuilding { next_region };
-            Ok(if volume.slots[slot] == old { Change::Nothing(()) } else { Change::Commit(()) })
-        })
-        .await
+    pub(super) fn volume_of(&self, part: Id) -> (VolumeId, String) {
+        volume_of(&self.manifest.borrow(), part)
     }
 
-    /// As [`Self::checkpoint_rebuild`] for all of them.
-    pub(super) async fn checkpoint_rebuilds(&self) -> Result<(), PoolError> {
-        let arrays: Vec<(VolumeId, Array)> =
-            self.arrays.borrow().iter().map(|(id, array)| (*id, array.clone())).collect();
-        for (volume, array) in arrays {
-            for slot in array.rebuilding_slots() {
-                self.checkpoint_rebuild(volume, slot).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The check to do next: a resync before a scrub.
-    fn next_check(&self) -> Option<(VolumeId, bool)> {
-        let lane = &self.jobs.checking;
-        let arrays = self.arrays.borrow();
-        let due =
-            arrays.iter().find(|(id, array)| is_resync_due(array) && !lane.is_stalled(Some((**id, None))));
-        if let Some((id, _)) = due {
-            return Some((*id, false));
-        }
+    /// Jobs under way or due.
+    pub(super) fn activity(&self) -> Vec<Activity> {
         let manifest = self.manifest.borrow();
-        let scrub = manifest.scrub.as_ref().filter(|_| !lane.is_stalled(None))?;
-        scrub.volumes.first().map(|volume| (*volume, true))
-    }
-
-    async fn run_checks(&self) {
-        let lane = &self.jobs.checking;
-        while !self.closed.get() {
-            match self.next_check() {
-                Some((volume, true)) => self.run_scrub(volume).await,
-                Some((volume, false)) => self.run_resync(volume).await,
-                None => break,
+        let mut all = Vec::new();
+        for part in manifest.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            let name = volume_of(&manifest, part.id).1;
+            let healing = self.jobs.healing.current.borrow().get(&part.id).cloned();
+            let due = self.due_in(&manifest, &array);
+            if let Some(progress) = &healing {
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+            } else if due.rows > 0 {
+                let progress = Progress::default();
+                progress.done_bytes.set(due.done_bytes);
+                progress.total_bytes.set(due.done_bytes + due.bytes);
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+            }
+            let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
+            let scrub = manifest.scrub.as_ref().filter(|scrub| {
+                let is_of =
+                    |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
+                scrub.volumes.iter().any(is_of)
+            });
+            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
+                all.push(progress.activity(JobKind::Tier, name.clone(), None));
+            }
+            if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
+                let progress = checking.unwrap_or_default();
+                all.push(progress.activity(JobKind::Scrub, name, None));
             }
         }
-        lane.running.set(false);
-        self.jobs.changed.notify_all();
-    }
-
-    async fn run_resync(&self, volume: VolumeId) {
-        let Some(array) = self.array(volume) else { return };
-        let lane = &self.jobs.checking;
-        let current = Current::new(volume, None);
-        *lane.current.borrow_mut() = Some(current.clone());
-        self.jobs.changed.notify_all();
-        let seen = current.clone();
-        let progress = move |done, total| seen.regions.set((done, total));
-        let bytes = || bytes_checked(&array, &current);
-        let nothing = || std::future::ready(Ok(()));
-        let work = array.resync(&progress);
-        if let Err(error) = self.watched(&current, work, bytes, SCRUB_CHECKPOINT_NS, nothing).await
-            && !matches!(error, ArrayError::Closed)
-        {
-            let name = self.volume_name(volume);
-            lane.stall(Some((volume, None)), format!("the resync of volume {name} stopped: {error}"));
+        for volume in &manifest.volumes {
+            let Some(conversion) = volume.conversion else { continue };
+            let current = self.jobs.converting.current.borrow();
+            let progress = volume.parts.iter().find_map(|part| current.get(&part.id).cloned());
+            let progress = progress.unwrap_or_else(|| {
+                let progress = Progress::default();
+                progress.done_bytes.set(conversion.next_offset_bytes as f64);
+                progress.total_bytes.set(volume.size_bytes as f64);
+                Rc::new(progress)
+            });
+            all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));
         }
-        self.jobs.end(lane);
+        all
     }
+}
 
-    async fn run_scrub(&self, volume: VolumeId) {
-        let lane = &self.jobs.checking;
-        let current = Current::new(volume, None);
-        *lane.current.borrow_mut() = Some(current.clone());
-        self.jobs.changed.notify_all();
-        let name = self.volume_name(volume);
-        let result = match self.array(volume) {
-            None => Err("it cannot be read".to_owned()),
-            Some(array) => {
-                let first = self.manifest.borrow().scrub.as_ref().map_or(0, |scrub| scrub.next_region);
-                let seen = current.clone();
-                let progress = move |done, total| seen.regions.set((done, total));
-                let bytes = || bytes_checked(&array, &current);
-                let checkpoint = || self.checkpoint_scrub(volume, current.regions.get().0);
-                let work = array.scrub_from(first, &progress);
-                match self.watched(&current, work, bytes, SCRUB_CHECKPOINT_NS, checkpoint).await {
-                    Ok(report) => Ok(report),
-                    Err(ArrayError::Closed) => {
-                        if self.array(volume).is_some() {
-                            // The pool is being closed; its last commit is still to come.
-                            let _ = self.checkpoint_scrub(volume, current.regions.get().0).await;
-                        }
-                        return self.jobs.end(lane);
-                    }
-                    Err(error) => Err(error.to_string()),
-                }
-            }
-        };
-        let error = result.as_ref().err().cloned();
-        let summary = ScrubSummary { volume: name, report: result.unwrap_or_default(), error };
-        self.jobs.reports.borrow_mut().push(summary);
-        let ended = self
-            .commit(None, move |manifest| {
-                let Some(scrub) = &mut manifest.scrub else { return };
-                scrub.volumes.retain(|other| *other != volume);
-                scrub.next_region = 0;
-                if scrub.volumes.is_empty() {
-                    manifest.scrub = None;
-                }
-            })
-            .await;
-        if let Err(error) = ended {
-            lane.stall(None, format!("the end of a scrub could not be recorded: {error}"));
-        }
-        self.jobs.end(lane);
-    }
-
-    async fn checkpoint_scrub(&self, volume: VolumeId, next_region: u64) -> Result<(), PoolError> {
-        self.try_commit(None, move |manifest| match &mut manifest.scrub {
-            Some(scrub) if scrub.volumes.first() == Some(&volume) && next_region > scrub.next_region => {
-                scrub.next_region = next_region;
-                Ok(Change::Commit(()))
-            }
-            _ => Ok(Change::Nothing(())),
-        })
-        .await
-    }
+fn volume_of(manifest: &Manifest, part: Id) -> (VolumeId, String) {
+    let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
+    volume.map_or_else(|| (part, part.to_string()), |volume| (volume.id, volume.name.clone()))
 }
 
 /// Whether a crash left something to compare, and all of it is there.
 pub(super) fn is_resync_due(array: &Array) -> bool {
-    let is_whole = array.missing().is_empty() && array.rebuilding_slots().is_empty();
-    array.needs_resync() && is_whole && !array.is_protected()
-}
-
-/// Bytes of the volume that a check has passed, as far as they were ever written.
-fn bytes_checked(array: &Array, current: &Current) -> f64 {
-    current.regions.get().0 as f64 * written_per_region(array)
-}
-
-/// Bytes ever written in a region of the volume, on average.
-pub(super) fn written_per_region(array: &Array) -> f64 {
-    array.written_bytes() as f64 / array.0.regions.shape.regions.max(1) as f64
+    array.needs_resync() && array.lacking_rows().is_empty() && !array.is_protected()
 }

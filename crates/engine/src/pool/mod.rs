@@ -1,30 +1,72 @@
-//! A pool: drives, the volumes on them, and the record of both that every drive carries.
+//! A pool: drives, the volumes on them, and the record of both that every drive carries (bytes: `docs/format.md`).
 //!
-//! The rooms: `open.rs` (making and opening a pool), `assemble.rs` (which of the drives say what counts), `format.rs` and
-//! `superblock.rs` (the record and its bytes), `commit.rs` (changing it so that a cut at any instant leaves the state
-//! before or after), `space.rs` and `volume.rs`, `drives.rs` (failing, replacing, spares), `jobs.rs` (rebuild, resync,
-//! scrub), `status.rs`. Faults expected: drives that fail, come back, are someone else's or old; power cuts anywhere.
+//! Recording: `format.rs` (the manifest; its parts in `drive_record.rs`, `volume_record.rs`, `events.rs`; what is believed of
+//! it in `check.rs`), `run_code.rs`, `sections.rs` and `changes.rs` (the manifest, and changes of it, as bytes), `entries.rs`,
+//! `slots.rs` and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts), `commit.rs`
+//! (changing it so that a cut at any instant leaves the state before or after). Space: `addresses.rs` (what lies where on a
+//! drive), `free_slabs.rs`, `space.rs` and `spread.rs` (handing out slabs), `freed.rs` (taking them back). Use: `open.rs` (making
+//! and opening a pool), `inspect.rs`, `volume.rs`, `layout_out.rs` (where a new volume goes), `resize.rs`, `thin.rs`,
+//! `convert.rs` and `volume_io.rs` (from one layout to another), `jobs.rs`, `status.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
+//! cuts anywhere.
 //!
 //! The rule that keeps data right: a drive is left out of a volume only after every other drive of the pool has recorded
 //! it, and no write that it lacks is acknowledged before. A volume that has lost more drives than it can spare takes no
 //! more writes, so what those drives hold stays current for it and they can come back.
 //!
-//! Memory: a pool keeps one manifest (at most 512 KiB in its written form) and a member per drive; the volumes' own bounds
+//! Memory: a pool keeps one manifest (a few bytes per run of rows, 512 events) and a member per drive; the volumes' own bounds
 //! are stated in `array.rs`.
 
-mod assemble;
+pub(crate) mod addresses;
+pub(crate) mod assemble;
+pub(crate) mod changes;
+mod check;
 mod commit;
+mod convert;
+mod convert_room;
+pub(crate) mod drive_record;
 mod drives;
+pub(crate) mod entries;
 mod error;
-mod format;
-mod ids;
+pub(crate) mod events;
+pub(crate) mod format;
+mod free_slabs;
+mod freed;
+mod heal;
+mod heal_journal;
+pub(crate) mod ids;
+mod inspect;
+mod job_convert;
+mod job_drain;
+mod job_rebuild;
+mod job_scrub;
+mod job_tier;
 mod jobs;
+mod layout_out;
+mod leaving;
+mod mover;
 mod open;
+mod range_gate;
 mod read_only;
-mod space;
+mod resize;
+mod row_queue;
+mod run_code;
+mod sections;
+mod settings;
+pub(crate) mod slots;
+pub(crate) mod space;
+mod spread;
 mod status;
-mod superblock;
+mod status_words;
+mod takeover;
+#[cfg(test)]
+mod testing;
+mod thin;
+mod tiers;
 mod volume;
+mod volume_drive;
+mod volume_io;
+pub(crate) mod volume_record;
+pub(crate) mod writer;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,19 +74,36 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 
+pub use drive_record::{ExclusionKind, Role};
 pub use error::PoolError;
-pub use format::Role;
+pub use events::{Event, EventKind};
 pub use ids::{DriveId, Id, PoolId, VolumeId};
+pub use inspect::{DriveLabel, LabelDrive, LabelVolume, inspect};
+pub use job_tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::{JobKind, ScrubSummary};
-pub use open::{DriveLabel, LabelDrive, LabelVolume, inspect};
-pub use status::{Activity, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState};
+pub use status::{
+    Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
+};
+pub use tiers::TierInfo;
 pub use volume::{Volume, VolumeSpec};
+pub use volume_drive::VolumeDrive;
+pub use volume_record::Pin;
 
-use crate::array::{Array, ArrayOptions, LocalFuture, Membership};
+use crate::array::{Array, ArrayMember, ArrayOptions};
 use crate::member::{Member, MemberOptions};
-use format::{Errors, Manifest};
+use drive_record::Errors;
+use format::Manifest;
+use freed::Freed;
 use ids::IdSource;
 use jobs::Jobs;
+use space::FreeSlabs;
+use volume_io::VolumeIo;
+use writer::Writer;
+
+/// The unit that checksum pages, superblocks and slabs are counted in.
+pub(crate) const MIB: u64 = 1 << 20;
+/// The block of checksums, of pages, and of everything that is written to a superblock.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// Share of each drive's time that a rebuild gets while there is other load, percent, when nothing else is asked for.
 pub const REBUILD_PRIORITY_MEDIUM_PERCENT: u32 = 30;
@@ -52,6 +111,9 @@ pub const REBUILD_PRIORITY_MEDIUM_PERCENT: u32 = 30;
 pub const REBUILD_PRIORITY_LOW_PERCENT: u32 = 10;
 /// The high setting of it.
 pub const REBUILD_PRIORITY_HIGH_PERCENT: u32 = 60;
+
+/// Where the time of events begins in runs that are to be repeated.
+const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
 
 /// Limits and switches of a pool in memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,13 +124,20 @@ pub struct PoolOptions {
     pub member: MemberOptions,
     /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a new one.
     pub rebuild_priority_percent: Option<u32>,
+    /// Memory for the checksums of each volume, bytes. Left out: 256 MiB, as much as 200 GB of drives in use at a time need.
+    pub checksum_cache_bytes: Option<usize>,
+    /// How often rows' tiers are decided, and how long heat lasts.
+    pub tiers: TierOptions,
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
     /// be kept: two pools made from one seed are told apart by nothing.
     pub id_seed: Option<u64>,
+    /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's clock, so that a run can be
+    /// repeated.
+    pub unix_ms: Option<fn() -> u64>,
 }
 
 /// What a new pool is made of.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct PoolSpec {
     /// Its name.
     pub name: String,
@@ -76,6 +145,12 @@ pub struct PoolSpec {
     pub drives: Vec<Rc<dyn Drive>>,
     /// Drives that wait for one of the others to fail.
     pub spares: Vec<Rc<dyn Drive>>,
+    /// Drives for journals only.
+    pub journals: Vec<Rc<dyn Drive>>,
+    /// Drives for what is often asked for.
+    pub fast: Vec<Rc<dyn Drive>>,
+    /// The size of its slabs, a power of two from 1 MiB to 128 MiB. Left out: chosen from the smallest drive.
+    pub slab_bytes: Option<u64>,
     /// Take over drives that hold another pool.
     pub force: bool,
     /// Limits and switches.
@@ -97,6 +172,9 @@ pub(crate) struct OpenDrive {
     member: Rc<Member>,
     /// What was counted before the pool was opened.
     errors_before: Errors,
+    /// What the drive itself recorded last, where it was away while the pool was used: it takes no part before its standing is
+    /// online again, and then what it says was current on it may be brought up to date instead of being rebuilt.
+    behind: Option<Rc<Manifest>>,
 }
 
 impl OpenDrive {
@@ -131,19 +209,39 @@ pub(crate) struct Inner {
     ids: RefCell<IdSource>,
     /// As last committed; when opened for reading only, as chosen from the drives.
     manifest: RefCell<Manifest>,
-    /// By number: drives at hand, also those excluded since opening (their members are failed).
+    /// Which slabs are free. Whoever takes some and fails to commit what they are for gives them back; those that a commit frees
+    /// come back by themselves (`freed.rs`).
+    space: RefCell<FreeSlabs>,
+    freed: Freed,
+    writer: Writer,
+    /// The highest number that a commit was begun with: none is used for two different ones.
+    attempted: Cell<u64>,
+    /// By number: drives at hand, also those excluded since opening (their members are failed) and those that were away.
     drives: RefCell<BTreeMap<u32, OpenDrive>>,
-    /// Volumes that could be opened.
-    arrays: RefCell<BTreeMap<VolumeId, Array>>,
-    /// Why the other volumes could not.
+    /// Parts of volumes that could be opened, by the array's identity.
+    arrays: RefCell<BTreeMap<Id, Array>>,
+    /// The way to these for requests, by the volume's identity.
+    ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
+    /// Why the others could not, by the volume's identity.
     failures: RefCell<BTreeMap<VolumeId, String>>,
     notices: RefCell<Vec<String>>,
-    /// Drives that were at hand but are out of date: numbers.
+    /// What happened since the last commit.
+    happened: RefCell<Vec<Event>>,
+    /// Drives that were at hand but are of no use: numbers.
     stale: RefCell<Vec<u32>>,
+    /// How many rows a thin volume was given at once the last time, by the array's identity.
+    thin_steps: RefCell<BTreeMap<Id, u64>>,
+    /// The generation when arrays with checksums were opened last, or, before that, when the pool was: their pages carry it,
+    /// so no two openings of an array share one.
+    stamped: Cell<u64>,
+    /// Whether it was said that space is short.
+    is_short: Cell<bool>,
     /// Commits go one at a time.
     committing: Semaphore,
     /// So do changes of drives and volumes, each of several commits and I/O.
     administering: Semaphore,
+    /// And allocations of rows of thin volumes.
+    allocating: Semaphore,
     jobs: Jobs,
     closed: Cell<bool>,
 }
@@ -172,6 +270,17 @@ impl Pool {
     /// The count of commits so far.
     pub fn generation(&self) -> u64 {
         self.0.manifest.borrow().generation
+    }
+
+    /// What happened to the pool, oldest first: the last few hundred events.
+    pub fn events(&self) -> Vec<Event> {
+        let manifest = self.0.manifest.borrow();
+        manifest.events.iter().cloned().chain(self.0.happened.borrow().iter().cloned()).collect()
+    }
+
+    /// Bytes of a slab.
+    pub fn slab_bytes(&self) -> u64 {
+        self.0.manifest.borrow().slab_bytes
     }
 
     /// What a person should know of: drives that differ in size, are out of date, could not be read.
@@ -246,6 +355,24 @@ impl Inner {
         }
     }
 
+    /// Notes that something happened; recorded with the next commit.
+    fn event(&self, kind: EventKind, text: &str) {
+        let mut happened = self.happened.borrow_mut();
+        if happened.len() >= events::MAX_EVENTS {
+            happened.remove(0);
+        }
+        let text = drive_record::shortened(text);
+        happened.push(Event { time_unix_ms: self.unix_ms(), kind, text });
+    }
+
+    /// The time of events.
+    fn unix_ms(&self) -> u64 {
+        match self.options.unix_ms {
+            Some(unix_ms) => unix_ms(),
+            None => REPEATABLE_START_UNIX_MS + self.context.now_ns() / 1_000_000,
+        }
+    }
+
     fn check_open(&self) -> Result<(), PoolError> {
         if self.closed.get() { Err(PoolError::Closed { pool: self.name() }) } else { Ok(()) }
     }
@@ -271,8 +398,36 @@ impl Inner {
         drives.get(&number).map(|drive| drive.member.clone()).filter(|member| !member.is_failed())
     }
 
-    fn array(&self, volume: VolumeId) -> Option<Array> {
-        self.arrays.borrow().get(&volume).cloned()
+    /// Whether a drive is at hand and what it holds counts, as far as a map says so.
+    fn is_at_hand(&self, number: u32) -> bool {
+        let manifest = self.manifest.borrow();
+        // One that was away counts for volumes that were not written without it.
+        let counts = || manifest.is_online(number) || manifest.is_needed(number);
+        self.drives.borrow().get(&number).is_some_and(|drive| drive.behind.is_none() || counts())
+    }
+
+    /// The array of a part.
+    fn array(&self, part: Id) -> Option<Array> {
+        self.arrays.borrow().get(&part).cloned()
+    }
+
+    /// A drive as arrays know it.
+    fn array_member(&self, number: u32) -> Option<ArrayMember> {
+        let member = self.working_member(number)?;
+        let manifest = self.manifest.borrow();
+        let capacity_bytes = manifest.drive(number)?.capacity_bytes;
+        let slabs_base_bytes = addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
+        let sums_base_bytes = addresses::checksums_base_bytes(capacity_bytes);
+        Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
+    }
+
+    /// All drives that rows may lie on and that work, as arrays know them.
+    fn array_members(&self) -> Vec<ArrayMember> {
+        let manifest = self.manifest.borrow();
+        let drives = manifest.drives.iter().filter(|drive| drive.is_online() && drive.role != Role::Spare);
+        let numbers: Vec<u32> = drives.map(|drive| drive.number).collect();
+        drop(manifest);
+        numbers.into_iter().filter_map(|number| self.array_member(number)).collect()
     }
 
     fn set_background_share(&self) {
@@ -292,10 +447,16 @@ impl Inner {
         }
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
         let mut result = Ok(());
+        if destroy {
+            // Nothing that it holds matters any more.
+            arrays.iter().for_each(Array::protect);
+        }
+        self.jobs.until_conversions_rest().await;
         for array in &arrays {
             result = result.and(array.close().await.map_err(PoolError::from));
         }
         self.jobs.until_idle().await;
+        self.until_reclaimed().await;
         if self.mode == OpenMode::ReadWrite {
             let ended = if destroy { self.wipe_all().await } else { self.record_end().await };
             result = if destroy { ended } else { result.and(ended) };
@@ -309,7 +470,6 @@ impl Inner {
 
     /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing changed.
     async fn record_end(&self) -> Result<(), PoolError> {
-        self.checkpoint_rebuilds().await?;
         if self.is_up_to_date() || self.check_readable().is_err() {
             return Ok(());
         }
@@ -321,31 +481,8 @@ impl Inner {
             self.drives.borrow().values().map(|drive| drive.member.clone()).collect();
         let mut result = Ok(());
         for member in members.iter().filter(|member| !member.is_failed()) {
-            result = result.and(superblock::wipe(member).await.map_err(PoolError::from));
+            result = result.and(writer::wipe(member).await.map_err(PoolError::from));
         }
         result
-    }
-}
-
-/// What an array knows of its pool: how to have a drive excluded.
-pub(crate) struct PoolMembership(pub Weak<Inner>);
-
-impl Membership for PoolMembership {
-    fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>> {
-        Box::pin(async move {
-            let Some(pool) = self.0.upgrade() else { return Err("the pool is closed".to_owned()) };
-            pool.exclude_member(member, reason).await.map_err(|error| error.to_string())
-        })
-    }
-
-    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
-        Box::pin(async move {
-            let Some(pool) = self.0.upgrade() else { return Err("the pool is closed".to_owned()) };
-            // Every commit records what the arrays know.
-            if pool.mode == OpenMode::ReadOnly || pool.is_up_to_date() {
-                return Ok(());
-            }
-            pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
-        })
     }
 }

@@ -1,8 +1,9 @@
-//! Making a pool, opening one, and looking at a drive without touching it.
+//! Making a pool and opening one.
 //!
 //! To open a pool is to choose what counts (`assemble.rs`), to record, before anything is written, that volumes go on
 //! without the drives that are not there, and to open the volumes that can be read. Opened for reading only, nothing is
-//! recorded: drives that are not there are passed over in memory.
+//! recorded: drives that are not there are passed over in memory. Drives that were away while the pool was used are kept at
+//! hand and take no part until a job has them catch up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,114 +12,29 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 
-use super::assemble::{Choice, Found, Worth, choose};
+use super::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
+use super::assemble::{Choice, Diverged, Found, Worth, choose};
+use super::drive_record::{Errors, Role, Standing, shortened};
+use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
-use super::format::{Errors, MAX_DRIVES, MIB, Manifest, Role, SlotState, Standing, check_name};
-use super::ids::{DriveId, IdSource, PoolId};
-use super::jobs::Jobs;
+use super::events::EventKind;
+use super::format::{MAX_DRIVES, Manifest, check_name};
+use super::ids::{IdSource, PoolId};
+use super::job_tier::TIER_BYTES_PER_S;
 use super::read_only::ReadOnly;
-use super::superblock::{self, Content, FORMAT_VERSION, Superblock};
+use super::slots::{Content, Superblock, is_large_enough, read_in_time};
+use super::space::FreeSlabs;
+use super::writer::{Writer, wipe};
 use super::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
 };
 use crate::member::Member;
+use crate::rows::SlotState;
 
-/// What a drive says of the pool it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct DriveLabel {
-    /// The pool's identity.
-    pub pool_id: PoolId,
-    /// The pool's name.
-    pub pool_name: String,
-    /// This drive's identity.
-    pub drive_id: DriveId,
-    /// What this drive is for.
-    pub role: Role,
-    /// `online`, or why it was excluded. As of `generation`: the other drives may know better.
-    pub state: String,
-    /// Counts commits: of several drives the highest is the newest.
-    pub generation: u64,
-    /// The version of the format.
-    pub format_version: u32,
-    /// All drives of the pool, this one included.
-    pub drives: Vec<LabelDrive>,
-    /// The volumes.
-    pub volumes: Vec<LabelVolume>,
-}
-
-/// A drive as a label names it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct LabelDrive {
-    /// Its identity.
-    pub id: DriveId,
-    /// Where it was last seen.
-    pub path: String,
-    /// What it is for.
-    pub role: Role,
-    /// `online`, or why it was excluded.
-    pub state: String,
-}
-
-/// A volume as a label names it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct LabelVolume {
-    /// Its name.
-    pub name: String,
-    /// Its layout.
-    pub layout: stripewise_layout::Level,
-    /// Its members.
-    pub columns: usize,
-    /// Usable bytes.
-    pub capacity_bytes: u64,
-    /// Whether this drive holds a part of it.
-    pub on_this_drive: bool,
-}
-
-/// Reads what a drive says of its pool; `None` where it belongs to none. Writes nothing.
-pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError> {
-    let label = drive.info().label.to_string();
-    let superblock = match superblock::read_superblock(drive).await? {
-        Content::None => return Ok(None),
-        Content::Newer(version) => {
-            return Err(PoolError::NewerFormat { drive: label, version, known: FORMAT_VERSION });
-        }
-        Content::Unknown(flags) => return Err(PoolError::UnknownFeatures { drive: label, flags }),
-        Content::Valid { superblock, .. } => superblock,
-    };
-    let Superblock { pool_id, drive_id, manifest } = *superblock;
-    let in_words = |standing: &Standing| match standing {
-        Standing::Online => "online".to_owned(),
-        Standing::Excluded { reason, .. } => format!("excluded: {reason}"),
-    };
-    let own = manifest.drive_by_id(drive_id);
-    let number = own.map(|drive| drive.number);
-    let volumes = manifest.volumes.iter().map(|volume| LabelVolume {
-        name: volume.name.clone(),
-        layout: volume.shape.level,
-        columns: volume.shape.width,
-        capacity_bytes: volume.spec().geometry().map_or(0, |(geometry, _)| geometry.capacity_bytes()),
-        on_this_drive: volume.slots.iter().any(|slot| Some(slot.drive) == number),
-    });
-    Ok(Some(DriveLabel {
-        pool_id,
-        pool_name: manifest.name.clone(),
-        drive_id,
-        role: own.map_or(Role::Data, |drive| drive.role),
-        state: own.map_or_else(|| "no longer a drive of the pool".to_owned(), |own| in_words(&own.standing)),
-        generation: manifest.generation,
-        format_version: FORMAT_VERSION,
-        drives: manifest
-            .drives
-            .iter()
-            .map(|drive| LabelDrive {
-                id: drive.id,
-                path: drive.path.clone(),
-                role: drive.role,
-                state: in_words(&drive.standing),
-            })
-            .collect(),
-        volumes: volumes.collect(),
-    }))
+impl From<Diverged> for PoolError {
+    fn from(Diverged { first, second }: Diverged) -> Self {
+        Self::Diverged { first, second }
+    }
 }
 
 impl Pool {
@@ -126,12 +42,9 @@ impl Pool {
     /// systems are not looked for here).
     pub async fn create(context: &Context, buffers: &BufferPool, spec: PoolSpec) -> Result<Self, PoolError> {
         check_spec(&spec)?;
-        let drives: Vec<(Rc<dyn Drive>, Role)> =
-            (spec.drives.iter().map(|drive| (drive.clone(), Role::Data)))
-                .chain(spec.spares.iter().map(|drive| (drive.clone(), Role::Spare)))
-                .collect();
+        let drives = by_role(&spec);
         if !spec.force {
-            let read = |drive| superblock::read_in_time(context, &spec.options.member, drive);
+            let read = |drive| read_in_time(context, &spec.options.member, drive);
             let contents = drives.iter().map(|(drive, _)| read(&**drive));
             for ((drive, _), content) in drives.iter().zip(join_all(contents).await) {
                 refuse_taken(&drive.info().label, content?)?;
@@ -141,7 +54,8 @@ impl Pool {
         check_priority(percent)?;
         let mut ids = IdSource::new(spec.options.id_seed);
         let pool_id = ids.next();
-        let mut manifest = Manifest::new(&spec.name, percent);
+        let mut manifest = Manifest::new(&spec.name, slab_bytes(&spec)?, percent);
+        manifest.settings.tier_bytes_per_s = Some(TIER_BYTES_PER_S);
         let mut open = BTreeMap::new();
         for (drive, role) in drives {
             let info = drive.info().clone();
@@ -152,14 +66,14 @@ impl Pool {
             );
         }
         manifest.fork(ids.next());
-        let wiped = join_all(open.values().map(|drive| superblock::wipe(&drive.member))).await;
+        let wiped = join_all(open.values().map(|drive| wipe(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {
             open.values().for_each(|drive| drive.member.stop());
             return Err(error.into());
         }
         let pool =
             assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
-        note_sizes(&pool.0);
+        pool.0.event(EventKind::Pool, &format!("pool {} was made", spec.name));
         pool.0.commit(None, |_| ()).await?;
         if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != "online") {
             let why = failed.reason.clone().unwrap_or_default();
@@ -188,7 +102,7 @@ impl Pool {
             check_priority(percent)?;
         }
         let mut notices = Vec::new();
-        let (found, mut torn) = read_all(context, &options, &drives, &mut notices).await?;
+        let ReadAll { found, mut torn, slots } = read_all(context, &options, &drives, &mut notices).await?;
         let Some(first) = found.first() else {
             let drives = drives.iter().map(|drive| drive.info().label.to_string()).collect();
             return Err(PoolError::NoPool { drives });
@@ -196,7 +110,12 @@ impl Pool {
         let pool_id = first.superblock.pool_id;
         let mut choice = choose(&found)?;
         torn |= choice.behind;
-        let open = take_in(context, &drives, &mut choice, mode, &options, &mut notices);
+        let open = take_in(context, &drives, &found, &mut choice, mode, &options, &mut notices);
+        let slots: Vec<(u32, usize)> = choice
+            .drives
+            .iter()
+            .filter_map(|(index, number, _)| Some((*number, *slots.get(index)?)))
+            .collect();
         let mut manifest = choice.manifest.clone();
         if let Some(percent) = options.rebuild_priority_percent {
             manifest.rebuild_priority_percent = percent;
@@ -205,8 +124,11 @@ impl Pool {
         let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
         let inner = &pool.0;
         notices.into_iter().for_each(|notice| inner.notice(notice));
+        for (number, slot) in slots {
+            inner.writer.found(number, slot);
+        }
         note_strangers(inner, &drives, &choice);
-        note_sizes(inner);
+        inner.event(EventKind::Pool, &format!("the pool was opened, {} drives at hand", found.len()));
         let returned = returning(&choice);
         let is_due = torn || !returned.is_empty() || inner.must_exclude();
         if mode == OpenMode::ReadWrite && is_due && inner.check_readable().is_ok() {
@@ -226,6 +148,8 @@ impl Pool {
                     drive.standing = Standing::Online;
                 }
             }
+            drop(manifest);
+            inner.space.borrow_mut().refresh(&inner.manifest.borrow());
         }
         inner.set_background_share();
         inner.open_volumes().await;
@@ -242,41 +166,79 @@ fn check_spec(spec: &PoolSpec) -> Result<(), PoolError> {
     if spec.drives.is_empty() {
         return Err(PoolError::NoDrives);
     }
-    let all: Vec<&Rc<dyn Drive>> = spec.drives.iter().chain(&spec.spares).collect();
+    let all: Vec<Rc<dyn Drive>> = by_role(spec).into_iter().map(|(drive, _)| drive).collect();
     if all.len() > MAX_DRIVES {
         return Err(PoolError::TooManyDrives { given: all.len(), allowed: MAX_DRIVES });
     }
     for (index, drive) in all.iter().enumerate() {
         let info = drive.info();
-        let same = |other: &&&Rc<dyn Drive>| Rc::ptr_eq(other, drive) || other.info().label == info.label;
+        let same = |other: &&Rc<dyn Drive>| Rc::ptr_eq(other, drive) || other.info().label == info.label;
         if let Some(other) = all[..index].iter().find(same) {
             let (first, second) = (other.info().label.to_string(), info.label.to_string());
             return Err(PoolError::SameDriveTwice { first, second });
         }
-        if !superblock::is_large_enough(info.capacity_bytes) {
+        if !is_large_enough(info.capacity_bytes) {
             return Err(PoolError::DriveTooSmall {
                 drive: info.label.to_string(),
                 capacity_bytes: info.capacity_bytes,
-                needed_bytes: 4 * MIB,
+                needed_bytes: MIN_DRIVE_BYTES,
             });
         }
     }
-    let smallest = spec.drives.iter().map(|drive| drive.info().capacity_bytes).min().unwrap_or(0);
-    let small = spec.spares.iter().find(|spare| spare.info().capacity_bytes / MIB < smallest / MIB);
-    match small {
-        Some(spare) => Err(PoolError::DriveTooSmall {
-            drive: spare.info().label.to_string(),
-            capacity_bytes: spare.info().capacity_bytes,
-            needed_bytes: smallest,
-        }),
-        None => Ok(()),
+    slab_bytes(spec).map(|_| ())
+}
+
+fn by_role(spec: &PoolSpec) -> Vec<(Rc<dyn Drive>, Role)> {
+    let all = [
+        (&spec.drives, Role::Data),
+        (&spec.spares, Role::Spare),
+        (&spec.journals, Role::Journal),
+        (&spec.fast, Role::Fast),
+    ];
+    all.into_iter().flat_map(|(drives, role)| drives.iter().map(move |drive| (drive.clone(), role))).collect()
+}
+
+/// The slab size asked for, or one that suits the smallest drive; an error where a drive has no room for a single slab.
+fn slab_bytes(spec: &PoolSpec) -> Result<u64, PoolError> {
+    let smallest =
+        spec.drives.iter().min_by_key(|drive| drive.info().capacity_bytes).ok_or(PoolError::NoDrives)?;
+    let slab_bytes = match spec.slab_bytes {
+        None => choose_slab_bytes(smallest.info().capacity_bytes),
+        Some(slab_bytes) if is_slab_size(slab_bytes) => slab_bytes,
+        Some(slab_bytes) => {
+            return Err(PoolError::BadSetting(format!(
+                "slabs cannot have {slab_bytes} bytes: it must be a power of two from 1 MiB to 128 MiB"
+            )));
+        }
+    };
+    for (drive, _) in by_role(spec) {
+        let info = drive.info();
+        if slab_count(info.capacity_bytes, slab_bytes) == 0 {
+            return Err(PoolError::DriveTooSmall {
+                drive: info.label.to_string(),
+                capacity_bytes: info.capacity_bytes,
+                needed_bytes: least_capacity_bytes(slab_bytes),
+            });
+        }
     }
+    Ok(slab_bytes)
+}
+
+/// The smallest drive that has a slab of this size.
+pub(super) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
+    let (mut low, mut high) = (0, slab_bytes * 2 + (64 << 20));
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if slab_count(middle, slab_bytes) > 0 { high = middle } else { low = middle }
+    }
+    high
 }
 
 /// A drive that holds a pool already.
-fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
+pub(super) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
     match content {
         Content::None => Ok(()),
+        Content::Older(version) => Err(PoolError::OlderFormat { drive: label.to_owned(), version }),
         Content::Newer(version) => {
             Err(PoolError::NewerFormat { drive: label.to_owned(), version, known: FORMAT_VERSION })
         }
@@ -289,7 +251,8 @@ fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
     }
 }
 
-fn open_drive(
+/// Puts a queue in front of a drive.
+pub(super) fn open_drive(
     context: &Context,
     drive: Rc<dyn Drive>,
     mode: OpenMode,
@@ -297,7 +260,7 @@ fn open_drive(
     errors_before: Errors,
 ) -> OpenDrive {
     let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
-    OpenDrive { member: Member::new(context, drive, options.member), errors_before }
+    OpenDrive { member: Member::new(context, drive, options.member), errors_before, behind: None }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct
@@ -319,30 +282,48 @@ fn assembled(
         mode,
         pool_id,
         ids: RefCell::new(ids),
+        space: RefCell::new(FreeSlabs::new(&manifest)),
+        freed: Default::default(),
+        writer: Writer::new(pool_id),
+        attempted: Cell::new(manifest.generation),
+        stamped: Cell::new(manifest.generation),
         manifest: RefCell::new(manifest),
         drives: RefCell::new(drives),
         arrays: RefCell::default(),
+        ios: RefCell::default(),
         failures: RefCell::default(),
         notices: RefCell::default(),
+        happened: RefCell::default(),
         stale: RefCell::default(),
+        thin_steps: RefCell::default(),
+        is_short: Cell::new(false),
         committing: Semaphore::new(1),
         administering: Semaphore::new(1),
-        jobs: Jobs::default(),
+        allocating: Semaphore::new(1),
+        jobs: Default::default(),
         closed: Cell::new(false),
     }))
 }
 
-/// Reads the superblocks of all drives. Also tells whether any is damaged in part.
+struct ReadAll {
+    found: Vec<Found>,
+    /// Whether any is damaged in part.
+    torn: bool,
+    /// The slot that holds each drive's newest state, by the drive's index.
+    slots: BTreeMap<usize, usize>,
+}
+
+/// Reads the superblocks of all drives.
 async fn read_all(
     context: &Context,
     options: &PoolOptions,
     drives: &[Rc<dyn Drive>],
     notices: &mut Vec<String>,
-) -> Result<(Vec<Found>, bool), PoolError> {
-    let read = |drive| superblock::read_in_time(context, &options.member, drive);
+) -> Result<ReadAll, PoolError> {
+    let read = |drive| read_in_time(context, &options.member, drive);
     let contents = join_all(drives.iter().map(|drive| read(&**drive))).await;
     let mut found: Vec<Found> = Vec::new();
-    let mut torn = false;
+    let (mut torn, mut slots) = (false, BTreeMap::new());
     for (index, content) in contents.into_iter().enumerate() {
         let label = drives[index].info().label.to_string();
         let superblock = match content {
@@ -354,12 +335,14 @@ async fn read_all(
                 notices.push(format!("{label} holds no pool and is left out"));
                 continue;
             }
+            Ok(Content::Older(version)) => return Err(PoolError::OlderFormat { drive: label, version }),
             Ok(Content::Newer(version)) => {
                 return Err(PoolError::NewerFormat { drive: label, version, known: FORMAT_VERSION });
             }
             Ok(Content::Unknown(flags)) => return Err(PoolError::UnknownFeatures { drive: label, flags }),
-            Ok(Content::Valid { superblock, intact }) => {
+            Ok(Content::Valid { superblock, slot, intact }) => {
                 torn |= !intact;
+                slots.insert(index, slot);
                 *superblock
             }
         };
@@ -378,13 +361,14 @@ async fn read_all(
         }
         found.push(Found { index, label, superblock });
     }
-    Ok((found, torn))
+    Ok(ReadAll { found, torn, slots })
 }
 
 /// Puts queues in front of the drives that count, and notes where they are now.
 fn take_in(
     context: &Context,
     drives: &[Rc<dyn Drive>],
+    found: &[Found],
     choice: &mut Choice,
     mode: OpenMode,
     options: &PoolOptions,
@@ -405,8 +389,13 @@ fn take_in(
             ));
             continue;
         }
-        record.path = super::format::shortened(&info.label);
-        open.insert(number, open_drive(context, drive.clone(), mode, options, record.errors));
+        record.path = shortened(&info.label);
+        let mut opened = open_drive(context, drive.clone(), mode, options, record.errors);
+        if matches!(worth, Worth::Behind | Worth::Returning) {
+            let own = found.iter().find(|found| found.index == index).expect("chosen from these");
+            opened.behind = Some(Rc::new(own.superblock.manifest.clone()));
+        }
+        open.insert(number, opened);
     }
     open
 }
@@ -429,13 +418,19 @@ fn returning(choice: &Choice) -> Vec<u32> {
 
 fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
     for &(index, number, worth) in &choice.drives {
-        if worth == Worth::Stale {
-            let label = &drives[index].info().label;
-            inner.stale.borrow_mut().push(number);
-            inner.notice(format!(
-                "{label} was away while the pool was used: what it holds is out of date, it is left out. `pool replace` \
-                 takes it back"
-            ));
+        let label = &drives[index].info().label;
+        match worth {
+            Worth::Current | Worth::Returning => {}
+            Worth::Behind => inner.notice(format!(
+                "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
+            )),
+            Worth::Stale => {
+                inner.stale.borrow_mut().push(number);
+                inner.notice(format!(
+                    "{label} was left out while the pool was used: what it holds is out of date. `pool replace` takes it \
+                     back"
+                ));
+            }
         }
     }
     for &index in &choice.strangers {
@@ -450,31 +445,23 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
     }
 }
 
-/// Drives that differ in size are used as far as the smallest goes.
-fn note_sizes(inner: &Inner) {
-    let manifest = inner.manifest.borrow();
-    let data: Vec<_> =
-        manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced).collect();
-    let smallest = data.iter().min_by_key(|drive| drive.end_bytes());
-    let largest = data.iter().map(|drive| drive.end_bytes()).max();
-    if let (Some(smallest), Some(largest)) = (smallest, largest)
-        && largest > smallest.end_bytes()
-    {
-        inner.notice(format!(
-            "the drives differ in size: of each as much is used as the smallest has, {} with {} bytes",
-            smallest.path, smallest.capacity_bytes
-        ));
-    }
-}
-
 impl Inner {
     /// Whether a volume is about to be used without a drive that its record counts on.
     fn must_exclude(&self) -> bool {
         let manifest = self.manifest.borrow();
         let is_away = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
-        let is_gone = |number: u32| self.open_drive(number).is_none();
+        if !manifest.drives.iter().any(|drive| is_away(drive.number)) {
+            return false;
+        }
+        let is_gone = |number: u32| !self.is_at_hand(number);
+        let counts_on = |part: &super::volume_record::PartRecord, number: u32| {
+            let unfinished =
+                |place: &crate::rows::SlotPlace| place.drive == number && place.state != SlotState::Missing;
+            part.needs(number) || part.rows.runs().any(|run| run.places.iter().any(unfinished))
+        };
         let readable = manifest.volumes.iter().filter(|volume| volume.survives(is_gone));
-        let mut slots = readable.flat_map(|volume| &volume.slots);
-        slots.any(|slot| is_away(slot.drive) && slot.state != SlotState::Missing)
+        readable.flat_map(|volume| &volume.parts).any(|part| {
+            manifest.drives.iter().any(|drive| is_away(drive.number) && counts_on(part, drive.number))
+        })
     }
 }

@@ -1,216 +1,293 @@
-//! Where on the drives a new volume goes: the same place on every one of them, first fit, in whole MiB. Pure.
+//! Handing out slabs: rows of slabs on distinct drives, places for maps and journals, replacements for single columns.
 //!
-//! A volume that needs fewer drives than there are gets those with most free space. All drives count as large as the
-//! smallest, so that any of them can stand in for any other.
+//! On equal drives a row has the same slab number everywhere and rows follow one another, so that a volume is a run or a
+//! few; on unequal ones every slab can be used (`spread.rs`). What is handed out is taken from the books at once: whoever
+//! fails to record it gives it back. Pure; the only fault expected is that there is not enough.
 
-use super::error::PoolError;
-use super::format::{MIB, Manifest, Role};
-use crate::array::ArraySpec;
+use std::collections::BTreeMap;
 
-/// A place for a volume.
+use super::drive_record::Role;
+use super::format::Manifest;
+use super::free_slabs::Stretches;
+use super::spread::{Spread, max_rows, mixed};
+use crate::rows::{Places, RowTable, SlotPlace, SlotState};
+
+/// Stretches looked at in search of one that is free on all drives of a row.
+const MAX_STEPS: usize = 4096;
+
+/// Rows on consecutive slabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
-    /// Drives by number, in the order of the pool.
-    pub drives: Vec<u32>,
-    pub base_bytes: u64,
-    pub space_bytes: u64,
+pub(crate) struct NewRows {
+    pub rows: u64,
+    /// For each column the drive and the first row's slab.
+    pub places: Vec<(u32, u32)>,
 }
 
-/// Drives that can take new volumes.
-pub(crate) fn usable_drives(manifest: &Manifest) -> Vec<u32> {
-    let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && drive.is_online());
-    data.map(|drive| drive.number).collect()
+/// There is less space than asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shortage {
+    /// What could be had instead: rows, or places.
+    pub possible: u64,
 }
 
-/// Where space for volumes ends on every data drive.
-pub(crate) fn common_end_bytes(manifest: &Manifest) -> u64 {
-    let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
-    data.map(|drive| drive.end_bytes()).min().unwrap_or(0)
+/// New slabs for one column of consecutive rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replacement {
+    pub drive: u32,
+    /// The first row's slab.
+    pub slab: u32,
+    pub rows: u64,
 }
 
-/// Stretches used on a drive, in order.
-fn used(manifest: &Manifest, drive: u32) -> Vec<(u64, u64)> {
-    let mut used: Vec<(u64, u64)> = manifest
-        .volumes
-        .iter()
-        .filter(|volume| volume.slots.iter().any(|slot| slot.drive == drive))
-        .map(|volume| (volume.base_bytes, volume.end_bytes()))
-        .collect();
-    used.sort_unstable();
-    used
+#[derive(Clone, Debug)]
+struct DriveSpace {
+    role: Role,
+    takes_new: bool,
+    slabs: u32,
+    free: Stretches,
 }
 
-/// Free bytes from `start` on.
-fn free_from(used: &[(u64, u64)], start: u64, end: u64) -> u64 {
-    if start >= end || used.iter().any(|&(from, to)| from <= start && start < to) {
-        return 0;
-    }
-    let next = used.iter().map(|&(from, _)| from).filter(|&from| from > start).min().unwrap_or(end);
-    next.min(end) - start
+/// Which slabs are free on which drive.
+#[derive(Clone, Debug)]
+pub(crate) struct FreeSlabs {
+    drives: BTreeMap<u32, DriveSpace>,
 }
 
-/// Finds room on `width` drives: `needed_bytes` on each, or with `None` the largest stretch there is.
-pub(crate) fn find(manifest: &Manifest, width: usize, needed_bytes: Option<u64>) -> Result<Space, PoolError> {
-    let end = common_end_bytes(manifest);
-    let maps: Vec<(u32, Vec<(u64, u64)>)> =
-        usable_drives(manifest).into_iter().map(|drive| (drive, used(manifest, drive))).collect();
-    let mut starts: Vec<u64> = vec![MIB];
-    starts.extend(maps.iter().flat_map(|(_, used)| used.iter().map(|&(_, to)| to)));
-    starts.sort_unstable();
-    starts.dedup();
-    let mut largest: Option<Space> = None;
-    for start in starts {
-        // Free here, free in all, drive: the roomiest first.
-        let mut free: Vec<(u64, u64, u32)> = maps
-            .iter()
-            .map(|(drive, used)| {
-                let taken: u64 = used.iter().map(|(from, to)| to - from).sum();
-                (free_from(used, start, end), end.saturating_sub(MIB + taken), *drive)
-            })
-            .collect();
-        free.sort_by_key(|&(_, _, drive)| drive);
-        let here = match needed_bytes {
-            Some(needed) => {
-                free.retain(|(here, ..)| *here >= needed);
-                free.sort_by_key(|&(_, total, _)| std::cmp::Reverse(total));
-                needed
+impl FreeSlabs {
+    /// What a manifest (that passes its check) leaves free.
+    pub fn new(manifest: &Manifest) -> Self {
+        let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        let mut add = |drive: u32, first: u32, slabs: u32| {
+            used.entry(drive).or_default().push((first, first.saturating_add(slabs)));
+        };
+        for part in manifest.parts() {
+            part.meta.places.iter().for_each(|place| add(place.drive, place.slab, part.meta.slabs));
+            part.journal.iter().for_each(|place| add(place.drive, place.slab, place.slabs));
+            for run in part.rows.runs() {
+                run.places.iter().for_each(|place| add(place.drive, place.slab, run.rows as u32));
             }
-            None => {
-                free.sort_by_key(|&(here, ..)| std::cmp::Reverse(here));
-                free.get(width - 1).map_or(0, |(here, ..)| *here)
+        }
+        let mut space = Self { drives: BTreeMap::new() };
+        for drive in &manifest.drives {
+            let slabs = drive.slab_count(manifest.slab_bytes);
+            let mut used = used.remove(&drive.number).unwrap_or_default();
+            used.sort_unstable();
+            let free = Stretches::without(slabs, used);
+            let entry = DriveSpace { role: drive.role, takes_new: drive.takes_new(), slabs, free };
+            space.drives.insert(drive.number, entry);
+        }
+        space
+    }
+
+    /// Takes over who the drives are and what they may be used for; to be called after commits that changed it. What is
+    /// free on drives known before stays as it is.
+    pub fn refresh(&mut self, manifest: &Manifest) {
+        self.drives.retain(|number, _| manifest.drive(*number).is_some());
+        for drive in &manifest.drives {
+            let slabs = drive.slab_count(manifest.slab_bytes);
+            let new = || DriveSpace {
+                role: drive.role,
+                takes_new: false,
+                slabs,
+                free: Stretches::without(slabs, []),
+            };
+            let entry = self.drives.entry(drive.number).or_insert_with(new);
+            entry.role = drive.role;
+            entry.takes_new = drive.takes_new();
+        }
+    }
+
+    /// Drives of a role that may get something new, by number.
+    pub fn usable(&self, role: Role) -> Vec<u32> {
+        let usable = self.drives.iter().filter(|(_, drive)| drive.role == role && drive.takes_new);
+        usable.map(|(number, _)| *number).collect()
+    }
+
+    /// Free slabs of a drive.
+    pub fn free_slabs(&self, drive: u32) -> u64 {
+        self.drives.get(&drive).map_or(0, |drive| drive.free.count())
+    }
+
+    /// All slabs of a drive.
+    pub fn slabs(&self, drive: u32) -> u64 {
+        self.drives.get(&drive).map_or(0, |drive| u64::from(drive.slabs))
+    }
+
+    /// Takes slabs that are free.
+    pub fn take(&mut self, drive: u32, first: u32, slabs: u32) {
+        self.drives.get_mut(&drive).expect("a drive of the pool").free.take(first, slabs);
+    }
+
+    /// Gives slabs back; nothing where the drive is none of the pool's any more.
+    pub fn give(&mut self, drive: u32, first: u32, slabs: u32) {
+        if let Some(drive) = self.drives.get_mut(&drive) {
+            drive.free.give(first, slabs);
+        }
+    }
+
+    /// Gives rows back that were handed out.
+    pub fn give_rows(&mut self, rows: &[NewRows]) {
+        for new in rows {
+            new.places.iter().for_each(|&(drive, slab)| self.give(drive, slab, new.rows as u32));
+        }
+    }
+
+    /// The most rows of `width` columns that could be had on these drives.
+    pub fn max_rows(&self, drives: &[u32], width: usize) -> u64 {
+        let free: Vec<u64> = drives.iter().map(|&drive| self.free_slabs(drive)).collect();
+        max_rows(&free, width)
+    }
+
+    /// Takes `rows` rows of `width` columns on drives out of `drives` (each at most once), in long runs. `salt`: rows that are
+    /// asked for one by one are spread evenly if it differs from one to the next (the first row's number will do).
+    pub fn allocate_rows(
+        &mut self,
+        drives: &[u32],
+        width: usize,
+        rows: u64,
+        salt: u64,
+    ) -> Result<Vec<NewRows>, Shortage> {
+        let free: Vec<u64> = drives.iter().map(|&drive| self.free_slabs(drive)).collect();
+        let possible = max_rows(&free, width);
+        if rows > possible {
+            return Err(Shortage { possible });
+        }
+        let mut spread = Spread::new(&free, width, rows, salt);
+        let mut all: Vec<NewRows> = Vec::new();
+        let mut batch = mixed(salt, 0) as usize;
+        while let Some((set, rows)) = spread.next() {
+            let mut columns: Vec<u32> = set.iter().map(|&index| drives[index]).collect();
+            if drives.len() > width {
+                // Neither is any drive always the one with parity, where that has a column of its own.
+                columns.rotate_left(batch % width);
+                batch = batch.wrapping_add(1);
+            }
+            let (slabs, rows) = self.common(&columns, rows).unwrap_or_else(|| self.scattered(&columns, rows));
+            let places: Vec<(u32, u32)> = columns.into_iter().zip(slabs).collect();
+            places.iter().for_each(|&(drive, slab)| self.take(drive, slab, rows as u32));
+            spread.done(&set, rows);
+            match all.last_mut() {
+                Some(last) if is_next(last, &places) => last.rows += rows,
+                _ => all.push(NewRows { rows, places }),
+            }
+        }
+        Ok(all)
+    }
+
+    fn free(&self, drive: u32) -> &Stretches {
+        &self.drives[&drive].free
+    }
+
+    /// Slabs of the same numbers on all of the drives: the first stretch long enough, else the longest seen.
+    fn common(&self, drives: &[u32], wanted: u64) -> Option<(Vec<u32>, u64)> {
+        let mut best: Option<(u32, u32)> = None;
+        let mut at = 0;
+        'search: for _ in 0..MAX_STEPS {
+            let mut end = u32::MAX;
+            for &drive in drives {
+                let Some((start, free_end)) = self.free(drive).at_or_after(at) else { break 'search };
+                if start > at {
+                    at = start;
+                    continue 'search;
+                }
+                end = end.min(free_end);
+            }
+            if best.is_none_or(|(from, to)| end - at > to - from) {
+                best = Some((at, end));
+            }
+            if u64::from(end - at) >= wanted {
+                break;
+            }
+            at = end;
+        }
+        best.map(|(from, to)| (vec![from; drives.len()], wanted.min(u64::from(to - from))))
+    }
+
+    /// Slabs anywhere on each of the drives, which have free ones.
+    fn scattered(&self, drives: &[u32], wanted: u64) -> (Vec<u32>, u64) {
+        let mut rows = wanted;
+        let mut slabs = Vec::with_capacity(drives.len());
+        for &drive in drives {
+            let (start, end) = self.free(drive).fit(wanted).expect("a free slab");
+            rows = rows.min(u64::from(end - start));
+            slabs.push(start);
+        }
+        (slabs, rows)
+    }
+
+    /// Takes `slabs` consecutive slabs on every one of the drives, at the same number where that is possible; the first of
+    /// each. All or nothing.
+    pub fn allocate_places(&mut self, drives: &[u32], slabs: u32) -> Result<Vec<(u32, u32)>, Shortage> {
+        let wanted = u64::from(slabs);
+        let firsts: Vec<Option<u32>> = match self.common(drives, wanted) {
+            Some((firsts, found)) if found == wanted => firsts.into_iter().map(Some).collect(),
+            _ => {
+                let fit = |&drive: &u32| {
+                    let (start, end) = self.drives.get(&drive)?.free.fit(wanted)?;
+                    (u64::from(end - start) >= wanted).then_some(start)
+                };
+                drives.iter().map(fit).collect()
             }
         };
-        if free.len() < width || here == 0 {
-            continue;
+        let possible = firsts.iter().flatten().count();
+        if possible < drives.len() {
+            return Err(Shortage { possible: possible as u64 });
         }
-        let mut drives: Vec<u32> = free[..width].iter().map(|&(_, _, drive)| drive).collect();
-        drives.sort_unstable();
-        let space = Space { drives, base_bytes: start, space_bytes: here };
-        if needed_bytes.is_some() {
-            return Ok(space);
-        }
-        if largest.as_ref().is_none_or(|largest| here > largest.space_bytes) {
-            largest = Some(space);
-        }
+        let places: Vec<(u32, u32)> = drives.iter().copied().zip(firsts.into_iter().flatten()).collect();
+        places.iter().for_each(|&(drive, first)| self.take(drive, first, slabs));
+        Ok(places)
     }
-    match (largest, needed_bytes) {
-        (Some(space), None) => Ok(space),
-        (_, Some(needed_bytes)) => {
-            let free_bytes = find(manifest, width, None).map_or(0, |space| space.space_bytes);
-            Err(PoolError::NoSpace { needed_bytes, free_bytes, width })
-        }
-        (None, None) => Err(PoolError::NoSpace { needed_bytes: 2 * MIB, free_bytes: 0, width }),
+
+    /// The drives with most free, in descending order of it.
+    pub fn emptiest(&self, drives: &[u32]) -> Vec<u32> {
+        let mut drives = drives.to_vec();
+        drives.sort_by_key(|&drive| (std::cmp::Reverse(self.free_slabs(drive)), drive));
+        drives
+    }
+
+    /// Takes slabs for one column of up to `rows` consecutive rows that lie on `in_rows` (drives of all their columns, the
+    /// one to be replaced included): on the emptiest of the `candidates` that is not among them. `prefer`: the slab number to
+    /// have if it is free there. The fewer rows are asked for at once, the better they are spread.
+    pub fn replace(
+        &mut self,
+        candidates: &[u32],
+        in_rows: &[u32],
+        rows: u64,
+        prefer: Option<u32>,
+    ) -> Option<Replacement> {
+        let fitting = candidates.iter().copied().filter(|drive| !in_rows.contains(drive));
+        let drive = fitting
+            .filter(|&drive| self.free_slabs(drive) > 0)
+            .max_by_key(|&drive| (self.free_slabs(drive), std::cmp::Reverse(drive)))?;
+        let free = self.free(drive);
+        let preferred = prefer.and_then(|slab| {
+            let (start, end) = free.at_or_after(slab)?;
+            (start <= slab).then_some((slab, end))
+        });
+        let (slab, end) = preferred.or_else(|| free.fit(rows))?;
+        let rows = rows.min(u64::from(end - slab));
+        self.take(drive, slab, rows as u32);
+        Some(Replacement { drive, slab, rows })
     }
 }
 
-/// The least space per drive, in whole MiB, with which a volume holds `size_bytes`.
-pub(crate) fn space_for(spec: &ArraySpec, size_bytes: u64) -> Result<u64, PoolError> {
-    let holds = |mib: u64| {
-        let spec = ArraySpec { space_bytes: mib * MIB, ..spec.clone() };
-        match spec.geometry() {
-            Ok((geometry, _)) => geometry.capacity_bytes() >= size_bytes,
-            // Too small for one strip, or so large that it overflows: the latter means enough.
-            Err(_) => mib > 1 << 32,
-        }
+fn is_next(last: &NewRows, places: &[(u32, u32)]) -> bool {
+    let follows = |(last_place, place): (&(u32, u32), &(u32, u32))| {
+        last_place.0 == place.0 && u64::from(last_place.1) + last.rows == u64::from(place.1)
     };
-    let mut low = 0;
-    let mut high = size_bytes / MIB + 1024;
-    while !holds(high) {
-        high *= 2;
+    last.places.iter().zip(places).all(follows)
+}
+
+/// Enters rows in a map, from `first_row` on.
+pub(crate) fn put_rows(table: &mut RowTable, first_row: u64, new: &[NewRows], state: SlotState) {
+    let mut row = first_row;
+    for rows in new {
+        let place = |&(drive, slab): &(u32, u32)| SlotPlace { drive, slab, state };
+        let places: Places = rows.places.iter().map(place).collect();
+        table.set(row, rows.rows, &places);
+        row += rows.rows;
     }
-    while low + 1 < high {
-        let middle = low + (high - low) / 2;
-        if holds(middle) { high = middle } else { low = middle }
-    }
-    let space_bytes = high * MIB;
-    ArraySpec { space_bytes, ..spec.clone() }.geometry()?;
-    Ok(space_bytes)
 }
 
 #[cfg(test)]
-mod tests {
-    use stripewise_layout::{LayoutSpec, Level};
-
-    use super::super::format::{SlotRecord, SlotState, VolumeRecord};
-    use super::super::ids::Id;
-    use super::*;
-
-    fn pool(sizes_mib: &[u64]) -> Manifest {
-        let mut manifest = Manifest::new("p", 30);
-        for (index, size) in sizes_mib.iter().enumerate() {
-            manifest.add_drive(Id(index as u128 + 1), "d", Role::Data, size * MIB);
-        }
-        manifest
-    }
-
-    fn take(manifest: &mut Manifest, space: &Space) {
-        let shape = LayoutSpec::new(Level::Raid0).resolve(space.drives.len()).expect("two drives or more");
-        let slots = space.drives.iter().map(|&drive| SlotRecord { drive, state: SlotState::Active });
-        let number = manifest.volumes.len();
-        manifest.volumes.push(VolumeRecord {
-            id: Id(number as u128),
-            name: format!("v{number}"),
-            shape,
-            base_bytes: space.base_bytes,
-            space_bytes: space.space_bytes,
-            slots: slots.collect(),
-            lost: Vec::new(),
-        });
-    }
-
-    #[test]
-    fn volumes_follow_one_another_and_fill_gaps() {
-        let mut manifest = pool(&[100, 100, 90]);
-        let first = find(&manifest, 3, Some(10 * MIB)).unwrap();
-        assert_eq!((first.base_bytes, first.drives.len()), (MIB, 3));
-        take(&mut manifest, &first);
-        let second = find(&manifest, 3, Some(20 * MIB)).unwrap();
-        assert_eq!(second.base_bytes, 11 * MIB);
-        take(&mut manifest, &second);
-        let rest = find(&manifest, 3, None).unwrap();
-        // The smallest drive has 90 MiB, of which the last is not for volumes.
-        assert_eq!((rest.base_bytes, rest.space_bytes), (31 * MIB, 58 * MIB));
-        take(&mut manifest, &rest);
-        assert!(matches!(
-            find(&manifest, 3, Some(MIB)),
-            Err(PoolError::NoSpace { free_bytes: 0, needed_bytes: MIB, .. })
-        ));
-        manifest.volumes.remove(0);
-        assert_eq!(find(&manifest, 3, Some(8 * MIB)).unwrap().base_bytes, MIB);
-        assert!(matches!(
-            find(&manifest, 3, Some(11 * MIB)),
-            Err(PoolError::NoSpace { free_bytes, .. }) if free_bytes == 10 * MIB
-        ));
-    }
-
-    #[test]
-    fn narrow_volumes_go_to_the_emptiest_drives() {
-        let mut manifest = pool(&[100; 5]);
-        let first = find(&manifest, 2, Some(30 * MIB)).unwrap();
-        assert_eq!(first.drives, [0, 1]);
-        take(&mut manifest, &first);
-        let second = find(&manifest, 2, Some(30 * MIB)).unwrap();
-        assert_eq!((second.drives.as_slice(), second.base_bytes), ([2, 3].as_slice(), MIB));
-        take(&mut manifest, &second);
-        let third = find(&manifest, 2, Some(90 * MIB));
-        assert!(third.is_err(), "only one drive is empty");
-        let rest = find(&manifest, 4, None).unwrap();
-        assert_eq!((rest.base_bytes, rest.space_bytes), (31 * MIB, 68 * MIB));
-    }
-
-    #[test]
-    fn space_is_just_enough() {
-        for (level, width) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid5, 3), (Level::Raid6, 8)] {
-            let shape = LayoutSpec { columns: Some(width), ..LayoutSpec::new(level) }.resolve(width).unwrap();
-            let spec = ArraySpec { id: 1, shape, base_bytes: MIB, space_bytes: 0 };
-            for size in [1, 4096, MIB, 10 * MIB + 1, 777 * MIB, 1 << 41] {
-                let space = space_for(&spec, size).unwrap();
-                let capacity = |space_bytes| {
-                    let spec = ArraySpec { space_bytes, ..spec.clone() };
-                    spec.geometry().map_or(0, |(geometry, _)| geometry.capacity_bytes())
-                };
-                assert!(capacity(space) >= size && capacity(space - MIB) < size, "{level} {size}");
-            }
-        }
-    }
-}
+mod tests;

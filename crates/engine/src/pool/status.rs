@@ -1,12 +1,20 @@
-//! How a pool is: plain data for people and for JSON, with what it means and what to do next in words.
+//! How a pool is: plain data for people and for JSON. What it means in words is in `status_words.rs`.
+//!
+//! Takes time in proportion to runs of rows, not to rows.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stripewise_layout::Shape;
+use stripewise_layout::{Geometry, Level, MemberSet, Shape};
 
-use super::format::{DriveRecord, MIB, Manifest, Role, SlotState, Standing, VolumeRecord};
+use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
+use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
-use super::jobs::{Current, JobKind, is_resync_due, written_per_region};
-use super::{Inner, Pool, space};
+use super::jobs::JobKind;
+use super::tiers::TierInfo;
+use super::volume_record::{PartRecord, Pin, VolumeRecord};
+use super::{Inner, Pool, addresses};
+use crate::rows::SlotState;
 
 /// How a pool is as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +51,9 @@ pub struct DriveStatus {
     pub path: String,
     /// What it is for.
     pub role: Role,
-    /// `online`, `rebuilding`, `missing` (not there), `failed` (excluded after errors) or `stale` (there, but out of date).
+    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `missing` (not there),
+    /// `offline` (taken out by somebody), `failed` (excluded after errors), `behind` (there, to catch up) or `stale` (there, but of
+    /// no use).
     pub state: String,
     /// Reads that failed since it belongs to the pool.
     pub read_errors: u64,
@@ -53,6 +63,10 @@ pub struct DriveStatus {
     pub checksum_errors: u64,
     /// Its size, bytes.
     pub capacity_bytes: u64,
+    /// Space on it for volumes, bytes.
+    pub usable_bytes: u64,
+    /// What of that is taken, bytes.
+    pub allocated_bytes: u64,
     /// Why it is out, where it is.
     pub reason: Option<String>,
 }
@@ -85,8 +99,21 @@ pub struct PoolStatus {
     pub state: PoolState,
     /// Space for volumes on all data drives, redundancy included, bytes.
     pub capacity_bytes: u64,
-    /// What of it volumes take, bytes.
+    /// What of it volumes take, with their maps and journals, bytes.
     pub allocated_bytes: u64,
+    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more than `capacity_bytes` where thin
+    /// ones promise more than there is.
+    pub provisioned_bytes: u64,
+    /// Superblocks and checksum areas of all drives, bytes.
+    pub metadata_bytes: u64,
+    /// Region maps of all volumes, bytes.
+    pub map_bytes: u64,
+    /// Journals of all volumes, bytes.
+    pub journal_bytes: u64,
+    /// These three in percent of all drives' size.
+    pub overhead_percent: f64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
     /// All drives that belong, present or not.
     pub drives: Vec<DriveStatus>,
     /// Jobs.
@@ -103,15 +130,42 @@ pub struct PoolStatus {
     pub rebuild_priority_percent: u32,
     /// Commits so far.
     pub generation: u64,
+    /// Events that are kept.
+    pub events: usize,
+    /// A scrub reads at most so much per second.
+    pub patrol_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself so long after the last one.
+    pub patrol_interval_s: Option<u64>,
+    /// From how many percent on space counts as short.
+    pub space_warning_percent: u32,
+    /// So many bytes per second are moved between tiers at most; left out: what the rebuild priority gives.
+    pub tier_bytes_per_s: Option<u64>,
 }
 
-/// What a slot of a volume holds.
+/// What a drive holds of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
-    /// `active`, `missing`, `rebuilding`; `away`: current, but not there.
+    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst of its slabs' states.
     pub state: String,
+    /// Bytes of the volume's rows on it.
+    pub bytes: u64,
+    /// What of them is not current, bytes.
+    pub lacking_bytes: u64,
+}
+
+/// A conversion to another layout.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConversionStatus {
+    /// The layout that it had.
+    pub from: Shape,
+    /// The volume's bytes below this have the new layout.
+    pub next_offset_bytes: u64,
+    /// Part done.
+    pub percent: f64,
+    /// Why it does not go on, where it does not.
+    pub waits: Option<String>,
 }
 
 /// A volume.
@@ -123,12 +177,12 @@ pub struct VolumeInfo {
     pub name: String,
     /// How it is.
     pub state: VolumeState,
-    /// Level, members, groups, interleave.
+    /// Level, members, groups, interleave; of the layout to be, where it is being converted.
     #[serde(flatten)]
     pub shape: Shape,
     /// Usable bytes.
     pub capacity_bytes: u64,
-    /// Bytes that it takes on all its drives together.
+    /// Bytes that it takes on all its drives together, with map and journal.
     pub allocated_bytes: u64,
     /// Bytes in regions ever written; `None` where the volume is not open.
     pub written_bytes: Option<u64>,
@@ -136,8 +190,22 @@ pub struct VolumeInfo {
     pub redundancy_left: usize,
     /// Blocks of 4 KiB that are lost: reading them is an error until they are written.
     pub lost_blocks: u64,
-    /// Its slots in order.
+    /// Whether it takes space only where it is written.
+    pub thin: bool,
+    /// Whether writes are acknowledged when the journal has them.
+    pub write_back: bool,
+    /// Whether its blocks have checksums.
+    pub checksums: bool,
+    /// Whether it stays on one kind of drives.
+    pub pin: Pin,
+    /// Where its rows lie by kind of drive, and how warm they are.
+    pub tiers: TierInfo,
+    /// Slabs' rows that it has, of so many.
+    pub rows: (u64, u64),
+    /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
+    /// The layout that it had, and how far it is, where it is being converted.
+    pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
     /// Drives that would help, by path and identity.
@@ -162,6 +230,50 @@ impl Pool {
     }
 }
 
+/// What a drive has of a volume.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    slabs: u64,
+    lacking: u64,
+    state: Worst,
+}
+
+/// States of slabs from good to bad.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Worst {
+    #[default]
+    Active,
+    CatchingUp,
+    Rebuilding,
+    Away,
+    Missing,
+}
+
+impl Worst {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::CatchingUp => "catching-up",
+            Self::Rebuilding => "rebuilding",
+            Self::Away => "away",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What the rows of a part come to.
+#[derive(Default)]
+struct Tally {
+    /// Drives in the order in which they were seen.
+    order: Vec<u32>,
+    shares: BTreeMap<u32, Share>,
+    /// How many more drives may be lost, over all rows.
+    left: Option<isize>,
+    readable: bool,
+    lacking: bool,
+    filling: bool,
+}
+
 impl Inner {
     fn status(&self) -> PoolStatus {
         let manifest = self.manifest.borrow();
@@ -174,49 +286,55 @@ impl Inner {
         } else {
             PoolState::Online
         };
-        let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced).count();
-        let space = space::common_end_bytes(&manifest).saturating_sub(MIB);
+        let slab_bytes = manifest.slab_bytes;
         let drives: Vec<DriveStatus> =
             manifest.drives.iter().map(|drive| self.drive_status(&manifest, drive)).collect();
+        let metadata_bytes: u64 = own(&manifest).map(|drive| metadata_bytes(drive, slab_bytes)).sum();
+        let map_bytes: u64 = manifest.parts().map(|part| map_slabs(part) * slab_bytes).sum();
+        let journal_bytes: u64 = manifest.parts().map(|part| journal_slabs(part) * slab_bytes).sum();
+        let all_bytes: u64 = own(&manifest).map(|drive| drive.capacity_bytes).sum();
+        let overhead = (metadata_bytes + map_bytes + journal_bytes) as f64;
+        let (used, slabs) = self.slabs_in_use();
         let (condition, action) = self.in_words(&manifest, &volumes, &drives);
         PoolStatus {
             name: manifest.name.clone(),
             id: self.pool_id,
             state,
-            capacity_bytes: space * data as u64,
-            allocated_bytes: volumes.iter().map(|volume| volume.allocated_bytes).sum(),
+            capacity_bytes: slabs * slab_bytes,
+            allocated_bytes: used * slab_bytes,
+            provisioned_bytes: manifest
+                .volumes
+                .iter()
+                .filter_map(|volume| volume.parts.last())
+                .map(|part| part.rows.rows() * part.rows.width() as u64 * slab_bytes)
+                .sum(),
+            metadata_bytes,
+            map_bytes,
+            journal_bytes,
+            overhead_percent: overhead * 100.0 / all_bytes.max(1) as f64,
+            slab_bytes,
             drives,
             activity: self.activity(),
             condition,
             action,
             volumes,
-            notices: self.notices.borrow().clone(),
+            notices: self.all_notices(),
             rebuild_priority_percent: manifest.rebuild_priority_percent,
             generation: manifest.generation,
+            events: manifest.events.iter().count() + self.happened.borrow().len(),
+            patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
+            patrol_interval_s: manifest.patrol.interval_s,
+            space_warning_percent: manifest.settings.space_warning_percent,
+            tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
         }
     }
 
     fn drive_status(&self, manifest: &Manifest, drive: &DriveRecord) -> DriveStatus {
         let open = self.open_drive(drive.number);
         let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
-        let failed = open.as_ref().and_then(|open| open.member.failed());
-        let is_rebuilding = manifest
-            .volumes
-            .iter()
-            .flat_map(|volume| &volume.slots)
-            .any(|slot| slot.drive == drive.number && matches!(slot.state, SlotState::Rebuilding { .. }));
-        let (state, reason) = match (&drive.standing, open.is_some()) {
-            (_, _) if failed.is_some() => ("failed", failed.map(|why| why.to_string())),
-            (_, false) if self.stale.borrow().contains(&drive.number) => (
-                "stale",
-                Some("it was away while the pool was used: what it holds is out of date".to_owned()),
-            ),
-            (Standing::Online, false) => ("missing", Some("it was not found".to_owned())),
-            (Standing::Online, true) if is_rebuilding => ("rebuilding", None),
-            (Standing::Online, true) => ("online", None),
-            (Standing::Excluded { reason, missing: true }, _) => ("missing", Some(reason.clone())),
-            (Standing::Excluded { reason, missing: false }, _) => ("failed", Some(reason.clone())),
-        };
+        let space = self.space.borrow();
+        let (slabs, free) = (space.slabs(drive.number), space.free_slabs(drive.number));
+        let (state, reason) = self.drive_state(manifest, drive);
         DriveStatus {
             id: drive.id,
             path: drive.path.clone(),
@@ -226,44 +344,74 @@ impl Inner {
             write_errors: errors.write,
             checksum_errors: errors.checksum,
             capacity_bytes: drive.capacity_bytes,
+            usable_bytes: slabs * manifest.slab_bytes,
+            allocated_bytes: (slabs - free.min(slabs)) * manifest.slab_bytes,
             reason,
         }
     }
 
+    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (&'static str, Option<String>) {
+        let open = self.open_drive(drive.number);
+        let failed = open.as_ref().and_then(|open| open.member.failed());
+        let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
+        match &drive.standing {
+            Standing::Excluded { reason, kind: ExclusionKind::Offline } => ("offline", Some(reason.clone())),
+            Standing::Excluded { .. } if is_behind && failed.is_none() => (
+                "behind",
+                Some(
+                    "it was away while the pool was used; what changed meanwhile is to be copied to it"
+                        .to_owned(),
+                ),
+            ),
+            Standing::Excluded { .. } if self.stale.borrow().contains(&drive.number) => (
+                "stale",
+                Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
+            ),
+            Standing::Excluded { reason, kind: ExclusionKind::Missing } => ("missing", Some(reason.clone())),
+            Standing::Excluded { reason, kind: ExclusionKind::Failed } => ("failed", Some(reason.clone())),
+            Standing::Online if failed.is_some() => ("failed", failed.map(|why| why.to_string())),
+            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => {
+                ("stale", Some("it lived on without the others: what it holds is out of date".to_owned()))
+            }
+            Standing::Online if open.is_none() => ("missing", Some("it was not found".to_owned())),
+            Standing::Online => {
+                let has = |state: SlotState| {
+                    let in_part = |part: &PartRecord| {
+                        let is_it = |place: &crate::rows::SlotPlace| {
+                            place.drive == drive.number && place.state == state
+                        };
+                        part.rows.runs().any(|run| run.places.iter().any(is_it))
+                    };
+                    manifest.parts().any(in_part)
+                };
+                if has(SlotState::Rebuilding) {
+                    ("rebuilding", None)
+                } else if has(SlotState::CatchingUp) {
+                    ("catching-up", None)
+                } else if drive.retiring {
+                    ("retiring", None)
+                } else {
+                    ("online", None)
+                }
+            }
+        }
+    }
+
     fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
-        let array = self.array(volume.id);
-        let is_away = |number: u32| self.working_member(number).is_none();
-        // What the array knows is newer than what is recorded.
-        let state_of = |index: usize| match &array {
-            Some(array) if array.missing().contains(index) => match volume.slots[index].state {
-                SlotState::Active => "away",
-                _ => "missing",
-            },
-            Some(array) if array.rebuild_progress(index).is_some() => "rebuilding",
-            Some(_) if is_away(volume.slots[index].drive) => "away",
-            Some(_) => "active",
-            None => match volume.slots[index].state {
-                SlotState::Active if is_away(volume.slots[index].drive) => "away",
-                SlotState::Active => "active",
-                SlotState::Missing => "missing",
-                SlotState::Rebuilding { .. } => "rebuilding",
-            },
-        };
-        let slots: Vec<SlotStatus> = (0..volume.slots.len())
-            .map(|index| SlotStatus {
-                drive: manifest.drive(volume.slots[index].drive).map_or(super::Id(0), |drive| drive.id),
-                state: state_of(index).to_owned(),
-            })
-            .collect();
-        let lacking = (0..slots.len()).filter(|&index| slots[index].state != "active").collect();
-        let geometry = volume.spec().geometry().ok().map(|(geometry, _)| geometry);
-        let readable =
-            array.is_some() && geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+        // What is in the making counts as the volume's layout; all its parts count for its state.
+        let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
+        let mut tally = Tally { readable: true, ..Tally::default() };
+        for part in &volume.parts {
+            self.tally(part, &mut tally);
+        }
+        let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.array(part.id)).collect();
+        let is_open = arrays.len() == volume.parts.len();
+        let readable = is_open && tally.readable;
         let state = if !readable {
             VolumeState::Failed
-        } else if lacking.is_empty() {
+        } else if !tally.lacking {
             VolumeState::Online
-        } else if slots.iter().any(|slot| slot.state == "rebuilding") {
+        } else if tally.filling {
             VolumeState::Rebuilding
         } else {
             VolumeState::Degraded
@@ -271,157 +419,130 @@ impl Inner {
         let failure = (!readable).then(|| {
             let recorded = self.failures.borrow().get(&volume.id).cloned();
             recorded.unwrap_or_else(|| {
-                format!(
-                    "{} of its {} drives are gone, more than {} can do without; it takes no writes",
-                    lacking.len(),
-                    slots.len(),
-                    volume.shape.level
-                )
+                format!("more of its drives are gone than {} can do without; it takes no writes", shape.level)
             })
         });
+        let slab_bytes = manifest.slab_bytes;
+        let slot = |number: &u32| {
+            let share = tally.shares[number];
+            SlotStatus {
+                drive: manifest.drive(*number).map_or(super::Id(0), |drive| drive.id),
+                state: share.state.word().to_owned(),
+                bytes: share.slabs * slab_bytes,
+                lacking_bytes: share.lacking * slab_bytes,
+            }
+        };
+        let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
+        let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
+        // The old layout's rows come back one after the other.
+        let rows = volume.parts.last().map_or(0, |part| part.rows.rows());
+        let allocated_rows = volume.parts.last().map_or(0, |part| part.rows.allocated_rows());
         VolumeInfo {
             id: volume.id,
             name: volume.name.clone(),
             state,
-            shape: volume.shape,
-            capacity_bytes: geometry.map_or(0, |geometry| geometry.capacity_bytes()),
-            allocated_bytes: volume.space_bytes * volume.slots.len() as u64,
-            written_bytes: array.as_ref().map(|array| array.written_bytes()),
-            redundancy_left: volume.shape.fault_tolerance().saturating_sub(lacking.len()),
-            lost_blocks: match &array {
-                Some(array) => array.lost_blocks().len() as u64,
-                None => volume.lost.iter().map(|lost| lost.2).sum(),
+            shape,
+            capacity_bytes: volume.size_bytes,
+            allocated_bytes: (slabs + beside) * slab_bytes,
+            written_bytes: is_open.then(|| arrays.iter().map(|array| array.written_bytes()).sum()),
+            redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
+            lost_blocks: match is_open {
+                true => arrays
+                    .iter()
+                    .map(|array| (array.lost_blocks().len() + array.dead_blocks().len()) as u64)
+                    .sum(),
+                false => volume.parts.iter().flat_map(|part| &part.lost).map(|lost| lost.2).sum(),
             },
-            slots,
+            thin: volume.thin,
+            write_back: volume.write_back,
+            checksums: volume.checksums,
+            pin: volume.pin,
+            tiers: self.tier_info(volume),
+            rows: (allocated_rows, rows),
+            slots: tally.order.iter().map(slot).collect(),
+            conversion: self.conversion_status(volume),
             needed: if readable { Vec::new() } else { self.needed_drives(volume) },
             failure,
         }
     }
 
-    fn activity(&self) -> Vec<Activity> {
-        let manifest = self.manifest.borrow();
-        let rebuilding = self.jobs.rebuilding.current.borrow().clone();
-        let checking = self.jobs.checking.current.borrow().clone();
-        let mut all = Vec::new();
-        for volume in &manifest.volumes {
-            let Some(array) = self.array(volume.id) else { continue };
-            for slot in array.rebuilding_slots() {
-                let Some(progress) = array.rebuild_progress(slot) else { continue };
-                let is_this = |job: &&std::rc::Rc<Current>| job.volume == volume.id && job.slot == Some(slot);
-                let rate = rebuilding.as_ref().filter(is_this).map_or(0.0, |job| job.rate());
-                let part = progress.next_region as f64 / progress.regions.max(1) as f64;
-                let written = array.written_bytes() as f64 / array.capacity_bytes() as f64;
-                let all_bytes = (progress.regions * progress.region_bytes) as f64 * written;
-                all.push(Activity {
-                    kind: JobKind::Rebuild,
-                    percent: part * 100.0,
-                    mb_per_s: rate / 1e6,
-                    seconds_left: seconds_left(all_bytes * (1.0 - part), rate),
-                    volume: volume.name.clone(),
-                    drive: manifest.drive(volume.slots[slot].drive).map(|drive| drive.id),
+    fn conversion_status(&self, volume: &VolumeRecord) -> Option<ConversionStatus> {
+        let (conversion, old) = (volume.conversion?, volume.parts.first()?);
+        let next_offset_bytes = conversion.next_offset_bytes.min(volume.size_bytes);
+        Some(ConversionStatus {
+            from: old.shape,
+            next_offset_bytes,
+            percent: next_offset_bytes as f64 * 100.0 / volume.size_bytes.max(1) as f64,
+            waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
+        })
+    }
+
+    fn tally(&self, part: &PartRecord, tally: &mut Tally) {
+        let array = self.array(part.id);
+        // What the array knows is newer than what is recorded.
+        let is_there = |number: u32| match &array {
+            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
+            None => self.working_member(number).is_some(),
+        };
+        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
+        let tolerance = part.shape.fault_tolerance() as isize;
+        let geometry = Geometry::new(part.shape, part.shape.interleave_bytes.saturating_mul(512)).ok();
+        let mut seen: Option<MemberSet> = None;
+        for run in part.rows.runs() {
+            let mut lacking = MemberSet::EMPTY;
+            for (column, place) in run.places.iter().enumerate() {
+                let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
+                let state = match place.state {
+                    SlotState::Active if is_there => Worst::Active,
+                    SlotState::Active => Worst::Away,
+                    SlotState::Rebuilding if is_there => Worst::Rebuilding,
+                    SlotState::CatchingUp if is_there => Worst::CatchingUp,
+                    _ => Worst::Missing,
+                };
+                let share = tally.shares.entry(place.drive).or_insert_with(|| {
+                    tally.order.push(place.drive);
+                    Share::default()
                 });
+                share.slabs += run.rows;
+                share.state = share.state.max(state);
+                if state != Worst::Active {
+                    share.lacking += run.rows;
+                    lacking.insert(column);
+                    tally.lacking = true;
+                    tally.filling |= matches!(state, Worst::Rebuilding | Worst::CatchingUp);
+                }
             }
-            let scrub = manifest.scrub.as_ref().filter(|scrub| scrub.volumes.contains(&volume.id));
-            let job = checking.as_ref().filter(|job| job.volume == volume.id);
-            if job.is_none() && scrub.is_none() && !is_resync_due(&array) {
-                continue;
+            if seen.is_none_or(|seen| seen != lacking) {
+                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+                seen = Some(lacking);
             }
-            let ((done, regions), rate) = job.map_or(((0, 0), 0.0), |job| (job.checked(), job.rate()));
-            let left = (regions - done) as f64 * written_per_region(&array);
-            all.push(Activity {
-                kind: JobKind::Scrub,
-                percent: done as f64 * 100.0 / regions.max(1) as f64,
-                mb_per_s: rate / 1e6,
-                seconds_left: seconds_left(left, rate),
-                volume: volume.name.clone(),
-                drive: None,
-            });
+            let left = tolerance - lacking.len() as isize;
+            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
         }
-        all
-    }
-
-    /// What the state means, and what to type next.
-    fn in_words(
-        &self,
-        manifest: &Manifest,
-        volumes: &[VolumeInfo],
-        drives: &[DriveStatus],
-    ) -> (String, String) {
-        let pool = &manifest.name;
-        let named = |drive: &DriveStatus| format!("{} ({})", drive.path, drive.state);
-        let out: Vec<&DriveStatus> = drives
-            .iter()
-            .zip(&manifest.drives)
-            .filter(|(drive, record)| {
-                !matches!(drive.state.as_str(), "online" | "rebuilding") && !record.replaced
-            })
-            .map(|(drive, _)| drive)
-            .collect();
-        let listed = out.iter().map(|drive| named(drive)).collect::<Vec<_>>().join(", ");
-        if let Some(failed) = volumes.iter().find(|volume| volume.state == VolumeState::Failed) {
-            let why = failed.failure.as_deref().unwrap_or("too many drives are gone");
-            let mut condition = format!("volume {} has failed: {why}", failed.name);
-            let action = if failed.needed.is_empty() {
-                format!("stripewise volume delete {pool}/{} --yes", failed.name)
-            } else {
-                condition += &format!("; with these it could be read again: {}", failed.needed.join(", "));
-                format!("stripewise pool import {pool} --dir DIR")
-            };
-            return (condition, action);
-        }
-        let lost: u64 = volumes.iter().map(|volume| volume.lost_blocks).sum();
-        if lost > 0 {
-            let condition = format!(
-                "{lost} blocks of 4 KiB are lost, no drive has them any more; all else can be read. Writing them makes \
-                 them good again"
-            );
-            return (condition, format!("stripewise pool scrub {pool} --wait"));
-        }
-        let rebuilding: Vec<&str> = volumes
-            .iter()
-            .filter(|volume| volume.state == VolumeState::Rebuilding)
-            .map(|volume| volume.name.as_str())
-            .collect();
-        if !rebuilding.is_empty() {
-            let condition = format!(
-                "a replacement is being filled; until that is done {} can lose fewer drives than when whole",
-                rebuilding.join(", ")
-            );
-            return (condition, format!("stripewise pool wait {pool} rebuild"));
-        }
-        let degraded = volumes.iter().find(|volume| volume.state == VolumeState::Degraded);
-        if let Some(volume) = degraded {
-            let left = match volume.redundancy_left {
-                0 => "has no redundancy left".to_owned(),
-                left => format!("can lose {} more", counted(left, "drive")),
-            };
-            let condition = format!(
-                "{} out of service: {listed}; everything can be read and written, volume {} {left}",
-                counted(out.len(), "drive"),
-                volume.name,
-            );
-            let action = match out.first() {
-                Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
-                None => format!("stripewise pool wait {pool} rebuild"),
-            };
-            return (condition, action);
-        }
-        if let Some(drive) = out.first() {
-            let condition = format!("all volumes are whole; out of service: {listed}");
-            return (condition, format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id));
-        }
-        if self.arrays.borrow().values().any(is_resync_due) {
-            let condition = "all there; what a crash left open is still to be compared".to_owned();
-            return (condition, format!("stripewise pool wait {pool} scrub"));
-        }
-        ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+        let least = tally.left.get_or_insert(tolerance);
+        *least = (*least).min(tolerance);
     }
 }
 
-fn seconds_left(bytes: f64, rate: f64) -> Option<f64> {
-    (rate > 0.0 && bytes > 0.0).then(|| bytes / rate)
+fn unknown_shape() -> Shape {
+    Shape { level: Level::Single, width: 1, groups: 1, interleave_bytes: 65_536 }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+/// Drives that belong, those whose place others have taken left out.
+fn own(manifest: &Manifest) -> impl Iterator<Item = &DriveRecord> {
+    manifest.drives.iter().filter(|drive| !drive.replaced)
+}
+
+/// Superblocks at both ends, and the checksum area.
+fn metadata_bytes(drive: &DriveRecord, slab_bytes: u64) -> u64 {
+    let base = addresses::slabs_base_bytes(drive.capacity_bytes, slab_bytes);
+    base + drive.capacity_bytes.saturating_sub(addresses::end_of_slabs(drive.capacity_bytes))
+}
+
+fn map_slabs(part: &PartRecord) -> u64 {
+    part.meta.places.len() as u64 * u64::from(part.meta.slabs)
+}
+
+fn journal_slabs(part: &PartRecord) -> u64 {
+    part.journal.iter().map(|place| u64::from(place.slabs)).sum()
 }

@@ -63,8 +63,8 @@ pub fn spec(name: &str, drives: &[Rc<dyn Drive>], spares: &[Rc<dyn Drive>]) -> P
         name: name.to_owned(),
         drives: drives.to_vec(),
         spares: spares.to_vec(),
-        force: false,
         options,
+        ..PoolSpec::default()
     }
 }
 
@@ -79,7 +79,7 @@ pub fn as_drives<D: Drive + 'static>(drives: &[Rc<D>]) -> Vec<Rc<dyn Drive>> {
 pub fn volume_spec(name: &str, layout: &str, size_bytes: Option<u64>) -> VolumeSpec {
     let mut layout = LayoutSpec::parse(layout).expect("a layout's name");
     layout.interleave_bytes = Some(64 << 10);
-    VolumeSpec { name: name.to_owned(), layout, size_bytes }
+    VolumeSpec { size_bytes, ..VolumeSpec::new(name, layout) }
 }
 
 /// What the tests write: a function of the seed and of the place.

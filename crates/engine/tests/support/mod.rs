@@ -12,9 +12,8 @@ use stripewise_drive::{
     Buffer, BufferPool, CheckedDrive, Context, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec,
     SplitMix64,
 };
-use stripewise_engine::{
-    Array, ArrayError, ArrayOptions, ArraySpec, Member, MemberOptions, NoMembership, SlotInit,
-};
+use stripewise_engine::linear::{LinearSpec, SlotInit, missing_columns};
+use stripewise_engine::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_layout::{LayoutSpec, Shape};
 
 pub const SECTOR: u64 = 512;
@@ -54,14 +53,22 @@ pub fn shape(level: &str, drives: usize, interleave_bytes: u64) -> Shape {
 }
 
 /// Space on each member so that the volume gets about `data_bytes` of each.
-pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> ArraySpec {
-    ArraySpec { id, shape: *shape, base_bytes: 1 << 20, space_bytes: (1 << 20) + data_bytes }
+pub fn space(shape: &Shape, id: u128, data_bytes: u64) -> LinearSpec {
+    LinearSpec {
+        id,
+        shape: *shape,
+        base_bytes: 1 << 20,
+        space_bytes: (1 << 20) + data_bytes,
+        journal_slabs: 0,
+        write_back: false,
+        checksums: false,
+    }
 }
 
 pub struct Rig {
     pub context: Context,
     pub buffers: BufferPool,
-    pub spec: ArraySpec,
+    pub spec: LinearSpec,
     pub drives: RefCell<Vec<TestDrive>>,
     pub members: RefCell<Vec<Option<Rc<Member>>>>,
     pub array: RefCell<Array>,
@@ -74,6 +81,22 @@ impl Rig {
         Self::with_garbage(context, shape, data_bytes, seed, true).await
     }
 
+    /// Of an array with checksums, and the journal that those need.
+    pub async fn with_checksums(context: &Context, shape: Shape, data_bytes: u64, seed: u64) -> Rc<Self> {
+        let spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        let array_spec = spec.array_spec();
+        let least_bytes = array_spec.least_journal_bytes().expect("a possible array");
+        let journal_slabs = least_bytes / array_spec.slab_bytes + 1 + seed / 2 % 2;
+        let spec = LinearSpec {
+            space_bytes: spec.space_bytes + (1 << 20) + journal_slabs * array_spec.slab_bytes,
+            journal_slabs,
+            write_back: shape.parity_units() > 0 && seed.is_multiple_of(4),
+            checksums: true,
+            ..spec
+        };
+        Self::of(context, spec, seed, true).await
+    }
+
     pub async fn with_garbage(
         context: &Context,
         shape: Shape,
@@ -81,8 +104,19 @@ impl Rig {
         seed: u64,
         garbage: bool,
     ) -> Rc<Self> {
+        let mut spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        if shape.parity_units() > 0 && !seed.is_multiple_of(3) {
+            let least_bytes = spec.array_spec().least_journal_bytes().expect("a possible array");
+            spec.journal_slabs = least_bytes / spec.array_spec().slab_bytes + seed % 2;
+            spec.space_bytes += spec.journal_slabs * spec.array_spec().slab_bytes;
+            spec.write_back = seed % 4 > 1;
+        }
+        Self::of(context, spec, seed, garbage).await
+    }
+
+    pub async fn of(context: &Context, spec: LinearSpec, seed: u64, garbage: bool) -> Rc<Self> {
         let buffers = BufferPool::new(16 << 20);
-        let spec = space(&shape, u128::from(seed) + 1, data_bytes);
+        let shape = spec.shape;
         let capacity = spec.base_bytes + spec.space_bytes;
         let drives: Vec<TestDrive> = (0..shape.width)
             .map(|i| TestDrive::new(context, &format!("drive{i}"), capacity, seed + i as u64))
@@ -98,9 +132,8 @@ impl Rig {
         let array = Array::create(
             context,
             &buffers,
-            spec.clone(),
-            slots,
-            Rc::new(NoMembership),
+            spec.init(slots).expect("a possible array"),
+            Rc::new(NoHost),
             ArrayOptions::default(),
         )
         .await
@@ -139,12 +172,12 @@ impl Rig {
         let member = drive.member(&self.context);
         self.drives.borrow_mut()[slot] = drive;
         self.members.borrow_mut()[slot] = Some(member.clone());
-        self.array().attach(slot, member).await
+        self.spec.attach(&self.array(), slot, member).await
     }
 
     /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones resume there.
     pub async fn reopen(&self, rebuilding: &[(usize, u64)]) {
-        let missing = self.array().missing();
+        let missing = missing_columns(&self.array());
         for member in self.members.borrow().iter().flatten() {
             member.stop();
         }
@@ -165,9 +198,8 @@ impl Rig {
         let array = Array::open(
             &self.context,
             &self.buffers,
-            self.spec.clone(),
-            slots,
-            Rc::new(NoMembership),
+            self.spec.init(slots).expect("a possible array"),
+            Rc::new(NoHost),
             ArrayOptions::default(),
         )
         .await

@@ -1,11 +1,16 @@
 //! An array under test: a volume of a pool of the engine's, on drives of the laboratory, with the means to pull a drive and
 //! to give another.
+//!
+//! The volume is what a user gets who asks for nothing special: with checksums, and written through the journal. It takes all
+//! of the pool's space and lies on all of its drives, and no row can have two columns on one drive. So what a lost drive held
+//! cannot be rebuilt before there is another drive, and an array that is measured degraded stays so; [`Rig::is_degraded`]
+//! tells.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{Context, Drive};
-use stripewise_engine::{Array, JobKind, Pool, PoolOptions, PoolSpec, VolumeSpec};
+use stripewise_engine::pool::{DriveId, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec};
 use stripewise_layout::{LayoutSpec, Shape};
 
 use super::world::{LabDrive, World};
@@ -20,9 +25,9 @@ const POLL_NS: u64 = 1_000_000;
 pub(super) struct Rig {
     context: Context,
     pool: Pool,
-    array: Array,
-    /// By slot of the array.
-    drives: RefCell<Vec<LabDrive>>,
+    volume: Volume,
+    /// The drives, and what the pool calls them.
+    drives: RefCell<Vec<(DriveId, LabDrive)>>,
     /// What drives that are no longer in the array had served.
     retired: Cell<Traffic>,
 }
@@ -38,7 +43,6 @@ impl Rig {
         let spec = PoolSpec {
             name: "lab".into(),
             drives: drives.iter().map(|drive| drive.metered.clone() as Rc<dyn Drive>).collect(),
-            spares: Vec::new(),
             // A drive of an earlier array is a new one to this.
             force: true,
             options: PoolOptions {
@@ -46,6 +50,7 @@ impl Rig {
                 id_seed: Some(seed),
                 ..PoolOptions::default()
             },
+            ..PoolSpec::default()
         };
         let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(in_words)?;
         let layout = LayoutSpec {
@@ -54,55 +59,65 @@ impl Rig {
             groups: shape.level.is_grouped().then_some(shape.groups),
             interleave_bytes: Some(shape.interleave_bytes),
         };
-        let volume = VolumeSpec { name: "array".into(), layout, size_bytes: None };
-        let volume = pool.create_volume(volume).await.map_err(in_words)?;
+        let volume = pool.create_volume(VolumeSpec::new("array", layout)).await.map_err(in_words)?;
         pool.start_jobs();
-        let mut by_slot = Vec::new();
-        for slot in volume.info().map(|info| info.slots).unwrap_or_default() {
-            let path = pool.status().drives.into_iter().find(|drive| drive.id == slot.drive);
-            let label = path.map(|drive| drive.path).unwrap_or_default();
-            let drive = drives.iter().find(|drive| *drive.metered.info().label == *label);
-            by_slot.push(drive.cloned().ok_or_else(|| format!("the pool put {label} into the array"))?);
-        }
-        let array = volume.array().clone();
+        let known = pool.status().drives;
+        let with_id = |drive: LabDrive| {
+            let label = drive.metered.info().label.clone();
+            let id = known.iter().find(|known| *known.path == *label).map(|known| known.id);
+            id.map(|id| (id, drive)).ok_or_else(|| format!("the pool does not know {label}"))
+        };
+        let drives = drives.into_iter().map(with_id).collect::<Result<_, _>>()?;
         Ok(Self {
             context: world.context.clone(),
             pool,
-            array,
-            drives: RefCell::new(by_slot),
+            volume,
+            drives: RefCell::new(drives),
             retired: Cell::default(),
         })
     }
 
-    pub(super) fn array(&self) -> &Array {
-        &self.array
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// How many drives it has.
+    pub(super) fn width(&self) -> usize {
+        self.drives.borrow().len()
     }
 
     /// Everything that the array's drives were asked, those that are gone included.
     pub(super) fn traffic(&self) -> Traffic {
-        self.drives.borrow().iter().fold(self.retired.get(), |sum, drive| sum.plus(&drive.metered.traffic()))
+        self.drives
+            .borrow()
+            .iter()
+            .fold(self.retired.get(), |sum, (_, drive)| sum.plus(&drive.metered.traffic()))
     }
 
     /// The drive in a slot.
     pub(super) fn drive(&self, slot: usize) -> LabDrive {
-        self.drives.borrow()[slot].clone()
+        self.drives.borrow()[slot].1.clone()
+    }
+
+    fn id(&self, slot: usize) -> DriveId {
+        self.drives.borrow()[slot].0
     }
 
     /// What people call the drive in a slot.
     pub(super) fn label(&self, slot: usize) -> String {
-        self.drives.borrow()[slot].metered.info().label.to_string()
+        self.drives.borrow()[slot].1.metered.info().label.to_string()
     }
 
     /// Pulls the drive out of a slot and waits until the array has noticed by itself.
     pub(super) async fn pull(&self, slot: usize) -> Result<(), String> {
         self.drive(slot).metered.pull();
         let deadline_ns = self.context.now_ns() + NOTICE_LIMIT_NS;
-        while !self.array.missing().contains(slot) {
+        while !self.is_out(slot) {
             if self.context.now_ns() > deadline_ns {
                 return Err(format!("the loss of {} was not noticed within 30 s", self.label(slot)));
             }
             // Without load nothing would be asked of the drive; a flush goes to all of them.
-            if let Err(error) = self.array.flush().await {
+            if let Err(error) = self.volume.flush().await {
                 return Err(format!("after pulling {}: {error}", self.label(slot)));
             }
             self.context.sleep_ns(POLL_NS).await;
@@ -110,36 +125,40 @@ impl Rig {
         Ok(())
     }
 
+    fn is_out(&self, slot: usize) -> bool {
+        let id = self.id(slot);
+        self.pool.status().drives.iter().any(|drive| drive.id == id && drive.state != "online")
+    }
+
+    /// Whether a drive is missing and nothing takes its place.
+    pub(super) fn is_degraded(&self) -> bool {
+        (0..self.width()).any(|slot| self.is_out(slot)) && !self.is_rebuilding()
+    }
+
     /// Puts another drive into a slot whose drive was pulled; its rebuild begins.
     pub(super) async fn replace(&self, slot: usize, drive: LabDrive) -> Result<(), String> {
-        let label = self.label(slot);
-        let known = self.pool.status().drives;
-        let old =
-            known.iter().find(|drive| drive.path == label).ok_or_else(|| format!("{label} is not known"))?;
-        self.pool.replace(old.id, drive.metered.clone(), true).await.map_err(in_words)?;
-        let old = std::mem::replace(&mut self.drives.borrow_mut()[slot], drive);
+        let replaced = self.pool.replace(self.id(slot), drive.metered.clone(), true).await;
+        let id = replaced.map_err(in_words)?;
+        let (_, old) = std::mem::replace(&mut self.drives.borrow_mut()[slot], (id, drive));
         self.retired.set(self.retired.get().plus(&old.metered.traffic()));
         Ok(())
     }
 
     /// Whether a rebuild is under way.
     pub(super) fn is_rebuilding(&self) -> bool {
-        !self.array.rebuilding_slots().is_empty()
+        rebuild_percent(&self.pool).is_some()
     }
 
-    /// How far the rebuild of a slot is, in percent, `None` once it has ended; a function that outlives this borrow.
-    pub(super) fn rebuild_percent(&self, slot: usize) -> impl Fn() -> Option<f64> + 'static {
-        let array = self.array.clone();
-        move || {
-            let progress = array.rebuild_progress(slot)?;
-            Some(100.0 * progress.next_region as f64 / progress.regions.max(1) as f64)
-        }
+    /// How far the rebuild is, in percent, `None` once it has ended; a function that outlives this borrow.
+    pub(super) fn rebuild_percent(&self) -> impl Fn() -> Option<f64> + 'static {
+        let pool = self.pool.clone();
+        move || rebuild_percent(&pool)
     }
 
     /// Waits for the rebuild's end; an error if it failed.
     pub(super) async fn until_rebuilt(&self) -> Result<(), String> {
         self.pool.wait(JobKind::Rebuild).await.map_err(in_words)?;
-        match self.array.lost_blocks().len() {
+        match self.volume.info().map_or(0, |info| info.lost_blocks) {
             0 if !self.is_rebuilding() => Ok(()),
             0 => Err("the rebuild stopped before its end".into()),
             lost => Err(format!("{lost} blocks of 4 KiB were lost")),
@@ -149,15 +168,20 @@ impl Rig {
     /// Ends the array and gives its drives back.
     pub(super) async fn close(self, world: &World) -> Result<(), String> {
         self.pool.close().await.map_err(in_words)?;
-        for drive in self.drives.take() {
+        for (_, drive) in self.drives.take() {
             world.give_back(drive);
         }
         Ok(())
     }
 }
 
+/// An evaluation has one volume and one rebuild at a time.
+fn rebuild_percent(pool: &Pool) -> Option<f64> {
+    pool.activity().into_iter().find(|job| job.kind == JobKind::Rebuild).map(|job| job.percent)
+}
+
 /// An error with its cause and what to do about it, in one line.
-fn in_words(error: stripewise_engine::PoolError) -> String {
+fn in_words(error: PoolError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} (hint: {hint})"),
         None => error.to_string(),

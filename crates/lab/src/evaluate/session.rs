@@ -132,9 +132,9 @@ impl Bench<'_> {
             let seed = mix(self.options.seed ^ mix(number as u64 + 1));
             let rig = Rig::build(self.world, shape, drives, priority, seed).await;
             let rig = rig.map_err(|why| work.wrong("building the array", &why))?;
-            let stripe = rig.array().geometry().stripe_data_bytes();
+            let stripe = rig.volume().geometry().stripe_data_bytes();
             let request_bytes = (SWEEP_REQUEST_BYTES / stripe).max(1) * stripe;
-            let target = rig.array().clone();
+            let target = rig.volume().clone();
             let traffic = || rig.traffic();
             if subject.is_redundant() {
                 work.redundant(&mut result, &rig, request_bytes).await?;
@@ -204,7 +204,7 @@ impl Work<'_> {
         rig: &Rig,
         request_bytes: u64,
     ) -> Result<(), EvaluateError> {
-        let target = rig.array();
+        let target = rig.volume();
         let contents = self.fill(result, target, request_bytes).await?;
         self.begin(Step::Measure(State::Normal), "normal");
         self.measure_all(State::Normal, target, &contents, &|| rig.traffic()).await?;
@@ -214,6 +214,9 @@ impl Work<'_> {
         let lost_slot = 1;
         self.pull_under_load(rig, lost_slot, &contents).await?;
         self.measure_all(State::Degraded, target, &contents, &|| rig.traffic()).await?;
+        if !rig.is_degraded() {
+            return Err(self.wrong("measuring it degraded", "it did not stay degraded"));
+        }
 
         self.begin(Step::Measure(State::Rebuilding), "rebuilding");
         let last_slot = self.measure_rebuilding(result, rig, lost_slot, &contents).await?;
@@ -366,7 +369,7 @@ impl Work<'_> {
         let Some(workload) = under else { return self.pull(rig, slot).await };
         let phase = "losing a drive under load";
         let load =
-            Load::start(&bench.world.context, rig.array(), workload, contents.clone(), &bench.moved_bytes)
+            Load::start(&bench.world.context, rig.volume(), workload, contents.clone(), &bench.moved_bytes)
                 .map_err(|error| self.wrong(phase, &error.to_string()))?;
         load.ramp_up((bench.plan.ramp_s * 1e9) as u64, (bench.plan.least_run_s * 1e9) as u64).await;
         self.pull(rig, slot).await?;
@@ -393,7 +396,7 @@ impl Work<'_> {
 
     /// Another slot than the last one, so that every rebuild is of another drive.
     fn next_slot(&self, rig: &Rig, last: usize) -> usize {
-        (last + 1) % rig.array().geometry().width()
+        (last + 1) % rig.width()
     }
 
     /// All workloads while a rebuild is under way. Returns the slot that was rebuilt last.
@@ -427,7 +430,7 @@ impl Work<'_> {
                         State::Rebuilding,
                         workload,
                         run,
-                        rig.array(),
+                        rig.volume(),
                         contents,
                         &|| rig.traffic(),
                         &|| rig.is_rebuilding(),
@@ -468,7 +471,7 @@ impl Work<'_> {
 
     /// Whether a rebuild will probably still be under way after another run.
     fn outlasts(&self, rig: &Rig, rebuild: &ActiveRebuild, run_s: f64) -> bool {
-        let Some(percent) = rig.rebuild_percent(rebuild.slot)() else { return false };
+        let Some(percent) = rig.rebuild_percent()() else { return false };
         let elapsed_s = (self.bench.world.context.now_ns() - rebuild.start_ns) as f64 / 1e9;
         let left_s = elapsed_s * (100.0 - percent) / percent.max(0.1);
         left_s > 1.1 * run_s
@@ -493,7 +496,7 @@ impl Work<'_> {
         let written_before = new.metered.traffic().written_bytes;
         let old = rig.replace(slot, new.clone()).await;
         old.map_err(|why| self.wrong("beginning a rebuild", &why))?;
-        let percent = rig.rebuild_percent(slot);
+        let percent = rig.rebuild_percent();
         let recorder = Recorder::start(&world.context, new.metered, self.bench.moved_bytes.clone(), percent);
         Ok(ActiveRebuild { slot, kind, lost_drive, start_ns, written_before, recorder, loads: Vec::new() })
     }

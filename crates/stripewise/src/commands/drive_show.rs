@@ -7,19 +7,23 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
-use stripewise_runtime::{OpenOptions, RealExecutor};
+use stripewise_runtime::OpenOptions;
 
 use crate::candidates::Candidate;
 use crate::commands::App;
+use crate::contents::volume_contents;
+use crate::drive_names::LEAST_BEGINNING;
 use crate::failure::{Exit, Result};
+use crate::nest::Nest;
 use crate::printer::{Page, Style};
-use crate::session::{executor, open_drive, pace_of, pool_failure};
+use crate::report::counted;
+use crate::session::{Access, pace_of, pool_failure};
 use crate::size::ByteSize;
 
 /// Show what drives hold: pool, role, state. Reads only
 #[derive(Args)]
 pub struct Options {
-    /// Paths, or identities of drives that belong to a known pool
+    /// Paths, volumes (POOL/VOL), or identities of drives that belong to a known pool
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
 }
@@ -33,7 +37,7 @@ struct Shown {
 struct ShownDrive {
     path: PathBuf,
     capacity_bytes: u64,
-    /// `file` or `block device`.
+    /// `file`, `block device` or `volume`.
     kind: &'static str,
     pace: Option<String>,
     /// What its superblock says; `null` where it belongs to no pool.
@@ -46,12 +50,12 @@ struct ShownDrive {
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let executor = executor()?;
-    let drives = options
-        .drives
-        .iter()
-        .map(|drive| show(app, &executor, &by_identity(app, drive)))
-        .collect::<Result<_>>()?;
+    let nest = Nest::new(app, "drive show")?;
+    let drives = options.drives.iter().map(|drive| show(app, &nest, &by_identity(app, drive))).collect();
+    let closed = nest.close();
+    let drives: Result<_> = drives;
+    let drives = drives?;
+    closed?;
     let shown = Shown { drives };
     app.printer.result(&shown, |page| {
         for (index, drive) in shown.drives.iter().enumerate() {
@@ -64,36 +68,49 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// A drive of a known pool may be named by its identity; everything else is a path.
+/// A drive of a known pool may be named by its identity or the beginning of it; everything else is a path.
 fn by_identity(app: &App, drive: &Path) -> PathBuf {
+    let Some(name) = drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !drive.exists()) else {
+        return drive.to_owned();
+    };
     let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
-    let known = pools.iter().flat_map(|pool| &pool.drives).find(|known| Path::new(&known.id) == drive);
-    known.map_or_else(|| drive.to_owned(), |known| known.path.clone())
+    let mut known = pools.iter().flat_map(|pool| &pool.drives).filter(|known| known.id.starts_with(name));
+    match (known.next(), known.next()) {
+        (Some(only), None) => only.path.clone(),
+        _ => drive.to_owned(),
+    }
 }
 
-fn show(app: &App, executor: &RealExecutor, path: &Path) -> Result<ShownDrive> {
-    let candidate = Candidate::at(path)?;
-    let opened = open_drive(
-        app,
-        executor,
-        &candidate.path,
-        &OpenOptions { read_only: true, lock: false, buffered: false },
-    )?;
+fn show(app: &App, nest: &Nest<'_>, path: &Path) -> Result<ShownDrive> {
+    let executor = nest.executor();
+    let candidate = match path.to_str() {
+        Some(text) => Candidate::named(app, text)?,
+        None => Candidate::at(path)?,
+    };
+    let options = OpenOptions { read_only: true, lock: false, buffered: false };
+    let opened = nest.open(&candidate, Access::Look, &options)?;
     let mut holds = Vec::new();
-    let superblock = match executor.block_on(inspect(&*opened.file)) {
+    let superblock = match executor.block_on(inspect(&*opened.bare)) {
         Ok(label) => label,
-        Err(error @ (PoolError::NewerFormat { .. } | PoolError::UnknownFeatures { .. })) => {
+        Err(
+            error @ (PoolError::NewerFormat { .. }
+            | PoolError::OlderFormat { .. }
+            | PoolError::UnknownFeatures { .. }),
+        ) => {
             holds.push(error.to_string());
             None
         }
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        holds = candidate.contents()?;
+        holds = match candidate.volume() {
+            Some(_) => volume_contents(executor, &opened)?,
+            None => candidate.contents()?,
+        };
     }
     Ok(ShownDrive {
         belongs: superblock.as_ref().and_then(|label| belongs(app, label)),
-        capacity_bytes: stripewise_drive::Drive::info(&*opened.file).capacity_bytes,
+        capacity_bytes: stripewise_drive::Drive::info(&*opened.bare).capacity_bytes,
         kind: candidate.kind(),
         pace: pace_of(app, &candidate.path).map(|pace| pace.to_string()),
         path: candidate.path,
@@ -138,15 +155,27 @@ impl ShownDrive {
             (_, "online") => page.field("state", "online", Style::Good),
             (_, other) => page.field("state", other, Style::Warning),
         }
+        match label.intact {
+            true => page.field("superblock", "the same at both ends", Style::Good),
+            false => page.field(
+                "superblock",
+                "whole at one end only; the pool writes the other anew when it is used",
+                Style::Warning,
+            ),
+        }
+        page.field("format", format!("version {}", label.format_version), Style::Plain);
         page.field("generation", label.generation.to_string(), Style::Plain);
+        let slab = ByteSize(label.slab_bytes);
+        page.field("slabs", format!("{} of {slab}, {} in use", label.slabs, label.used_slabs), Style::Plain);
         page.field("pool drives", label.drives.len().to_string(), Style::Plain);
         for volume in label.volumes.iter().filter(|volume| volume.on_this_drive) {
             let text = format!(
-                "{} ({} over {} drives, {})",
+                "{} ({} over {} drives, {}), {} of it here",
                 volume.name,
                 volume.layout,
                 volume.columns,
-                ByteSize(volume.capacity_bytes)
+                ByteSize(volume.capacity_bytes),
+                counted(volume.slabs_on_this_drive as usize, "slab"),
             );
             page.field("volume", text, Style::Plain);
         }

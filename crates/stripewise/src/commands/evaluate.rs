@@ -19,10 +19,10 @@ use stripewise_lab::tables::summary_text;
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::{DriveIdentity, OpenOptions};
 
-use crate::candidates::{self, Candidate};
+use crate::candidates::{self, Candidate, Identity};
 use crate::commands::App;
-use crate::commands::pool_create::refuse_contents;
 use crate::commands::volume_create::parse_layout;
+use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::home::replace_file;
 use crate::printer::Printer;
@@ -199,7 +199,7 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
             "--size {size} is for drives that are made; those given have their size"
         )));
     }
-    let candidates = candidates::all(&options.drives)?;
+    let candidates = candidates::paths(&options.drives)?;
     let executor = executor()?;
     for candidate in &candidates {
         let opened = open_drive(
@@ -218,7 +218,9 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
 
 /// Real drives need no pace; files that carry one keep it.
 fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
-    let is_device = |candidate: &Candidate| matches!(candidate.identity, DriveIdentity::BlockDevice { .. });
+    let is_device = |candidate: &Candidate| {
+        matches!(candidate.identity, Identity::Drive(DriveIdentity::BlockDevice { .. }))
+    };
     if candidates.iter().all(is_device) {
         return PaceChoice::None;
     }

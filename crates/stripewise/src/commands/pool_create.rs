@@ -8,16 +8,18 @@ use std::rc::Rc;
 
 use clap::Args;
 use stripewise_drive::{BufferPool, Drive};
-use stripewise_engine::pool::{Pool, PoolError, PoolOptions, PoolSpec, inspect};
-use stripewise_runtime::{OpenOptions, RealExecutor};
+use stripewise_engine::pool::{Pool, PoolSpec};
+use stripewise_runtime::OpenOptions;
 
 use crate::candidates::{self, Candidate};
 use crate::commands::{App, Pools};
+use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result};
 use crate::home::{KnownDrive, KnownPool};
 use crate::names::PoolName;
+use crate::nest::{Nest, refuse_if_used};
 use crate::report::{PoolReport, counted};
-use crate::session::{OpenedDrive, executor, open_drive, pool_failure};
+use crate::session::{Access, pool_failure, pool_options};
 use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
@@ -29,12 +31,21 @@ pub struct Options {
     /// Its name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Files or block devices
+    /// Files, block devices, or volumes of other pools (POOL/VOL)
     #[arg(value_name = "DRIVE", required = true)]
-    drives: Vec<PathBuf>,
+    drives: Vec<String>,
     /// A drive that takes over by itself when another fails
     #[arg(long, value_name = "DRIVE")]
-    spare: Vec<PathBuf>,
+    spare: Vec<String>,
+    /// A drive that takes small writes first: an SSD. As many as the layouts survive losses, and one more
+    #[arg(long, value_name = "DRIVE")]
+    journal: Vec<String>,
+    /// A drive for what is asked for most: an SSD beside hard disks
+    #[arg(long, value_name = "DRIVE")]
+    fast: Vec<String>,
+    /// Space is handed out in pieces of this size: a power of two, 1MiB to 128MiB; chosen from the drives if left out
+    #[arg(long, value_name = "SIZE")]
+    slab: Option<ByteSize>,
     /// Overwrite drives that hold something
     #[arg(long)]
     force: bool,
@@ -44,31 +55,69 @@ pub struct Options {
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let name = &options.name.0;
+    check_slab(options.slab)?;
     // Also finds out whether the list can be written, before anything is done to the drives.
     home.change_pools(|pools| match pools.iter().any(|pool| pool.name == *name) {
         true => Err(Failure::new(format!("there is a pool `{name}` already"))
             .hint(format!("choose another name; `stripewise pool export {name}` puts that one aside"))),
         false => Ok(()),
     })?;
-    let paths: Vec<PathBuf> = options.drives.iter().chain(&options.spare).cloned().collect();
-    let candidates = candidates::all(&paths)?;
-    let executor = executor()?;
+    let roles = [&options.drives, &options.spare, &options.journal, &options.fast];
+    let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
+    let candidates = candidates::all(app, &names)?;
+    for volume in candidates.iter().filter_map(Candidate::volume) {
+        refuse_if_used(
+            &home,
+            &format!("use `{volume}` as a drive of pool `{name}`"),
+            &volume.pool,
+            Some(&volume.volume),
+        )?;
+    }
+    let nest = Nest::new(app, &format!("pool create {name}"))?;
+    let made = make(options, app, &nest, &candidates);
+    let closed = nest.close();
+    let report = made?;
+    closed?;
+
+    for notice in &report.notices {
+        app.printer.note(format!("note: {notice}"));
+    }
+    let text = format!(
+        "pool {name}: {}, {} for volumes and their redundancy",
+        counted(report.drives.len(), "drive"),
+        ByteSize(report.capacity_bytes)
+    );
+    app.printer.note(format!(
+        "next: stripewise volume create {name}/VOL --layout raid5   (raid0, raid1, raid6, raid10 …)"
+    ));
+    app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
+    Ok(Exit::Success)
+}
+
+/// Makes the pool on these drives, closes it and puts it on the list.
+fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate]) -> Result<PoolReport> {
+    let (home, name, executor) = (app.home()?, &options.name.0, nest.executor());
     let mut opened = Vec::new();
-    for candidate in &candidates {
-        opened.push(open_drive(app, &executor, &candidate.path, &OpenOptions::default())?);
+    for candidate in candidates {
+        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default())?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(app, &executor, candidate, opened, options.force)?;
+        refuse_contents(app, executor, candidate, opened, options.force)?;
     }
 
-    let drives: Vec<Rc<dyn Drive>> = opened.into_iter().map(|opened| opened.drive).collect();
-    let (drives, spares) = drives.split_at(options.drives.len());
+    let pool_options = pool_options(&opened);
+    let mut drives = opened.into_iter().map(|opened| opened.drive);
+    let mut next =
+        |names: &Vec<String>| -> Vec<Rc<dyn Drive>> { drives.by_ref().take(names.len()).collect() };
     let spec = PoolSpec {
         name: name.clone(),
-        drives: drives.to_vec(),
-        spares: spares.to_vec(),
+        drives: next(&options.drives),
+        spares: next(&options.spare),
+        journals: next(&options.journal),
+        fast: next(&options.fast),
+        slab_bytes: options.slab.map(|size| size.0),
         force: options.force,
-        options: PoolOptions::default(),
+        options: pool_options,
     };
     let what = format!("cannot create pool `{name}`");
     let buffers = BufferPool::new(RETAINED_BYTES);
@@ -86,62 +135,16 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         id: report.id.clone(),
         drives: report.drives.iter().map(known).collect(),
     })?;
-
-    for notice in &report.notices {
-        app.printer.note(format!("note: {notice}"));
-    }
-    let text = format!(
-        "pool {name}: {}, {} for volumes and their redundancy",
-        counted(report.drives.len(), "drive"),
-        ByteSize(report.capacity_bytes)
-    );
-    app.printer.note(format!(
-        "next: stripewise volume create {name}/VOL --layout raid5   (raid0, raid1, raid6, raid10 …)"
-    ));
-    app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
-    Ok(Exit::Success)
+    Ok(report)
 }
 
-/// Refuses a drive that holds something, unless told to overwrite it: then says what is lost.
-pub fn refuse_contents(
-    app: &App,
-    executor: &RealExecutor,
-    candidate: &Candidate,
-    opened: &OpenedDrive,
-    force: bool,
-) -> Result<()> {
-    let path = candidate.path.display();
-    let mut contents = match executor.block_on(inspect(&*opened.file)) {
-        Ok(None) => candidate.contents()?,
-        Ok(Some(label)) => {
-            let volumes: Vec<&str> = label
-                .volumes
-                .iter()
-                .filter(|volume| volume.on_this_drive)
-                .map(|volume| volume.name.as_str())
-                .collect();
-            let parts = if volumes.is_empty() {
-                String::new()
-            } else {
-                format!(", with parts of {}", volumes.join(", "))
-            };
-            vec![format!("a drive of pool `{}`{parts}", label.pool_name)]
-        }
-        Err(PoolError::NewerFormat { version, .. }) => vec![format!("a pool of a newer format ({version})")],
-        Err(PoolError::UnknownFeatures { .. }) => {
-            vec!["a pool with features unknown to this version".to_owned()]
-        }
-        Err(error) => return Err(pool_failure(format!("cannot read what {path} holds"), &error)),
-    };
-    if contents.is_empty() {
+/// Sizes that no pool can have are a wrong command line, told before anything is opened.
+fn check_slab(slab: Option<ByteSize>) -> Result<()> {
+    let Some(size) = slab else { return Ok(()) };
+    let allowed = ByteSize(1 << 20)..=ByteSize(128 << 20);
+    if size.0.is_power_of_two() && allowed.contains(&size) {
         return Ok(());
     }
-    contents.dedup();
-    let holds = contents.join(" and ");
-    if force {
-        app.printer.warning(format!("{path} is overwritten; it held {holds}"));
-        return Ok(());
-    }
-    Err(Failure::new(format!("{path} holds {holds}; nothing was changed"))
-        .hint("--force overwrites it: all that it holds would be lost"))
+    Err(Failure::usage(format!("a slab of {} bytes cannot be", size.0))
+        .hint("it is a power of two from 1MiB to 128MiB; left out, it is chosen from the size of the drives"))
 }

@@ -7,6 +7,8 @@ use clap::Args;
 use crate::commands::{App, Pools, confirmed};
 use crate::failure::{Exit, Result};
 use crate::names::PoolName;
+use crate::nest::refuse_if_used;
+use crate::report::takes_part;
 use crate::session::{Access, Session};
 
 /// Erase a pool from its drives, with everything in it
@@ -23,7 +25,9 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
-    app.home()?.pool(name)?;
+    let home = app.home()?;
+    home.pool(name)?;
+    refuse_if_used(&home, &format!("destroy pool `{name}`"), name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),
@@ -32,8 +36,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}"))?;
     let report = session.report();
     session.destroy()?;
-    for drive in report.drives.iter().filter(|drive| !matches!(drive.state.as_str(), "online" | "rebuilding"))
-    {
+    for drive in report.drives.iter().filter(|drive| !takes_part(&drive.state)) {
         app.printer.warning(format!(
             "{} ({}) was {}: it still says that it belongs to the pool",
             drive.path, drive.id, drive.state

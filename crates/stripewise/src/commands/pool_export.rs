@@ -10,6 +10,7 @@ use crate::commands::App;
 use crate::failure::{Exit, Result};
 use crate::home::KnownPool;
 use crate::names::PoolName;
+use crate::nest::refuse_if_used;
 use crate::session::Access;
 
 /// Take a pool off the list, to use its drives elsewhere
@@ -29,6 +30,7 @@ struct Exported {
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pool = home.pool(&options.name.0)?;
+    refuse_if_used(&home, &format!("export pool `{}`", pool.name), &pool.name, None)?;
     let _lock = home.lock_pool(&pool, Access::Change, &format!("pool export {}", pool.name))?;
     home.forget(&pool.id)?;
     let exported = Exported { exported: pool };

@@ -14,8 +14,9 @@ use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownDrive, KnownPool};
+use crate::nest::Nest;
 use crate::report::{PoolReport, counted};
-use crate::session::{OpenedDrive, executor, open_drive, pool_failure};
+use crate::session::{OpenedDrive, open_drive, pool_failure};
 
 /// Find pools on drives and add them to the list
 #[derive(Args)]
@@ -34,30 +35,17 @@ struct Found {
     path: PathBuf,
     opened: OpenedDrive,
     label: DriveLabel,
+    /// Not looked at together with its pool's others yet.
+    is_new: bool,
 }
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let home = app.home()?;
-    let executor = executor()?;
-    let (paths, places) = places(options)?;
-    let mut pools: Vec<(String, Vec<Found>)> = Vec::new();
-    for found in find(app, &executor, &paths) {
-        let id = found.label.pool_id.to_string();
-        match pools.iter_mut().find(|(known, _)| *known == id) {
-            Some((_, drives)) => drives.push(found),
-            None => pools.push((id, vec![found])),
-        }
-    }
-    if let Some(wanted) = &options.pool {
-        pools.retain(|(id, drives)| id == wanted || newest(drives).pool_name == *wanted);
-    }
-    refuse_ambiguous(options, &pools, &places)?;
-
-    let mut reports = Vec::new();
-    for (id, drives) in &pools {
-        reports.push(import(&home, &executor, id, drives)?);
-    }
+    let nest = Nest::new(app, "pool import")?;
+    let imported = import_all(options, app, &nest);
+    let closed = nest.close();
+    let reports = imported?;
+    closed?;
     for notice in reports.iter().flat_map(|report| &report.notices) {
         app.printer.warning(notice);
     }
@@ -74,6 +62,78 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         }
     })?;
     Ok(Exit::Success)
+}
+
+/// Imports what is found on paths, then what is found on the volumes of that, and so on.
+fn import_all(options: &Options, app: &App, nest: &Nest<'_>) -> Result<Vec<PoolReport>> {
+    let home = app.home()?;
+    let executor = nest.executor();
+    let (paths, places) = places(options)?;
+    let mut found = find(app, executor, &paths);
+    let mut reports: Vec<PoolReport> = Vec::new();
+    let mut looked_at: Vec<String> = Vec::new();
+    loop {
+        let pools = wanted_pools(options, &found);
+        refuse_twins(&pools, &places)?;
+        for (id, drives) in &pools {
+            // One of which more drives turned up is looked at again.
+            let known = reports.iter().position(|report| report.id == *id);
+            let of_new = drives.iter().any(|drive| drive.is_new);
+            if known.is_some() && !of_new {
+                continue;
+            }
+            let report = import(&home, executor, id, drives)?;
+            match known {
+                Some(known) => reports[known] = report,
+                None => reports.push(report),
+            }
+        }
+        found.iter_mut().for_each(|found| found.is_new = false);
+        let mut below: Vec<String> = reports.iter().map(|report| report.name.clone()).collect();
+        if options.pool.is_some() && reports.is_empty() {
+            below.extend(home.pools()?.into_iter().map(|pool| pool.name));
+        }
+        below.retain(|name| !looked_at.contains(name));
+        if below.is_empty() {
+            break;
+        }
+        for name in below {
+            found.extend(
+                nest.volumes_of(&name).into_iter().filter_map(|opened| looked(app, executor, opened)),
+            );
+            looked_at.push(name);
+        }
+    }
+    if reports.is_empty() { Err(nothing_found(options, &places)) } else { Ok(reports) }
+}
+
+/// What a volume of a pool says of another.
+fn looked(app: &App, executor: &RealExecutor, opened: OpenedDrive) -> Option<Found> {
+    let label = opened.bare.info().label.to_string();
+    match executor.block_on(inspect(&*opened.bare)) {
+        Ok(Some(of)) => Some(Found { path: PathBuf::from(label), opened, label: of, is_new: true }),
+        Ok(None) => None,
+        Err(error) => {
+            app.printer.warning(format!("{label}: {error}"));
+            None
+        }
+    }
+}
+
+/// What was found, by pool; only the one that was asked for, if one was.
+fn wanted_pools<'a>(options: &Options, found: &'a [Found]) -> Vec<(String, Vec<&'a Found>)> {
+    let mut pools: Vec<(String, Vec<&Found>)> = Vec::new();
+    for found in found {
+        let id = found.label.pool_id.to_string();
+        match pools.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, drives)) => drives.push(found),
+            None => pools.push((id, vec![found])),
+        }
+    }
+    if let Some(wanted) = &options.pool {
+        pools.retain(|(id, drives)| id == wanted || newest(drives).pool_name == *wanted);
+    }
+    pools
 }
 
 /// All paths to look at, and how to call them together.
@@ -132,10 +192,10 @@ fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
         }
         let options = OpenOptions { read_only: true, lock: false, buffered: false };
         let Ok(opened) = open_drive(app, executor, &candidate.path, &options) else { continue };
-        match executor.block_on(inspect(&*opened.file)) {
+        match executor.block_on(inspect(&*opened.bare)) {
             Ok(Some(label)) => {
                 identities.push(candidate.identity);
-                all.push(Found { path: candidate.path, opened, label });
+                all.push(Found { path: candidate.path, opened, label, is_new: true });
             }
             Ok(None) => {}
             Err(error) => app.printer.warning(format!("{}: {error}", candidate.path.display())),
@@ -144,17 +204,17 @@ fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
     all
 }
 
-fn newest(drives: &[Found]) -> &DriveLabel {
+fn newest<'a>(drives: &[&'a Found]) -> &'a DriveLabel {
     &drives.iter().max_by_key(|found| found.label.generation).expect("no pool without drives").label
 }
 
-fn refuse_ambiguous(options: &Options, pools: &[(String, Vec<Found>)], places: &str) -> Result<()> {
-    if pools.is_empty() {
-        let what =
-            options.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
-        return Err(Failure::new(format!("{what} was found in {places}"))
-            .hint("--dir DIR names a folder with the pool's drives; `stripewise drive show DRIVE` tells what a drive holds"));
-    }
+fn nothing_found(options: &Options, places: &str) -> Failure {
+    let what = options.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+    Failure::new(format!("{what} was found in {places}"))
+        .hint("--dir DIR names a folder with the pool's drives; `stripewise drive show DRIVE` tells what a drive holds")
+}
+
+fn refuse_twins(pools: &[(String, Vec<&Found>)], places: &str) -> Result<()> {
     for (index, (id, drives)) in pools.iter().enumerate() {
         let name = &newest(drives).pool_name;
         if let Some((other, _)) = pools[..index].iter().find(|(_, drives)| newest(drives).pool_name == *name)
@@ -166,7 +226,7 @@ fn refuse_ambiguous(options: &Options, pools: &[(String, Vec<Found>)], places: &
     Ok(())
 }
 
-fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[Found]) -> Result<PoolReport> {
+fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[&Found]) -> Result<PoolReport> {
     let name = &newest(drives).pool_name;
     let what = format!("cannot import pool `{name}`");
     let given = drives.iter().map(|found| found.opened.drive.clone()).collect();

@@ -10,61 +10,163 @@ use stripewise_engine::pool::{
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
 use crate::names::PoolName;
-use crate::session::{Access, pool_failure, with_pool};
+use crate::session::{Access, Session, pool_failure, with_pool};
+use crate::size::ByteSize;
 
-/// Change a setting of a pool
+const DAY_S: u64 = 86_400;
+/// Ten years: longer is a slip of the hand.
+const MOST_DAYS: f64 = 3652.0;
+const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, patrol-rate=RATE|none, patrol-interval=DAYS|none, \
+                        space-warning=1..100, tier-rate=RATE|off";
+
+/// Change settings of a pool
 #[derive(Args)]
 pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// rebuild-priority=low|medium|high|1..100: percent of each drive's time that rebuilds get while there is other load
-    #[arg(value_name = "SETTING=VALUE")]
-    setting: Setting,
+    /// rebuild-priority=low|medium|high|1..100: percent of each drive's time that rebuilds get while there is other load;
+    /// patrol-rate=RATE|none: a scrub reads at most so much per second, as in 20MB; patrol-interval=DAYS|none: a scrub
+    /// begins by itself so long after the last one; space-warning=1..100: percent of the space in use from which on the
+    /// status warns; tier-rate=RATE|off: at most so much per second is moved between fast and data drives, as in 100MB;
+    /// off: as much as the rebuild priority gives
+    #[arg(value_name = "SETTING=VALUE", required = true)]
+    settings: Vec<Setting>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setting {
     RebuildPriority(u32),
+    PatrolRate(Option<u64>),
+    PatrolInterval(Option<u64>),
+    SpaceWarning(u32),
+    TierRate(Option<u64>),
 }
 
 impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let Some(("rebuild-priority", value)) = text.split_once('=') else {
-            return Err(format!("`{text}` is no setting; there is rebuild-priority=low|medium|high|1..100"));
-        };
-        let percent = match value {
-            "low" => REBUILD_PRIORITY_LOW_PERCENT,
-            "medium" => REBUILD_PRIORITY_MEDIUM_PERCENT,
-            "high" => REBUILD_PRIORITY_HIGH_PERCENT,
-            _ => match value.parse() {
-                Ok(percent @ 1..=100) => percent,
-                _ => {
-                    return Err(format!(
-                        "`{value}` is no rebuild priority; low, medium, high or 1 to 100 (percent)"
-                    ));
-                }
+        let unknown = || format!("`{text}` is no setting; there are {SETTINGS}");
+        let (name, value) = text.split_once('=').ok_or_else(unknown)?;
+        match name {
+            "rebuild-priority" => priority(value).map(Self::RebuildPriority),
+            "patrol-rate" => rate(value).map(Self::PatrolRate),
+            "tier-rate" => tier_rate(value).map(Self::TierRate),
+            "patrol-interval" => interval(value).map(Self::PatrolInterval),
+            "space-warning" => match value.trim_end_matches('%').parse() {
+                Ok(percent @ 1..=100) => Ok(Self::SpaceWarning(percent)),
+                _ => Err(format!("`{value}` is no share of the space; 1 to 100 (percent)")),
             },
-        };
-        Ok(Self::RebuildPriority(percent))
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn priority(value: &str) -> std::result::Result<u32, String> {
+    match value {
+        "low" => Ok(REBUILD_PRIORITY_LOW_PERCENT),
+        "medium" => Ok(REBUILD_PRIORITY_MEDIUM_PERCENT),
+        "high" => Ok(REBUILD_PRIORITY_HIGH_PERCENT),
+        _ => match value.parse() {
+            Ok(percent @ 1..=100) => Ok(percent),
+            _ => Err(format!("`{value}` is no rebuild priority; low, medium, high or 1 to 100 (percent)")),
+        },
+    }
+}
+
+/// Bytes per second, as `20MB` or `20MB/s`.
+fn rate(value: &str) -> std::result::Result<Option<u64>, String> {
+    if value == "none" {
+        return Ok(None);
+    }
+    match value.strip_suffix("/s").unwrap_or(value).parse::<ByteSize>() {
+        Ok(ByteSize(0)) => Err("a patrol rate of 0 would never end; `none` takes the limit away".to_owned()),
+        Ok(size) => Ok(Some(size.0)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Bytes per second that rows move at.
+fn tier_rate(value: &str) -> std::result::Result<Option<u64>, String> {
+    const LEAST: ByteSize = ByteSize(1 << 20);
+    if value == "off" {
+        return Ok(None);
+    }
+    match value.strip_suffix("/s").unwrap_or(value).parse::<ByteSize>() {
+        Ok(size) if size < LEAST => Err(format!(
+            "tiers move at {LEAST} per second at least; `off` takes the limit away, and a pinned volume stays"
+        )),
+        Ok(size) => Ok(Some(size.0)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Days in seconds.
+fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
+    match (value, value.parse::<f64>()) {
+        ("none", _) => Ok(None),
+        (_, Ok(days)) if days > 0.0 && days <= MOST_DAYS => Ok(Some(((days * DAY_S as f64) as u64).max(1))),
+        _ => Err(format!(
+            "`{value}` is no number of days up to {MOST_DAYS}; `none`: scrubs begin only by hand"
+        )),
+    }
+}
+
+impl Setting {
+    fn apply(self, session: &Session<'_>) -> std::result::Result<(), stripewise_engine::pool::PoolError> {
+        let pool = &session.pool;
+        let (rate_before, interval_before, _) = pool.patrol();
+        match self {
+            Self::RebuildPriority(percent) => session.run(pool.set_rebuild_priority(percent)),
+            Self::PatrolRate(rate) => session.run(pool.set_patrol(rate, interval_before)),
+            Self::PatrolInterval(interval) => session.run(pool.set_patrol(rate_before, interval)),
+            Self::SpaceWarning(percent) => session.run(pool.set_space_warning(percent)),
+            Self::TierRate(rate) => session.run(pool.set_tier_rate(rate)),
+        }
+    }
+
+    fn in_words(self) -> String {
+        match self {
+            Self::RebuildPriority(percent) => {
+                format!("rebuilds get {percent} % of each drive's time while there is other load")
+            }
+            Self::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
+            Self::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
+            Self::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
+            Self::PatrolInterval(Some(seconds)) => {
+                let days = seconds as f64 / DAY_S as f64;
+                format!(
+                    "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
+                )
+            }
+            Self::TierRate(None) => {
+                "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
+            }
+            Self::TierRate(Some(rate)) => {
+                format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
+            }
+            Self::SpaceWarning(percent) => {
+                format!("the status warns from {percent} % of the space in use on")
+            }
+        }
     }
 }
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
-    let Setting::RebuildPriority(percent) = options.setting;
     let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), |session| {
-        let set = session.run(session.pool.set_rebuild_priority(percent));
-        set.map_err(|error| pool_failure(format!("cannot change pool `{name}`"), &error))?;
+        for setting in &options.settings {
+            let set = setting.apply(session);
+            set.map_err(|error| pool_failure(format!("cannot change pool `{name}`"), &error))?;
+        }
         Ok(session.report())
     })?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!(
-            "pool {name}: rebuilds get {percent} % of each drive's time while there is other load"
-        ));
+        for setting in &options.settings {
+            page.line(format!("pool {name}: {}", setting.in_words()));
+        }
     })?;
     Ok(Exit::Success)
 }
@@ -78,9 +180,42 @@ mod tests {
         assert_eq!("rebuild-priority=low".parse(), Ok(Setting::RebuildPriority(10)));
         assert_eq!("rebuild-priority=high".parse(), Ok(Setting::RebuildPriority(60)));
         assert_eq!("rebuild-priority=100".parse(), Ok(Setting::RebuildPriority(100)));
-        for text in
-            ["rebuild-priority=0", "rebuild-priority=101", "rebuild-priority=", "rebuild-priority", "x=1"]
-        {
+        for text in [
+            "rebuild-priority=0",
+            "rebuild-priority=101",
+            "rebuild-priority=",
+            "rebuild-priority",
+            "x=1",
+            "=",
+        ] {
+            assert!(text.parse::<Setting>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn patrols_have_a_rate_and_an_interval_or_none() {
+        assert_eq!("patrol-rate=20MB/s".parse(), Ok(Setting::PatrolRate(Some(20_000_000))));
+        assert_eq!("patrol-rate=1M".parse(), Ok(Setting::PatrolRate(Some(1 << 20))));
+        assert_eq!("patrol-rate=none".parse(), Ok(Setting::PatrolRate(None)));
+        assert_eq!("patrol-interval=7".parse(), Ok(Setting::PatrolInterval(Some(604_800))));
+        assert_eq!("patrol-interval=0.5".parse(), Ok(Setting::PatrolInterval(Some(43_200))));
+        assert_eq!("patrol-interval=none".parse(), Ok(Setting::PatrolInterval(None)));
+        assert_eq!("space-warning=90%".parse(), Ok(Setting::SpaceWarning(90)));
+        assert_eq!("tier-rate=50MB/s".parse(), Ok(Setting::TierRate(Some(50_000_000))));
+        assert_eq!("tier-rate=off".parse(), Ok(Setting::TierRate(None)));
+        for text in [
+            "patrol-rate=0",
+            "patrol-rate=fast",
+            "patrol-interval=0",
+            "patrol-interval=-1",
+            "patrol-interval=NaN",
+            "patrol-interval=99999",
+            "space-warning=0",
+            "space-warning=101",
+            "tier-rate=0",
+            "tier-rate=1000",
+            "tier-rate=none",
+        ] {
             assert!(text.parse::<Setting>().is_err(), "{text}");
         }
     }

@@ -3,13 +3,12 @@
 //!
 //! Expected faults: drives that are gone, all of them even; a pool in use.
 
-use std::time::{Duration, Instant};
-
 use clap::Args;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
-use crate::home::{Home, KnownPool, PATIENCE};
+use crate::home::{Home, KnownPool};
+use crate::left_word;
 use crate::names::PoolName;
 use crate::report::PoolReport;
 use crate::session::{Access, with_pool};
@@ -54,34 +53,18 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
-    let begin = Instant::now();
-    while let Some(user) = home.pool_user(known) {
-        if let Some(report) = left_word(home, known, &user) {
-            return Ok(report);
-        }
-        // Most commands are done in no time, the others leave word soon.
-        if begin.elapsed() > PATIENCE {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    if let Some(word) = left_word::wait_for(home, known) {
+        return Ok(word.report);
     }
     match with_pool(app, &known.name, Access::Look, "pool status", |session| Ok(session.report())) {
         Ok(report) => Ok(report),
-        Err(failure) => match home.pool_user(known) {
-            // Then it cannot be told how it is, unless by whoever came in between.
-            Some(user) => left_word(home, known, &user).ok_or(failure),
-            None => {
-                let action = failure.hint.unwrap_or_default();
-                Ok(PoolReport::unreachable(known, &failure.message, &action))
-            }
-        },
+        // Somebody came in between: then it cannot be told how it is, unless by that one.
+        Err(failure) if home.pool_user(known).is_some() => {
+            left_word::read(home, known).map(|word| word.report).ok_or(failure)
+        }
+        Err(failure) => {
+            let action = failure.hint.unwrap_or_default();
+            Ok(PoolReport::unreachable(known, &failure.message, &action))
+        }
     }
-}
-
-/// What the process that works on the pool says of it.
-fn left_word(home: &Home, known: &KnownPool, user: &str) -> Option<PoolReport> {
-    let text = std::fs::read(home.status_path(&known.id)).ok()?;
-    let mut report: PoolReport = serde_json::from_slice(&text).ok()?;
-    report.notices.push(format!("in use by {user}"));
-    Some(report)
 }

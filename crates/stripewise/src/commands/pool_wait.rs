@@ -17,7 +17,7 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// rebuild, scrub, convert or destage
+    /// rebuild, scrub, convert, destage or tier
     #[arg(value_name = "JOB")]
     kind: JobKind,
 }

@@ -2,8 +2,8 @@
 //!
 //! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
 
-use clap::Args;
-use stripewise_engine::pool::{PoolError, VolumeSpec};
+use clap::{Args, ValueEnum};
+use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
 use stripewise_layout::LayoutSpec;
 
 use crate::commands::{App, Volumes};
@@ -34,6 +34,35 @@ pub struct Options {
     /// Usable size; all the room there is if left out
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
+    /// Takes room only as it is written; may be larger than the pool. Wants --size
+    #[arg(long, requires = "size")]
+    thin: bool,
+    /// Small writes are acknowledged once they are safe in the journal, and put in place later
+    #[arg(long, conflicts_with = "write_through")]
+    write_back: bool,
+    /// Every write is in place before it is acknowledged
+    #[arg(long)]
+    write_through: bool,
+    /// Checksums of all blocks, so that a drive that answers wrongly is found out: on unless turned off
+    #[arg(long, value_name = "on|off", value_enum)]
+    checksums: Option<Switch>,
+    /// Keep all of it on fast drives, or all of it off them; left out: what is used most is moved there
+    #[arg(long, value_name = "fast|slow", value_enum)]
+    pin: Option<PinChoice>,
+}
+
+/// On or off as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// Drives to stay on as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PinChoice {
+    Fast,
+    Slow,
 }
 
 /// A layout's name, with the hint that goes with a wrong one.
@@ -41,55 +70,82 @@ pub fn parse_layout(name: &str) -> std::result::Result<LayoutSpec, String> {
     name.parse().map_err(|error: stripewise_layout::LayoutError| format!("{error}; {}", error.hint()))
 }
 
+/// A layout with the number of columns that was asked for, where it leaves that open.
+pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSpec> {
+    match (layout.columns, asked) {
+        (Some(fixed), Some(asked)) if fixed != asked => {
+            Err(Failure::usage(format!("a mirror of {fixed} copies has {fixed} columns, not {asked}"))
+                .hint("use raid1 with --columns"))
+        }
+        (fixed, asked) => Ok(LayoutSpec { columns: asked.or(fixed), ..layout }),
+    }
+}
+
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let columns = match (options.layout.columns, options.columns) {
-        (Some(fixed), Some(asked)) if fixed != asked => {
-            return Err(Failure::usage(format!(
-                "a mirror of {fixed} copies has {fixed} columns, not {asked}"
-            ))
-            .hint("use raid1 with --columns"));
-        }
-        (fixed, asked) => asked.or(fixed),
-    };
     let layout = LayoutSpec {
-        columns,
         groups: options.groups,
         interleave_bytes: Some(options.interleave.0),
-        ..options.layout
+        ..with_columns(options.layout, options.columns)?
     };
     let what = format!("cannot create volume `{name}`");
-    let spec = VolumeSpec { name: name.volume.clone(), layout, size_bytes: options.size.map(|size| size.0) };
+    let spec = VolumeSpec {
+        name: name.volume.clone(),
+        layout,
+        size_bytes: options.size.map(|size| size.0),
+        thin: options.thin,
+        write_back: match (options.write_back, options.write_through) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        },
+        checksums: options.checksums.map(|switch| switch == Switch::On),
+        pin: match options.pin {
+            Some(PinChoice::Fast) => Pin::Fast,
+            Some(PinChoice::Slow) => Pin::Slow,
+            None => Pin::None,
+        },
+    };
+    let pin = spec.pin;
     let volume = with_pool(app, &name.pool, Access::Change, &format!("volume create {name}"), |session| {
         let created = session.run(session.pool.create_volume(spec));
-        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
+        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
         for notice in session.pool.notices() {
             app.printer.note(format!("note: {notice}"));
         }
-        let volumes = session.report().volumes;
-        Ok(volumes.into_iter().find(|volume| volume.name == name.volume).expect("just created"))
+        session.volume_report(name)
     })?;
     let text = format!(
-        "volume {name}: {} over {} drives, interleave {}, {} usable",
+        "volume {name}: {} over {} drives, interleave {}, {} usable{}",
         volume.layout,
         volume.columns,
         ByteSize(volume.interleave_bytes),
-        ByteSize(volume.capacity_bytes)
+        ByteSize(volume.capacity_bytes),
+        if options.thin { ", thin" } else { "" }
     );
     app.printer.result(&Volumes { volumes: vec![volume] }, |page| page.line(text))?;
     Ok(Exit::Success)
 }
 
 /// The room asked for and the room there is, as people write sizes.
-fn in_sizes(failure: Failure, error: &PoolError) -> Failure {
+fn in_sizes(failure: Failure, error: &PoolError, pin: Pin) -> Failure {
     match error {
-        PoolError::NoSpace { free_bytes: 0, .. } => failure.hint("delete a volume first; all the room is taken"),
-        PoolError::NoSpace { free_bytes, needed_bytes, .. } => failure.hint(format!(
-            "that is {} of each drive where {} are free: ask for a smaller volume, leave --size out to get all there is, \
-             or delete one",
-            ByteSize(*needed_bytes),
-            ByteSize(*free_bytes)
+        PoolError::NoSpace { possible_bytes, .. } if pin == Pin::Fast => failure.hint(format!(
+            "there is room for {} on the fast drives: add more with `stripewise pool add --as fast`, let others make room with \
+             `stripewise volume pin POOL/VOL slow --wait`, or leave --pin out",
+            ByteSize(*possible_bytes),
+        )),
+        PoolError::BadSetting(_) if pin == Pin::Fast => {
+            failure.hint("put fast drives in with `stripewise pool add --as fast`, or leave --pin out")
+        }
+        PoolError::NoSpace { possible_bytes: 0, .. } => {
+            failure.hint("all the room is taken: delete a volume first, or add drives with `stripewise pool add`")
+        }
+        PoolError::NoSpace { possible_bytes, .. } => failure.hint(format!(
+            "there is room for {}: ask for a smaller volume, leave --size out to get all there is, delete one, or add \
+             drives with `stripewise pool add`",
+            ByteSize(*possible_bytes),
         )),
         _ => failure,
     }

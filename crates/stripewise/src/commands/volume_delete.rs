@@ -5,6 +5,7 @@ use clap::Args;
 use crate::commands::{App, Volumes, confirmed};
 use crate::failure::{Exit, Result};
 use crate::names::VolumeName;
+use crate::nest::refuse_if_used;
 use crate::session::{Access, pool_failure, with_pool};
 
 /// Erase a volume
@@ -21,7 +22,9 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    app.home()?.pool(&name.pool)?;
+    let home = app.home()?;
+    home.pool(&name.pool)?;
+    refuse_if_used(&home, &format!("delete volume `{name}`"), &name.pool, Some(&name.volume))?;
     confirmed(
         options.yes,
         &format!("volume delete {name}"),

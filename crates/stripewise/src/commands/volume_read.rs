@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use clap::Args;
 use stripewise_drive::{Buffer, Context, JoinHandle};
-use stripewise_engine::{Array, ArrayError};
+use stripewise_engine::ArrayError;
+use stripewise_engine::pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
@@ -52,7 +53,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         let mut progress = Progress::new(&app.printer);
         let context = session.executor().context();
-        session.run(copy(&context, volume.array(), name, offset..offset + length, &mut progress))
+        session.run(copy(&context, &volume, name, offset..offset + length, &mut progress))
     })?;
     Ok(Exit::Success)
 }
@@ -61,20 +62,20 @@ type Answer = JoinHandle<std::result::Result<Buffer, ArrayError>>;
 
 async fn copy(
     context: &Context,
-    array: &Array,
+    volume: &Volume,
     name: &VolumeName,
     range: std::ops::Range<u64>,
     progress: &mut Progress<'_>,
 ) -> Result<()> {
-    let mut pieces = Pieces::new(array.geometry().stripe_data_bytes(), range.clone());
+    let mut pieces = Pieces::new(volume.geometry().stripe_data_bytes(), range.clone());
     let mut in_flight: VecDeque<(std::ops::Range<u64>, Answer)> = VecDeque::new();
     loop {
         while in_flight.len() < IN_FLIGHT
             && let Some(piece) = pieces.next()
         {
             let (start, length) = aligned(&piece);
-            let array = array.clone();
-            in_flight.push_back((piece, context.spawn(async move { array.read(start, length).await })));
+            let volume = volume.clone();
+            in_flight.push_back((piece, context.spawn(async move { volume.read(start, length).await })));
         }
         let Some((piece, answer)) = in_flight.pop_front() else { return Ok(()) };
         let buffer = answer.await.map_err(|error| {

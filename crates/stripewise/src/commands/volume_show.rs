@@ -3,10 +3,10 @@
 use clap::Args;
 
 use crate::commands::{App, Volumes};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Result};
+use crate::left_word;
 use crate::names::VolumeName;
-use crate::report::VolumeReport;
-use crate::session::{Access, Session, with_pool};
+use crate::session::{Access, find_volume, with_pool};
 
 /// Show a volume: layout, size, where it lies
 #[derive(Args)]
@@ -19,21 +19,16 @@ pub struct Options {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let volume = with_pool(app, &name.pool, Access::Look, "volume show", |session| find(session, name))?;
+    let home = app.home()?;
+    let known = home.pool(&name.pool)?;
+    // Whoever has the pool open knows how it is used and what is being moved.
+    let volume = match left_word::wait_for(&home, &known) {
+        Some(word) => find_volume(word.report, name)?,
+        None => {
+            with_pool(app, &name.pool, Access::Look, "volume show", |session| session.volume_report(name))?
+        }
+    };
     let volumes = Volumes { volumes: vec![volume] };
     app.printer.result(&volumes, |page| volumes.volumes[0].print(page))?;
     Ok(Exit::Success)
-}
-
-fn find(session: &Session<'_>, name: &VolumeName) -> Result<VolumeReport> {
-    let volumes = session.report().volumes;
-    let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
-    volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
-        Failure::new(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
-            match known.as_slice() {
-                [] => "it has no volumes yet".to_owned(),
-                _ => format!("it has {}", known.join(", ")),
-            },
-        )
-    })
 }

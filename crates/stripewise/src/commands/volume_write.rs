@@ -10,11 +10,13 @@ use std::ops::Range;
 use clap::Args;
 use serde::Serialize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
-use stripewise_engine::{Array, ArrayError};
+use stripewise_engine::ArrayError;
+use stripewise_engine::pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::names::VolumeName;
+use crate::nest::refuse_if_used;
 use crate::pieces::{BLOCK_BYTES, IN_FLIGHT, Pieces, aligned, find_volume};
 use crate::progress::Progress;
 use crate::report::counted;
@@ -42,11 +44,12 @@ struct Written {
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, offset) = (&options.name, options.offset.0);
+    refuse_if_used(&app.home()?, &format!("write to `{name}`"), &name.pool, Some(&name.volume))?;
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), |session| {
             session.show_notices();
             // Jobs belong to the pool: whoever has it open for long works on them.
-            session.pool.start_jobs();
+            session.start_jobs();
             let volume = find_volume(session, name)?;
             let capacity = volume.capacity_bytes();
             if offset > capacity {
@@ -56,7 +59,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             }
             let mut work = Writing {
                 context: session.executor().context(),
-                array: volume.array().clone(),
+                volume: volume.clone(),
                 name,
                 offset,
                 total: input_bytes(),
@@ -98,7 +101,7 @@ fn too_long(name: &VolumeName, offset: u64, capacity: u64, what: &str) -> Failur
 
 struct Writing<'a> {
     context: Context,
-    array: Array,
+    volume: Volume,
     name: &'a VolumeName,
     offset: u64,
     total: Option<u64>,
@@ -110,8 +113,8 @@ type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
 impl Writing<'_> {
     /// Gives how many bytes were written; all of them are durable then.
     async fn copy(&mut self) -> Result<u64> {
-        let capacity = self.array.capacity_bytes();
-        let mut pieces = Pieces::new(self.array.geometry().stripe_data_bytes(), self.offset..capacity);
+        let capacity = self.volume.capacity_bytes();
+        let mut pieces = Pieces::new(self.volume.geometry().stripe_data_bytes(), self.offset..capacity);
         let mut in_flight: VecDeque<(Range<u64>, Answer)> = VecDeque::new();
         let mut input = std::io::stdin().lock();
         let mut ended = false;
@@ -123,10 +126,10 @@ impl Writing<'_> {
             if piece.is_empty() {
                 break;
             }
-            let (array, start) = (self.array.clone(), aligned(&piece).0);
+            let (volume, start) = (self.volume.clone(), aligned(&piece).0);
             in_flight.push_back((
                 piece,
-                self.context.spawn(async move { array.write(start, buffer, false).await }),
+                self.context.spawn(async move { volume.write(start, buffer, false).await }),
             ));
             // Lets the piece be sent off before the next one is waited for.
             stripewise_drive::yield_now().await;
@@ -137,7 +140,7 @@ impl Writing<'_> {
         while !in_flight.is_empty() {
             self.finish(&mut in_flight).await?;
         }
-        self.array.flush().await.map_err(|error| self.failure(end, &error))?;
+        self.volume.flush().await.map_err(|error| self.failure(end, &error))?;
         let mut beyond = [0];
         if !ended && end == capacity && input.read(&mut beyond).is_ok_and(|read| read > 0) {
             return Err(too_long(self.name, self.offset, capacity, "all bytes of the input").hint(format!(
@@ -152,7 +155,7 @@ impl Writing<'_> {
     /// or ends within a block, the rest of the block is as the volume has it.
     async fn next_piece(&self, input: &mut impl Read, room: Range<u64>) -> Result<(Range<u64>, Buffer)> {
         let (start, length) = aligned(&room);
-        let buffer = self.array.buffers().allocate(length);
+        let buffer = self.volume.buffers().allocate(length);
         let skip = (room.start - start) as usize;
         let target = buffer.slice(skip..skip + (room.end - room.start) as usize);
         let read = target.with_mut(|bytes| read_fully(input, bytes)).expect("real drives take real bytes");
@@ -167,12 +170,12 @@ impl Writing<'_> {
         let behind = skip + read;
         if skip > 0 {
             let old =
-                self.array.read(start, block).await.map_err(|error| self.failure(piece.start, &error))?;
+                self.volume.read(start, block).await.map_err(|error| self.failure(piece.start, &error))?;
             buffer.slice(0..skip).copy_from(&old.slice(0..skip));
         }
         if behind < length {
             let last = start + (length - block) as u64;
-            let old = self.array.read(last, block).await.map_err(|error| self.failure(piece.end, &error))?;
+            let old = self.volume.read(last, block).await.map_err(|error| self.failure(piece.end, &error))?;
             let kept = behind - (length - block)..block;
             buffer.slice(behind..length).copy_from(&old.slice(kept));
         }

@@ -110,6 +110,11 @@ impl Sandbox {
         answer.out
     }
 
+    /// Whether reading a volume fails.
+    pub fn read_fails(&self, volume: &str) -> bool {
+        self.run(&format!("volume read {volume} --offset 0 --length 512")).code != 0
+    }
+
     /// The path of the drive that `pool status` calls by this place in its list.
     pub fn drive_path(&self, index: usize) -> PathBuf {
         self.path(&format!("d/drive{index}.img"))

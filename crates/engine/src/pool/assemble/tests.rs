@@ -1,50 +1,42 @@
 //! Histories of a pool of a few drives, and what is chosen from what is at hand.
 
-use stripewise_layout::{LayoutSpec, Level};
+use stripewise_layout::Level;
 
-use super::super::format::{MIB, Role, SlotRecord, SlotState, VolumeRecord};
+use super::super::MIB;
+use super::super::drive_record::Exclusion;
 use super::super::ids::Id;
+use super::super::testing::{add_volume, pool};
 use super::*;
+use crate::rows::{SlotPlace, SlotState};
 
 /// A pool as its drives have it; each drive by number, all with an identity of 100 plus that.
 struct History {
     drives: Vec<Manifest>,
     next_branch: u128,
+    kind: ExclusionKind,
 }
 
 impl History {
     fn new(count: u32, levels: &[Level]) -> Self {
-        let mut manifest = Manifest::new("tank", 30);
-        for index in 0..count {
-            manifest.add_drive(Id(100 + u128::from(index)), "d", Role::Data, 100 * MIB);
-        }
+        let mut manifest = pool(&vec![100; count as usize], MIB);
         for (index, level) in levels.iter().enumerate() {
-            let columns = if *level == Level::Single { 1 } else { count as usize };
-            let shape = LayoutSpec { columns: Some(columns), ..LayoutSpec::new(*level) }
-                .resolve(count as usize)
-                .expect("a shape");
-            manifest.volumes.push(VolumeRecord {
-                id: Id(index as u128),
-                name: format!("v{index}"),
-                shape,
-                base_bytes: (1 + 10 * index as u64) * MIB,
-                space_bytes: 10 * MIB,
-                slots: (0..columns as u32)
-                    .map(|drive| SlotRecord { drive, state: SlotState::Active })
-                    .collect(),
-                lost: Vec::new(),
-            });
+            let width = if *level == Level::Single { 1 } else { count as usize };
+            add_volume(&mut manifest, index as u128, *level, width, 10);
+            if *level == Level::Single {
+                put_on(&mut manifest, index, 0);
+            }
         }
-        manifest.fork(Id(1));
-        manifest.generation = 1;
-        Self { drives: vec![manifest; count as usize], next_branch: 2 }
+        Self { drives: vec![manifest; count as usize], next_branch: 2, kind: ExclusionKind::Failed }
     }
 
     /// The drives of `on` go on without `out`; `reached` of them get the commit.
     fn go_on(&mut self, on: &[usize], out: &[u32], reached: &[usize]) {
         let newest = on.iter().max_by_key(|drive| self.drives[**drive].generation).expect("some");
         let mut next = self.drives[*newest].clone();
-        let out: Vec<_> = out.iter().map(|number| (*number, "gone".to_owned(), true)).collect();
+        let out: Vec<_> = out
+            .iter()
+            .map(|&drive| Exclusion { drive, reason: "gone".to_owned(), kind: self.kind })
+            .collect();
         next.exclude(&out);
         next.generation += 1;
         if !out.is_empty() {
@@ -57,7 +49,7 @@ impl History {
         }
     }
 
-    fn choose(&self, at_hand: &[usize]) -> Result<Choice, PoolError> {
+    fn choose(&self, at_hand: &[usize]) -> Result<Choice, Diverged> {
         let found: Vec<Found> = at_hand
             .iter()
             .map(|&index| Found {
@@ -79,7 +71,23 @@ impl History {
     }
 }
 
-use Worth::{Current, Returning, Stale};
+/// Puts a volume of one column on a drive.
+fn put_on(manifest: &mut Manifest, volume: usize, drive: u32) {
+    let part = &mut manifest.volumes[volume].parts[0];
+    let rows = part.rows.rows();
+    part.meta.places[0].drive = drive;
+    part.meta.places[0].slab = 40;
+    part.rows.set(0, rows, &[SlotPlace { drive, slab: 41, state: SlotState::Active }]);
+    assert_eq!(manifest.check(), Ok(()));
+}
+
+/// What a drive holds of a volume.
+fn state(manifest: &Manifest, volume: usize, drive: u32) -> SlotState {
+    let run = manifest.volumes[volume].parts[0].rows.runs().next().expect("a run");
+    run.places.iter().find(|place| place.drive == drive).expect("a column").state
+}
+
+use Worth::{Behind, Current, Returning, Stale};
 
 #[test]
 fn drives_that_were_away_are_stale() {
@@ -115,19 +123,19 @@ fn halves_are_refused_and_both_are_named() {
     let mut history = History::new(4, &[Level::Raid6]);
     history.go_on(&[0, 1], &[2, 3], &[0, 1]);
     history.go_on(&[2, 3], &[0, 1], &[2, 3]);
-    let Err(PoolError::Diverged { first, second }) = history.choose(&[0, 1, 2, 3]) else { panic!("refused") };
+    let Err(Diverged { first, second }) = history.choose(&[0, 1, 2, 3]) else { panic!("refused") };
     assert_eq!(
         (first, second),
         (vec!["d0".to_owned(), "d1".to_owned()], vec!["d2".to_owned(), "d3".to_owned()])
     );
     // Part of a half that may have its other part somewhere is a half.
-    assert!(matches!(history.choose(&[0, 1, 2]), Err(PoolError::Diverged { .. })));
+    assert!(matches!(history.choose(&[0, 1, 2]), Err(Diverged { .. })));
     assert_eq!(history.worths(&[3, 2]), [(3, Current), (2, Current)]);
     // Also when both went on for long.
     for _ in 0..5 {
         history.go_on(&[0, 1], &[], &[0, 1]);
     }
-    assert!(matches!(history.choose(&[3, 0, 2, 1]), Err(PoolError::Diverged { .. })));
+    assert!(matches!(history.choose(&[3, 0, 2, 1]), Err(Diverged { .. })));
 }
 
 #[test]
@@ -138,13 +146,13 @@ fn a_branch_that_died_at_birth_is_passed_over() {
     history.go_on(&[0, 2], &[1], &[0, 2]);
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Stale), (2, Current)]);
     // With only one of these two nobody can tell.
-    assert!(matches!(history.choose(&[0, 1]), Err(PoolError::Diverged { .. })));
+    assert!(matches!(history.choose(&[0, 1]), Err(Diverged { .. })));
     // Where drive 1 has something of its own, its branch is not dead.
     let mut history = History::new(3, &[Level::Raid5, Level::Single]);
-    history.drives.iter_mut().for_each(|manifest| manifest.volumes[1].slots[0].drive = 1);
+    history.drives.iter_mut().for_each(|manifest| put_on(manifest, 1, 1));
     history.go_on(&[1], &[0], &[1]);
     history.go_on(&[0, 2], &[1], &[0, 2]);
-    assert!(matches!(history.choose(&[0, 1, 2]), Err(PoolError::Diverged { .. })));
+    assert!(matches!(history.choose(&[0, 1, 2]), Err(Diverged { .. })));
 }
 
 #[test]
@@ -153,8 +161,33 @@ fn a_drive_that_could_not_be_spared_returns() {
     history.go_on(&[0, 2], &[1], &[0, 2]);
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Returning), (2, Current)]);
     let manifest = history.choose(&[0, 1, 2]).unwrap().manifest;
-    assert_eq!(manifest.volumes[0].slots[1].state, SlotState::Active);
-    assert_eq!(manifest.volumes[1].slots[1].state, SlotState::Missing);
+    assert_eq!(state(&manifest, 0, 1), SlotState::Active);
+    assert_eq!(state(&manifest, 1, 1), SlotState::Missing);
+}
+
+#[test]
+fn a_drive_that_was_away_may_catch_up_if_it_lived_on_no_other_branch() {
+    for kind in [ExclusionKind::Missing, ExclusionKind::Offline] {
+        let mut history = History::new(4, &[Level::Raid6]);
+        history.kind = kind;
+        history.go_on(&[0, 1, 2], &[3], &[0, 1, 2]);
+        history.go_on(&[0, 1, 2], &[], &[0, 1, 2]);
+        assert_eq!(history.worths(&[3, 0, 1, 2]), [(3, Behind), (0, Current), (1, Current), (2, Current)]);
+        assert!(!history.choose(&[3, 0, 1, 2]).unwrap().behind, "who is left out is not waited for");
+        // It was used by itself meanwhile, if to no avail.
+        history.go_on(&[3], &[0, 1, 2], &[3]);
+        assert_eq!(history.worths(&[0, 3, 1, 2]), [(0, Current), (3, Stale), (1, Current), (2, Current)]);
+        assert_eq!(history.choose(&[0, 3, 1, 2]).unwrap().manifest, history.drives[0]);
+    }
+}
+
+#[test]
+fn a_drive_that_lacks_the_last_commit_is_current_but_behind() {
+    let mut history = History::new(3, &[Level::Raid5]);
+    history.go_on(&[0, 1, 2], &[], &[0, 2]);
+    let choice = history.choose(&[1, 0]).unwrap();
+    assert!(choice.behind && choice.manifest == history.drives[0]);
+    assert_eq!(history.worths(&[1, 0]), [(1, Current), (0, Current)]);
 }
 
 #[test]

@@ -1,0 +1,25 @@
+//! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a dedicated spare, in virtual
+//! time on drives of constant bandwidth; `tests/rebuild_speed.rs` asserts the bound.
+
+#[path = "../tests/rebuild_speed/measure.rs"]
+mod measure;
+#[path = "../tests/pool_support/mod.rs"]
+mod pool_support;
+
+fn main() {
+    println!("drives  layout      columns  onto a spare  distributed  times as fast  of (n-1)/k");
+    for drives in [12, 24, 48] {
+        for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6), ("raid6", 10)] {
+            let dedicated = measure::rebuild_seconds(drives, layout, columns, true);
+            let distributed = measure::rebuild_seconds(drives, layout, columns, false);
+            // So many strips are read or written per strip rebuilt: data units read, and the one written.
+            let strips = measure::strips_per_strip(layout, columns);
+            let ideal = (drives - 1) as f64 / strips as f64;
+            let ratio = dedicated / distributed;
+            println!(
+                "{drives:6}  {layout:10}  {columns:7}  {dedicated:10.3} s  {distributed:9.3} s  {ratio:13.2}  {:10.2}",
+                ratio / ideal
+            );
+        }
+    }
+}

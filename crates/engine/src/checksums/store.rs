@@ -1,0 +1,509 @@
+//! Which checksum pages are in memory: loading them, changing them, making new ones, letting them go.
+//!
+//! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint has written them. From
+//! a quarter of the cache on a checkpoint is asked for ([`Checksums::until_checkpoint_wanted`]); at half of it whoever needs
+//! another page carries one out first, so that changed pages never fill the cache, even where nobody heeds the request.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+use futures_util::future::{join, join_all};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stripewise_drive::{BufferPool, DriveErrorKind, Event};
+
+use super::cache::{Cache, Pin, Pinned, pages_of, parts, whole_blocks};
+use super::checkpoint::CheckpointState;
+use super::entries::{Page, Recorded};
+use super::page::{self, Decoded, Identity, Image, PAGE_BYTES};
+use super::{
+    BLOCK_BYTES, BLOCKS_PER_PAGE, ChecksumCounters, ChecksumOptions, ChecksumSpec, PAGE_COVERS_BYTES, PageId,
+    PageIo, Side,
+};
+use crate::error::ArrayError;
+
+/// A cache is never smaller than this.
+const MIN_CACHE_BYTES: usize = 32 << 10;
+
+/// The checksums of one volume. All offsets are bytes of a column's linear space: row `offset / slab_bytes`.
+pub struct Checksums {
+    pub(super) buffers: BufferPool,
+    pub(super) spec: ChecksumSpec,
+    pub(super) io: Rc<dyn PageIo>,
+    pub(super) identity: Identity,
+    pub(super) pages_per_slab_log2: u32,
+    pub(super) cache: Cache,
+    /// Pages being loaded, and who is to be told of the end.
+    loading: RefCell<FxHashMap<u64, Rc<Event>>>,
+    pub(super) dirty: RefCell<Vec<Rc<Page>>>,
+    pub(super) dirty_pages: Cell<usize>,
+    pub(super) next_stamp: Cell<u64>,
+    pub(super) prefer_newest: Cell<bool>,
+    pub(super) checkpoints: CheckpointState,
+    pub(super) wanted: Event,
+    pub(super) counters: Cell<ChecksumCounters>,
+}
+
+/// What one place of a page gave.
+pub(super) enum Found {
+    Valid(Image),
+    /// Nothing of ours was ever written there.
+    Blank,
+    /// Something else.
+    Wrong,
+    /// The drive gave an error, and was told on for it.
+    Unreadable,
+    /// The place is not there, or not current.
+    Missing,
+    /// There are no bytes: a performance model.
+    Phantom,
+}
+
+impl Found {
+    fn stamp(&self) -> Option<u64> {
+        match self {
+            Self::Valid(image) => Some(image.stamp),
+            _ => None,
+        }
+    }
+
+    fn image(self) -> Option<Image> {
+        match self {
+            Self::Valid(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// A place that answers, so that it can be written.
+    fn is_there(&self) -> bool {
+        !matches!(self, Self::Missing | Self::Phantom)
+    }
+}
+
+/// What was found out about a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    /// A place was invalid or old, and will be written.
+    pub healed: bool,
+    /// No place was valid.
+    pub lost: bool,
+}
+
+/// What both places gave together.
+pub(super) struct Newest {
+    /// The newest valid page.
+    pub image: Option<Image>,
+    /// Both places were looked at.
+    pub both: bool,
+    /// Places that are there and do not hold the newest page known.
+    pub behind: SmallVec<[Side; 2]>,
+    /// Of those, the ones that answered with something else.
+    pub wrong: SmallVec<[Side; 2]>,
+    /// Something was there, and none of it valid.
+    pub lost: bool,
+}
+
+impl Newest {
+    /// `known`: the stamp of what is in memory and was written to the places, if anything is.
+    fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
+        let newest = own.stamp().max(copy.stamp()).max(known);
+        // The copy is written before the own place, so one that was never written has no predecessor to be lost: a cut tore
+        // the first copy there ever was.
+        let lost = newest.is_none()
+            && !matches!(own, Found::Blank)
+            && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable));
+        let mut result =
+            Self { image: None, both: true, behind: SmallVec::new(), wrong: SmallVec::new(), lost };
+        for (found, side) in [(&own, Side::Own), (&copy, Side::Copy)] {
+            let is_behind = found.is_there() && found.stamp() < newest;
+            if is_behind {
+                result.behind.push(side);
+            }
+            if matches!(found, Found::Wrong) || is_behind && !matches!(found, Found::Unreadable) {
+                result.wrong.push(side);
+            }
+        }
+        result.image = if own.stamp() >= copy.stamp() { own.image() } else { copy.image() };
+        result
+    }
+
+    /// What there is when only the own place was looked at.
+    fn own(image: Option<Image>, both: bool) -> Self {
+        Self { image, both, behind: SmallVec::new(), wrong: SmallVec::new(), lost: false }
+    }
+}
+
+/// Notes that a page is being loaded, and tells whoever waits when that has ended, however it ended.
+struct Loading<'a> {
+    checksums: &'a Checksums,
+    key: u64,
+    event: Rc<Event>,
+}
+
+impl<'a> Loading<'a> {
+    fn begin(checksums: &'a Checksums, key: u64) -> Self {
+        let event = Rc::new(Event::new());
+        checksums.loading.borrow_mut().insert(key, event.clone());
+        Self { checksums, key, event }
+    }
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.checksums.loading.borrow_mut().remove(&self.key);
+        self.event.notify_all();
+    }
+}
+
+impl Checksums {
+    /// The checksums of a volume; nothing is read yet.
+    pub fn new(
+        buffers: &BufferPool,
+        spec: ChecksumSpec,
+        options: ChecksumOptions,
+        io: Rc<dyn PageIo>,
+    ) -> Rc<Self> {
+        assert!(
+            spec.slab_bytes.is_power_of_two() && (PAGE_COVERS_BYTES..=128 << 20).contains(&spec.slab_bytes),
+            "a slab of {} bytes",
+            spec.slab_bytes
+        );
+        Rc::new(Self {
+            buffers: buffers.clone(),
+            identity: Identity::new(&spec),
+            pages_per_slab_log2: (spec.slab_bytes / PAGE_COVERS_BYTES).trailing_zeros(),
+            spec,
+            io,
+            cache: Cache::new(options.cache_bytes.max(MIN_CACHE_BYTES)),
+            loading: RefCell::default(),
+            dirty: RefCell::default(),
+            dirty_pages: Cell::new(0),
+            next_stamp: Cell::new(options.first_stamp.max(1)),
+            prefer_newest: Cell::new(options.prefer_newest),
+            checkpoints: CheckpointState::default(),
+            wanted: Event::new(),
+            counters: Cell::default(),
+        })
+    }
+
+    /// See [`ChecksumOptions::prefer_newest`].
+    pub fn set_prefer_newest(&self, prefer: bool) {
+        self.prefer_newest.set(prefer);
+    }
+
+    /// What happened since opening.
+    pub fn counters(&self) -> ChecksumCounters {
+        ChecksumCounters { evictions: self.cache.evictions(), ..self.counters.get() }
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut ChecksumCounters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Memory that pages take now.
+    pub fn memory_bytes(&self) -> usize {
+        self.cache.used_bytes()
+    }
+
+    /// Bytes of pages that a checkpoint would write to each of the two places.
+    pub fn dirty_bytes(&self) -> u64 {
+        (self.dirty_pages.get() * PAGE_BYTES) as u64
+    }
+
+    pub(super) fn key(column: u16, number: u64) -> u64 {
+        debug_assert!(number < 1 << 48);
+        number << 16 | u64::from(column)
+    }
+
+    pub(super) fn id(&self, column: u16, number: u64) -> PageId {
+        let row = number >> self.pages_per_slab_log2;
+        PageId { row, column, page: (number - (row << self.pages_per_slab_log2)) as u16 }
+    }
+
+    /// Number in the column of a page of a row.
+    pub(super) fn number(&self, row: u64, page: u16) -> u64 {
+        (row << self.pages_per_slab_log2) + u64::from(page)
+    }
+
+    pub(super) fn pages_per_slab(&self) -> u16 {
+        1 << self.pages_per_slab_log2
+    }
+
+    /// Memory of changed pages, each counted at its largest.
+    fn dirty_memory_bytes(&self) -> usize {
+        self.dirty_pages.get() * (size_of::<Page>() + 4 * BLOCKS_PER_PAGE)
+    }
+
+    /// Whether a checkpoint should be made soon.
+    pub fn is_checkpoint_wanted(&self) -> bool {
+        self.dirty_memory_bytes() > self.cache.limit_bytes() / 4
+    }
+
+    /// Ends when so much has changed that a checkpoint should be made.
+    pub async fn until_checkpoint_wanted(&self) {
+        while !self.is_checkpoint_wanted() {
+            self.wanted.wait().await;
+        }
+    }
+
+    /// Before another page comes into memory.
+    async fn make_room(&self) -> Result<(), ArrayError> {
+        if self.dirty_memory_bytes() > self.cache.limit_bytes() / 2 {
+            self.checkpoint().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn mark_dirty(&self, page: &Rc<Page>) {
+        if page.dirty.replace(true) || page.forgotten.get() {
+            return;
+        }
+        self.dirty.borrow_mut().push(page.clone());
+        self.dirty_pages.set(self.dirty_pages.get() + 1);
+        if self.is_checkpoint_wanted() {
+            self.wanted.notify_all();
+        }
+    }
+
+    pub(super) async fn read_side(&self, id: PageId, side: Side) -> Result<Found, ArrayError> {
+        let buffer = self.buffers.allocate(PAGE_BYTES);
+        match self.io.read(id, side, buffer.clone()).await {
+            Ok(()) => {}
+            Err(error) if error.kind == DriveErrorKind::Gone => return Ok(Found::Missing),
+            Err(error) => {
+                self.io.report(id, side, &error).await?;
+                return Ok(Found::Unreadable);
+            }
+        }
+        let decoded = buffer.with(|bytes| page::decode(bytes, self.spec.volume_id, id));
+        Ok(match decoded {
+            None => Found::Phantom,
+            Some(Decoded::Blank) => Found::Blank,
+            Some(Decoded::Wrong) => Found::Wrong,
+            Some(Decoded::Page(image)) => {
+                // Whatever the caller thought: what is written from now on is newer.
+                self.next_stamp.set(self.next_stamp.get().max(image.stamp.saturating_add(1)));
+                Found::Valid(image)
+            }
+        })
+    }
+
+    pub(super) async fn read_both(&self, id: PageId, known: Option<u64>) -> Result<Newest, ArrayError> {
+        let (own, copy) = join(self.read_side(id, Side::Own), self.read_side(id, Side::Copy)).await;
+        Ok(Newest::of(own?, copy?, known))
+    }
+
+    async fn read_page(&self, id: PageId, both: bool) -> Result<Newest, ArrayError> {
+        if both {
+            return self.read_both(id, None).await;
+        }
+        match self.read_side(id, Side::Own).await? {
+            Found::Valid(image) => Ok(Newest::own(Some(image), false)),
+            Found::Phantom => Ok(Newest::own(None, true)),
+            own => Ok(Newest::of(own, self.read_side(id, Side::Copy).await?, None)),
+        }
+    }
+
+    /// Counts what was found wrong.
+    pub(super) fn note(&self, id: PageId, newest: &Newest) -> Noted {
+        self.count(|counters| {
+            counters.healed_pages += u64::from(!newest.behind.is_empty());
+            counters.lost_pages += u64::from(newest.lost);
+        });
+        for &side in &newest.wrong {
+            self.io.found_wrong(id, side);
+        }
+        Noted { healed: !newest.behind.is_empty(), lost: newest.lost }
+    }
+
+    fn new_page(&self, column: u16, number: u64, image: Option<&Image>) -> Rc<Page> {
+        let id = self.id(column, number);
+        let base = self.identity.base(id.row, column);
+        let page = Page::new(Self::key(column, number), id, base, image);
+        Rc::new(page)
+    }
+
+    /// The page, loaded if need be.
+    pub(super) async fn page(&self, column: u16, number: u64) -> Result<Pinned, ArrayError> {
+        Ok(self.load(column, number, self.prefer_newest.get()).await?.0)
+    }
+
+    /// The page, loaded if need be (with `both`, from both places); and what was found wrong if it was loaded here.
+    pub(super) async fn load(
+        &self,
+        column: u16,
+        number: u64,
+        both: bool,
+    ) -> Result<(Pinned, Option<Noted>), ArrayError> {
+        let key = Self::key(column, number);
+        loop {
+            if let Some(page) = self.cache.get(key) {
+                return Ok((Pinned::new(page), None));
+            }
+            let others = self.loading.borrow().get(&key).cloned();
+            if let Some(event) = others {
+                event.wait().await;
+                continue;
+            }
+            let _loading = Loading::begin(self, key);
+            self.make_room().await?;
+            let newest = self.read_page(self.id(column, number), both).await?;
+            // Somebody may have made the page anew meanwhile; then what was read counts for nothing.
+            if let Some(page) = self.cache.get(key) {
+                return Ok((Pinned::new(page), None));
+            }
+            self.count(|counters| counters.loads += 1);
+            let noted = self.note(self.id(column, number), &newest);
+            let page = self.new_page(column, number, newest.image.as_ref());
+            page.confirmed.set(newest.both);
+            let pinned = Pinned::new(page.clone());
+            self.cache.insert(page);
+            if !newest.behind.is_empty() {
+                self.mark_dirty(&pinned);
+            }
+            return Ok((pinned, Some(noted)));
+        }
+    }
+
+    /// The pages of a part of a column, if all of them are in memory.
+    pub fn try_pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Option<Pin> {
+        let numbers = pages_of(offset_bytes, length_bytes);
+        let first = numbers.start;
+        let pages: Option<SmallVec<_>> =
+            numbers.map(|number| self.cache.get(Self::key(column, number)).map(Pinned::new)).collect();
+        Some(Pin { column, first, pages: pages? })
+    }
+
+    /// The pages of a part of a column, loaded if need be. They stay in memory as long as the pin lives.
+    pub async fn pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
+        if let Some(pin) = self.try_pin(column, offset_bytes, length_bytes) {
+            return Ok(pin);
+        }
+        let numbers = pages_of(offset_bytes, length_bytes);
+        let first = numbers.start;
+        let pages = join_in_order(numbers.map(|number| self.page(column, number))).await?;
+        Ok(Pin { column, first, pages })
+    }
+
+    /// The pages of a part of a column that begins to be used: they record nothing, whatever lies on the drives, and are
+    /// written by the next checkpoint. To be called before a region's first write, and before a slab that was just given
+    /// to the row is used; pages that the part only touches are emptied whole.
+    pub async fn fresh(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
+        let numbers = pages_of(offset_bytes, length_bytes);
+        let mut pin = Pin { column, first: numbers.start, pages: SmallVec::new() };
+        for number in numbers {
+            self.make_room().await?;
+            let page = match self.cache.get(Self::key(column, number)) {
+                Some(page) => {
+                    self.cache.change(&page, |page| page.clear(0..BLOCKS_PER_PAGE));
+                    page
+                }
+                None => {
+                    let page = self.new_page(column, number, None);
+                    // A version that no checkpoint has written.
+                    page.version.set(1);
+                    self.cache.insert(page.clone());
+                    page
+                }
+            };
+            page.confirmed.set(true);
+            self.mark_dirty(&page);
+            pin.pages.push(Pinned::new(page));
+        }
+        Ok(pin)
+    }
+
+    /// Records what blocks hold from now on. `sums` as [`Self::compute`] gave them; `sequence` of the write, not 0 (see
+    /// [`recorded_sequence`]).
+    pub fn set(&self, pin: &Pin, offset_bytes: u64, sums: &[u32], sequence: u32) {
+        assert!(sequence != 0, "sequence 0 means that nothing is recorded");
+        let blocks = whole_blocks(offset_bytes, sums.len() as u64 * BLOCK_BYTES);
+        let mut rest = sums;
+        for part in parts(blocks) {
+            let (these, later) = rest.split_at(part.blocks.len());
+            rest = later;
+            let page = pin.page(part.number);
+            self.cache.change(page, |page| page.set(part.blocks.start, these, sequence));
+            self.mark_dirty(page);
+        }
+    }
+
+    /// Records that nothing is known of blocks any more.
+    pub fn clear(&self, pin: &Pin, offset_bytes: u64, length_bytes: u64) {
+        for part in parts(whole_blocks(offset_bytes, length_bytes)) {
+            let page = pin.page(part.number);
+            self.cache.change(page, |page| page.clear(part.blocks));
+            self.mark_dirty(page);
+        }
+    }
+
+    /// What is recorded of the block at `offset_bytes`.
+    pub fn expected(&self, pin: &Pin, offset_bytes: u64) -> Option<Recorded> {
+        let block = offset_bytes / BLOCK_BYTES;
+        pin.page(block / BLOCKS_PER_PAGE as u64).get((block % BLOCKS_PER_PAGE as u64) as usize)
+    }
+
+    /// Lets go of the pages of whole regions that are durably known as unwritten, without writing them: what the drives
+    /// hold of them is not looked at before [`Self::fresh`]. Pages that somebody has pinned are emptied instead.
+    pub fn forget(&self, column: u16, offset_bytes: u64, length_bytes: u64) {
+        let numbers = pages_of(offset_bytes, length_bytes);
+        let pages = if numbers.end - numbers.start > self.cache.pages() as u64 {
+            self.cache.select(|key| key as u16 == column && numbers.contains(&(key >> 16)))
+        } else {
+            numbers.filter_map(|number| self.cache.get(Self::key(column, number))).collect()
+        };
+        for page in pages {
+            if page.pins.get() > 0 {
+                self.cache.change(&page, |page| page.clear(0..BLOCKS_PER_PAGE));
+                self.mark_dirty(&page);
+            } else {
+                self.drop_page(&page);
+            }
+        }
+    }
+
+    /// Lets go of the clean pages of a row, so that they are read anew: places of them have become current, or gone.
+    pub fn reload(&self, row: u64) {
+        let numbers = self.number(row, 0)..self.number(row + 1, 0);
+        let keys =
+            numbers.flat_map(|number| (0..self.spec.width).map(move |column| Self::key(column, number)));
+        for page in keys.filter_map(|key| self.cache.get(key)) {
+            if page.pins.get() == 0 && !page.dirty.get() {
+                self.drop_page(&page);
+            }
+        }
+    }
+
+    /// As [`Self::reload`], of all rows: a drive has come in that may have places.
+    pub fn reload_all(&self) {
+        for page in self.cache.select(|_| true) {
+            if page.pins.get() == 0 && !page.dirty.get() {
+                self.drop_page(&page);
+            }
+        }
+    }
+
+    fn drop_page(&self, page: &Rc<Page>) {
+        self.cache.forget(page);
+        page.forgotten.set(true);
+        if page.dirty.replace(false) {
+            self.dirty_pages.set(self.dirty_pages.get() - 1);
+            self.dirty.borrow_mut().retain(|other| !Rc::ptr_eq(other, page));
+        }
+    }
+}
+
+/// All of them at once; the first error counts.
+async fn join_in_order<F: Future<Output = Result<Pinned, ArrayError>>>(
+    futures: impl Iterator<Item = F>,
+) -> Result<SmallVec<[Pinned; 2]>, ArrayError> {
+    join_all(futures).await.into_iter().collect()
+}
+
+/// The low bits of a journal's sequence as pages record them: never 0, which means that nothing is recorded.
+pub fn recorded_sequence(journal_sequence: u64) -> u32 {
+    (journal_sequence as u32).max(1)
+}

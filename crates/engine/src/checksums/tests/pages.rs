@@ -1,0 +1,456 @@
+//! Pages that are wrong, old, torn, gone or many.
+
+use stripewise_drive::{Delay, WriteFault};
+
+use super::*;
+
+const BOTH: ChecksumOptions = ChecksumOptions { prefer_newest: true, ..OPTIONS };
+
+fn id(column: u16, page: u16) -> PageId {
+    PageId { row: 0, column, page }
+}
+
+async fn verify(sums: &Checksums, column: u16, offset: u64, data: &Buffer) -> Verdict {
+    sums.verify(column, offset, data).await.expect("a verdict")
+}
+
+/// Records a block in each of the four pages of column 1 and makes it durable.
+async fn filled(context: &Context) -> (Bed, Buffer) {
+    let bed = Bed::new(context, 3, OPTIONS);
+    let block = data(1, 1);
+    for page in 0..4 {
+        record(&bed.sums, 1, page * MIB, &block, 1).await;
+    }
+    bed.sums.checkpoint().await.expect("a checkpoint");
+    assert_eq!(bed.sums.dirty_bytes(), 0);
+    (bed, block)
+}
+
+/// Damages own pages in some way, and expects that the copies serve and both places are whole after a checkpoint.
+fn survives(damage: impl Fn(&Bed)) {
+    for options in [OPTIONS, BOTH] {
+        run(|context| {
+            let damage = &damage;
+            async move {
+                let (mut bed, block) = filled(&context).await;
+                let whole: Vec<_> = (0..4).map(|page| bed.peek(id(1, page), Side::Own)).collect();
+                damage(&bed);
+                bed.reopen(options);
+                let wrong = data(2, 1);
+                for page in 0..4 {
+                    let verdict = verify(&bed.sums, 1, page * MIB, &block).await;
+                    assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 0), "page {page}");
+                    assert!(!verify(&bed.sums, 1, page * MIB, &wrong).await.is_good());
+                }
+                assert!(bed.sums.counters().healed_pages > 0);
+                assert_eq!(bed.sums.counters().lost_pages, 0);
+                assert!(bed.sums.dirty_bytes() > 0, "what is wrong is to be written");
+                bed.sums.checkpoint().await.expect("a checkpoint");
+                for (page, whole) in (0..).zip(whole) {
+                    assert!(bed.peek(id(1, page), Side::Own) == whole, "own {page}");
+                    assert!(bed.peek(id(1, page), Side::Copy) == whole, "copy {page}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn rotten_torn_swapped_blank_and_unreadable_own_pages_are_healed_from_the_copy() {
+    survives(|bed| {
+        let mut page = bed.peek(id(1, 2), Side::Own);
+        page[70] ^= 1;
+        bed.poke(id(1, 2), Side::Own, &page);
+    });
+    survives(|bed| {
+        let torn = [&bed.peek(id(1, 2), Side::Own)[..512], &vec![0; 3584]].concat();
+        bed.poke(id(1, 2), Side::Own, &torn);
+    });
+    survives(|bed| {
+        let (a, b) = (bed.peek(id(1, 2), Side::Own), bed.peek(id(1, 3), Side::Own));
+        bed.poke(id(1, 3), Side::Own, &a);
+        bed.poke(id(1, 2), Side::Own, &b);
+    });
+    survives(|bed| bed.poke(id(1, 0), Side::Own, &[0; PAGE_BYTES]));
+    survives(|bed| {
+        let (drive, offset) = place(3, id(1, 1), Side::Own);
+        bed.faults[drive].make_unreadable(offset..offset + 512);
+    });
+}
+
+#[test]
+fn who_held_a_wrong_page_is_told() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        bed.poke(id(1, 2), Side::Own, &[7; PAGE_BYTES]);
+        bed.reopen(OPTIONS);
+        for page in 0..4 {
+            verify(&bed.sums, 1, page * MIB, &block).await;
+        }
+        assert_eq!(*bed.places.wrong.borrow(), [(id(1, 2), Side::Own)]);
+    });
+}
+
+#[test]
+fn an_old_own_page_gives_way_to_its_newer_copy() {
+    for options in [OPTIONS, BOTH] {
+        run(|context| async move {
+            let (mut bed, _) = filled(&context).await;
+            let old = bed.peek(id(1, 0), Side::Own);
+            let newer = data(2, 1);
+            record(&bed.sums, 1, 0, &newer, 2).await;
+            bed.sums.checkpoint().await.expect("a checkpoint");
+            bed.poke(id(1, 0), Side::Own, &old);
+            bed.reopen(options);
+            // A change of another block before anybody looks must not get in the way of the second opinion.
+            record(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1), 3).await;
+            assert!(verify(&bed.sums, 1, 0, &newer).await.is_good());
+            assert_eq!(verify(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1)).await, Verdict::default());
+            assert!(!verify(&bed.sums, 1, 0, &data(1, 1)).await.is_good(), "the block as it was");
+            assert_eq!(*bed.places.wrong.borrow(), [(id(1, 0), Side::Own)]);
+            bed.sums.checkpoint().await.expect("a checkpoint");
+            assert!(bed.peek(id(1, 0), Side::Own) == bed.peek(id(1, 0), Side::Copy));
+        });
+    }
+}
+
+/// A drive that lost the write of a block and the write of its page: only the copy knows.
+#[test]
+fn a_drive_that_lost_block_and_page_is_seen_by_reading_both_or_by_an_audit() {
+    for (options, audits, is_seen) in [(OPTIONS, false, false), (BOTH, false, true), (OPTIONS, true, true)] {
+        run(|context| async move {
+            let (mut bed, old) = filled(&context).await;
+            record(&bed.sums, 1, 0, &data(2, 1), 2).await;
+            let (drive, offset) = place(3, id(1, 0), Side::Own);
+            bed.faults[drive].arm_write_fault_at(offset..offset + 4096, WriteFault::Lost);
+            bed.sums.checkpoint().await.expect("a checkpoint");
+            bed.reopen(options);
+            if audits {
+                let report = bed.sums.audit(0, 1, &|_| true).await.expect("an audit");
+                assert_eq!(report, AuditReport { pages: 4, healed: 1, lost: 0 });
+            }
+            assert_eq!(verify(&bed.sums, 1, 0, &old).await.is_good(), !is_seen);
+        });
+    }
+}
+
+/// Pages in memory know what the drives should hold: both places lost, or written over, are put right.
+#[test]
+fn an_audit_of_pages_in_memory_heals_both_places() {
+    run(|context| async move {
+        let (bed, _) = filled(&context).await;
+        let whole = bed.peek(id(1, 3), Side::Own);
+        bed.poke(id(1, 3), Side::Own, &[1; PAGE_BYTES]);
+        bed.poke(id(1, 3), Side::Copy, &[1; PAGE_BYTES]);
+        let report = bed.sums.audit(0, 1, &|page| page != 0).await.expect("an audit");
+        assert_eq!(report, AuditReport { pages: 3, healed: 1, lost: 0 });
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        assert!(bed.peek(id(1, 3), Side::Own) == whole && bed.peek(id(1, 3), Side::Copy) == whole);
+    });
+}
+
+#[test]
+fn where_no_place_is_whole_nothing_is_recorded_and_that_is_counted() {
+    run(|context| async move {
+        let (mut bed, _) = filled(&context).await;
+        bed.poke(id(1, 0), Side::Own, &[1; PAGE_BYTES]);
+        bed.poke(id(1, 0), Side::Copy, &[1; PAGE_BYTES]);
+        bed.reopen(OPTIONS);
+        let verdict = verify(&bed.sums, 1, 0, &data(9, 1)).await;
+        assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 1));
+        assert_eq!(bed.sums.counters().lost_pages, 1);
+        // Never written is not lost.
+        verify(&bed.sums, 2, 0, &data(9, 1)).await;
+        assert_eq!(bed.sums.counters().lost_pages, 1);
+    });
+}
+
+#[test]
+fn a_missing_drive_is_done_without_and_filled_when_it_is_replaced() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        record(&bed.sums, 0, 2 * MIB, &block, 1).await;
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.places.missing.borrow_mut()[1] = true;
+        bed.reopen(OPTIONS);
+        assert!(!verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good(), "told from the copy");
+        record(&bed.sums, 1, MIB, &data(4, 1), 2).await;
+        bed.sums.checkpoint().await.expect("with one place");
+        // A new drive in its place.
+        bed.images[1] = MemoryDrive::new("new", 8 << 20);
+        bed.places.drives.borrow_mut()[1] = bed.images[1].clone();
+        bed.places.missing.borrow_mut()[1] = false;
+        bed.sums.rewrite(0, 1, &|page| page < 3).await.expect("rewriting");
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        for (column, pages) in [(1, 0..3), (0, 2..3)] {
+            for page in pages {
+                let (own, copy) =
+                    (bed.peek(id(column, page), Side::Own), bed.peek(id(column, page), Side::Copy));
+                assert!(own == copy && own[..8] == *b"STRPSUMS", "column {column} page {page}");
+            }
+        }
+        assert_eq!(bed.peek(id(1, 3), Side::Own), [0; PAGE_BYTES], "holds no data");
+        // The drive with the other places may go now.
+        bed.places.missing.borrow_mut()[2] = true;
+        bed.reopen(OPTIONS);
+        assert!(verify(&bed.sums, 1, MIB, &data(4, 1)).await.is_good());
+        assert!(!verify(&bed.sums, 1, 0, &data(2, 1)).await.is_good());
+    });
+}
+
+#[test]
+fn errors_while_writing_are_reported_and_excluded_drives_done_without() {
+    run(|context| async move {
+        let (bed, _) = filled(&context).await;
+        let (drive, offset) = place(3, id(1, 0), Side::Copy);
+        bed.faults[drive].make_unwritable(offset..offset + 4096);
+        record(&bed.sums, 1, 0, &data(5, 1), 2).await;
+        bed.sums.checkpoint().await.expect_err("a drive that stays yet gives errors");
+        assert!(bed.places.reports.get() > 1);
+        assert!(bed.sums.dirty_bytes() > 0, "still to be written");
+        bed.places.strict.set(true);
+        bed.sums.checkpoint().await.expect("without the drive");
+        assert_eq!(bed.sums.dirty_bytes(), 0);
+        assert!(bed.places.missing.borrow()[drive]);
+    });
+}
+
+#[test]
+fn eviction_keeps_sums_and_memory_bounded() {
+    for seed in 0..20 {
+        run(|context| async move {
+            let options = ChecksumOptions { cache_bytes: 48 << 10, ..OPTIONS };
+            let bed = Bed::new(&context, 3, options);
+            let mut random = SplitMix64::new(seed);
+            let mut model = std::collections::BTreeMap::new();
+            for step in 1..600 {
+                let column = random.below(3) as u16;
+                let offset = random.below(48 * 8) * (MIB / 8);
+                if random.chance(0.6) {
+                    record(&bed.sums, column, offset, &data(step, 1), step as u32).await;
+                    model.insert((column, offset), step);
+                } else if let Some(&version) = model.get(&(column, offset)) {
+                    let verdict = verify(&bed.sums, column, offset, &data(version, 1)).await;
+                    assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 0), "seed {seed}");
+                    assert!(!verify(&bed.sums, column, offset, &data(9999, 1)).await.is_good());
+                }
+                // One page more than allowed, while it is the one in use.
+                assert!(bed.sums.memory_bytes() <= (48 << 10) + 4096, "{}", bed.sums.memory_bytes());
+            }
+            let counters = bed.sums.counters();
+            assert!(counters.evictions > 100 && counters.checkpoints > 3, "{counters:?}");
+            assert_eq!(counters.lost_pages + counters.healed_pages, 0);
+            for ((column, offset), version) in model {
+                assert!(verify(&bed.sums, column, offset, &data(version, 1)).await.is_good());
+            }
+        });
+    }
+}
+
+#[test]
+fn a_pinned_page_stays() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        bed.reopen(ChecksumOptions { cache_bytes: 0, ..OPTIONS });
+        let pin = bed.sums.pin(1, 0, BLOCK_BYTES).await.expect("pages");
+        for page in 0..100 {
+            verify(&bed.sums, 2, page * MIB, &block).await;
+        }
+        assert!(bed.sums.counters().evictions > 50);
+        assert!(bed.sums.try_verify(1, 0, &block).expect("still there").is_good());
+        assert!(pin.covers(1, 0, MIB) && !pin.covers(1, 0, MIB + 1) && !pin.covers(0, 0, 1));
+        drop(pin);
+        for page in 0..100 {
+            verify(&bed.sums, 2, page * MIB, &block).await;
+        }
+        assert!(bed.sums.try_verify(1, 0, &block).is_none());
+    });
+}
+
+#[test]
+fn a_page_is_read_once_however_many_wait_for_it() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        bed.reopen(OPTIONS);
+        bed.faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
+        let tasks: Vec<_> = (0..50)
+            .map(|i| {
+                let (sums, block) = (bed.sums.clone(), block.clone());
+                context.spawn(async move { verify(&sums, 1, i % 4 * MIB, &block).await.is_good() })
+            })
+            .collect();
+        for task in tasks {
+            assert!(task.await);
+        }
+        assert_eq!(bed.places.reads(), 4);
+        assert_eq!(context.now_ns(), 1_000_000, "all four at the same time");
+    });
+}
+
+#[test]
+fn fresh_pages_do_not_know_what_was_there_before() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        bed.sums.forget(1, 0, MIB);
+        bed.reopen(ChecksumOptions { first_stamp: 1 << 32, ..OPTIONS });
+        let pin = bed.sums.fresh(1, 0, MIB).await.expect("a page");
+        assert_eq!((bed.places.reads(), bed.sums.expected(&pin, 0)), (0, None));
+        assert_eq!(verify(&bed.sums, 1, 0, &data(2, 1)).await.unrecorded_blocks, 1);
+        record(&bed.sums, 1, BLOCK_BYTES, &block, 9).await;
+        // Only the copy gets to its drive: it is newer than the own page of before.
+        let (drive, offset) = place(3, id(1, 0), Side::Own);
+        bed.faults[drive].arm_write_fault_at(offset..offset + 4096, WriteFault::Lost);
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        drop(pin);
+        bed.reopen(BOTH);
+        let verdict = verify(&bed.sums, 1, 0, &data(2, 1)).await;
+        assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (true, 1));
+        assert!(!verify(&bed.sums, 1, BLOCK_BYTES, &data(2, 1)).await.is_good());
+    });
+}
+
+#[test]
+fn fresh_wins_over_a_page_that_is_being_loaded() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        bed.reopen(OPTIONS);
+        bed.faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
+        let (sums, old) = (bed.sums.clone(), block.clone());
+        let reader = context.spawn(async move { verify(&sums, 1, 0, &old).await });
+        context.sleep_ns(1000).await;
+        drop(bed.sums.fresh(1, 0, MIB).await.expect("a page"));
+        assert_eq!(reader.await.unrecorded_blocks, 1);
+        assert_eq!(verify(&bed.sums, 1, 0, &block).await.unrecorded_blocks, 1);
+    });
+}
+
+#[test]
+fn forgotten_pages_are_not_written_and_pinned_ones_emptied() {
+    run(|context| async move {
+        let (bed, block) = filled(&context).await;
+        record(&bed.sums, 1, 0, &block, 2).await;
+        record(&bed.sums, 1, MIB, &block, 2).await;
+        let pin = bed.sums.pin(1, MIB, BLOCK_BYTES).await.expect("pages");
+        bed.sums.forget(1, 0, 1 << 40);
+        assert_eq!(bed.sums.expected(&pin, MIB), None);
+        assert_eq!(bed.sums.checkpoint().await.expect("a checkpoint").pages, 1);
+        assert!(bed.sums.try_verify(1, 0, &block).is_none());
+    });
+}
+
+#[test]
+fn reload_lets_go_of_clean_pages_only() {
+    run(|context| async move {
+        let (bed, block) = filled(&context).await;
+        record(&bed.sums, 1, 0, &block, 2).await;
+        bed.sums.reload(0);
+        assert!(bed.sums.try_verify(1, 0, &block).is_some(), "it is changed");
+        assert!(bed.sums.try_verify(1, MIB, &block).is_none());
+        assert!(verify(&bed.sums, 1, MIB, &block).await.is_good());
+    });
+}
+
+#[test]
+fn many_changes_ask_for_a_checkpoint() {
+    run(|context| async move {
+        let bed = Bed::new(&context, 3, ChecksumOptions { cache_bytes: 256 << 10, ..OPTIONS });
+        let sums = bed.sums.clone();
+        let served = context.spawn(async move {
+            sums.until_checkpoint_wanted().await;
+            let dirty = sums.dirty_bytes();
+            sums.checkpoint().await.expect("a checkpoint");
+            dirty
+        });
+        for page in 0..30 {
+            record(&bed.sums, 0, page * MIB, &data(1, 1), 1).await;
+        }
+        let dirty = served.await;
+        assert!((20 * 4096..=30 * 4096).contains(&dirty), "{dirty}");
+        assert_eq!(bed.sums.dirty_bytes(), 0);
+    });
+}
+
+#[test]
+fn copies_are_durable_before_own_pages_are_touched() {
+    run(|context| async move {
+        let (bed, block) = filled(&context).await;
+        bed.places.log.borrow_mut().clear();
+        record(&bed.sums, 1, 0, &block, 2).await;
+        record(&bed.sums, 0, 0, &block, 2).await;
+        let before = bed.places.flushes.get();
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        assert_eq!(bed.places.flushes.get() - before, 2);
+        let order: Vec<_> = bed
+            .places
+            .log
+            .borrow()
+            .iter()
+            .filter(|entry| entry.2 != Operation::Read)
+            .map(|entry| entry.1)
+            .collect();
+        assert_eq!(order, [Side::Copy, Side::Copy, Side::Own, Side::Own]);
+        assert_eq!(bed.sums.checkpoint().await.expect("a checkpoint").pages, 0);
+        assert_eq!(bed.places.flushes.get() - before, 2, "nothing to do costs nothing");
+    });
+}
+
+#[test]
+fn what_changes_while_it_is_written_stays_changed() {
+    run(|context| async move {
+        let (bed, block) = filled(&context).await;
+        record(&bed.sums, 1, 0, &block, 2).await;
+        for drive in &bed.faults {
+            drive.set_delay(Delay::Fixed(1_000_000));
+        }
+        let sums = bed.sums.clone();
+        let checkpoint = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
+        // Copies are answered at 1 ms, durable at 2, own pages answered at 3, durable at 4.
+        context.sleep_ns(1_500_000).await;
+        record(&bed.sums, 1, BLOCK_BYTES, &data(6, 1), 3).await;
+        // Asked for while the first is under way, it must not be content with that one's end.
+        let sums = bed.sums.clone();
+        let second = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
+        context.sleep_ns(1).await;
+        assert_eq!(checkpoint.await.pages, 1);
+        assert_eq!(bed.sums.dirty_bytes(), 4096);
+        assert_eq!(second.await.pages, 1);
+        assert_eq!(bed.sums.dirty_bytes(), 0);
+        assert!(bed.peek(id(1, 0), Side::Own) == bed.peek(id(1, 0), Side::Copy));
+    });
+}
+
+#[test]
+fn what_is_written_is_newer_than_what_was_read_whatever_stamp_was_asked_for() {
+    run(|context| async move {
+        let (mut bed, _) = filled(&context).await;
+        for _ in 0..50 {
+            record(&bed.sums, 1, 0, &data(2, 1), 2).await;
+            bed.sums.checkpoint().await.expect("a checkpoint");
+        }
+        bed.reopen(ChecksumOptions { first_stamp: 0, ..OPTIONS });
+        record(&bed.sums, 1, 0, &data(3, 1), 3).await;
+        let (drive, offset) = place(3, id(1, 0), Side::Own);
+        bed.faults[drive].arm_write_fault_at(offset..offset + 4096, WriteFault::Lost);
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.reopen(BOTH);
+        assert!(verify(&bed.sums, 1, 0, &data(3, 1)).await.is_good());
+        assert_eq!(*bed.places.wrong.borrow(), [(id(1, 0), Side::Own)]);
+    });
+}
+
+#[test]
+fn memory_is_counted_as_pages_grow_and_go() {
+    run(|context| async move {
+        let bed = Bed::new(&context, 3, OPTIONS);
+        record(&bed.sums, 0, 0, &data(1, 256), 1).await;
+        let small = bed.sums.memory_bytes();
+        assert!((1024..1400).contains(&small), "{small}");
+        for block in 0..256 {
+            record(&bed.sums, 0, block * BLOCK_BYTES, &data(1, 1), block as u32 + 1).await;
+        }
+        let large = bed.sums.memory_bytes();
+        assert!((2048..2400).contains(&large), "{large}");
+        bed.sums.forget(0, 0, MIB);
+        assert_eq!(bed.sums.memory_bytes(), 0);
+    });
+}

@@ -1,0 +1,341 @@
+//! Write-back: partial stripes are acknowledged when the journal has them, and written in place later.
+//!
+//! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging takes a stripe, puts all its
+//! pending pieces together, plans them as one write, logs the new *parity* (replay has the data already) and writes in place.
+//! It begins when a stripe has waited for [`HOLD_NS`], so that neighbours can join it, or at once when the journal fills;
+//! oldest records first, since a ring is freed from its oldest end, and within a batch in the order of the drives. When clients
+//! are faster than that, they wait for room in the journal: the rate is then that of destaging.
+//!
+//! Whoever writes a stripe in place by another way destages what is pending of it first, under the same lock. So a record of a
+//! write in place stands for all data records of its stripe before it.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, SemaphorePermit};
+use stripewise_layout::Stripe;
+
+use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::journal::{Journal, Kind, Part, Quota, Record, Reservation};
+use crate::member::Class;
+use crate::pending::PendingPiece;
+use crate::stripe_table::Piece;
+use crate::write_log::{Logged, WriteLog};
+
+/// The shortest time that a piece waits for neighbours while there is room.
+const HOLD_NS: u64 = 1_000_000_000;
+/// After a failure destaging is tried again this much later.
+const RETRY_NS: u64 = 100_000_000;
+/// Stripes destaged at a time.
+const BATCH: usize = 64;
+/// Requests larger than this go to their place at once: they are full stripes for the most part.
+const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
+
+/// Room that a deferred piece has before it waits for its stripe.
+pub(crate) struct Room {
+    journal: Reservation,
+    memory: SemaphorePermit,
+}
+
+impl Array {
+    /// Writes in place all that is acknowledged and only in the journal.
+    pub async fn destage(&self) -> Result<(), ArrayError> {
+        self.0.destage_all().await
+    }
+
+    /// Bytes acknowledged that are not in place yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.pending.bytes()
+    }
+}
+
+impl Inner {
+    /// Whether a request may be acknowledged from the journal.
+    pub fn may_defer(&self, bytes: u64) -> bool {
+        self.write_back && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
+    }
+
+    /// Room for each of the parts of a request, all at once: whoever held some and waited for more could wait for ever.
+    pub async fn reserve_rooms(
+        &self,
+        log: &WriteLog,
+        lengths: &[u64],
+    ) -> Result<Option<Vec<Room>>, ArrayError> {
+        // A block more on each side, should the piece have to be widened to whole blocks, and what describes it.
+        let bytes: SmallVec<[u64; 4]> = lengths.iter().map(|length| length + 2 * BLOCK_BYTES + 512).collect();
+        // Each is an append of its own, in whole pages.
+        let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
+        if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
+            return Ok(None);
+        }
+        let mut memory = self.pending.room.acquire(lengths.iter().sum()).await;
+        let journal = log.wait_for_room(log.journal.reserve_many(&bytes, Quota::Client)).await?;
+        let rooms = journal
+            .into_iter()
+            .zip(lengths)
+            .map(|(journal, length)| Room { journal, memory: memory.split(*length) });
+        Ok(Some(rooms.collect()))
+    }
+
+    /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when this ends.
+    pub async fn defer(
+        &self,
+        log: &WriteLog,
+        stripe: &Stripe,
+        pieces: Vec<(Piece, Room)>,
+    ) -> Result<(), ArrayError> {
+        self.check_writable()?;
+        let virgin = self.regions.is_virgin(stripe.index);
+        let mut deferred = Vec::new();
+        let mut appends = Vec::new();
+        for (piece, room) in pieces {
+            let data = self.own_copy(stripe, &piece, virgin, &deferred).await?;
+            let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
+            let record = self.data_record(stripe.index, from, &data);
+            appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
+            deferred.push((from, data, room.memory));
+        }
+        let mut result = Ok(());
+        for ((from, data, memory), sequences) in deferred.into_iter().zip(join_all(appends).await) {
+            match sequences {
+                Ok(sequences) => {
+                    let piece = PendingPiece { from, data, sequence: sequences[0], room: Some(memory) };
+                    log.note_data(stripe.index);
+                    self.pending.insert(stripe.index, piece, self.context.now_ns());
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        self.start_destaging();
+        result
+    }
+
+    /// The piece's bytes in memory of the array's own, since the client may use its buffer again; widened to whole blocks with
+    /// what the stripe holds now.
+    async fn own_copy(
+        &self,
+        stripe: &Stripe,
+        piece: &Piece,
+        virgin: bool,
+        before: &[(u64, Buffer, SemaphorePermit)],
+    ) -> Result<Buffer, ArrayError> {
+        let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
+        let to = piece.to().next_multiple_of(BLOCK_BYTES);
+        let whole = if (from, to) == (piece.from, piece.to()) {
+            self.buffers.allocate(piece.data.len())
+        } else {
+            self.complete_blocks(stripe, piece, virgin).await?.data
+        };
+        let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
+        let pending = self.pending.overlapping(stripe.index, from, to);
+        for (start, bytes) in pending.into_iter().chain(patches) {
+            patch(&whole, from, start, &bytes);
+        }
+        let at = (piece.from - from) as usize;
+        whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
+        Ok(whole)
+    }
+
+    fn data_record(&self, stripe: u64, from: u64, data: &Buffer) -> Record {
+        let mut at = 0;
+        let mut parts = SmallVec::new();
+        for range in self.geometry.data_ranges(from, from + data.len() as u64) {
+            let length = range.length() as usize;
+            let segments = SmallVec::from_iter([data.slice(at..at + length)]);
+            parts.push(Part { unit: range.unit as u16, start: range.start as u32, segments });
+            at += length;
+        }
+        Record { sequence: 0, kind: Kind::Data, stripe, covers: 0, parts, sums: Vec::new() }
+    }
+
+    /// Writes in place what is pending of a stripe that the caller holds alone.
+    pub async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
+        let (pieces, covers) = self.pending.snapshot(index);
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let stripe = self.geometry.stripe(index);
+        let parts = self.pending_parts(&stripe, &pieces).await?;
+        self.write_parts(log, stripe, parts, covers).await?;
+        for sequence in self.pending.remove(index, covers) {
+            log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
+        }
+        Ok(())
+    }
+
+    /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
+    pub async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.pending.stripes_in(self.regions.stripes_of(region)) {
+            self.destage_held(&log, stripe).await?;
+        }
+        Ok(())
+    }
+
+    /// Destages stripes that nobody writes to any more.
+    pub async fn destage_stripes(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.pending.stripes_in(stripes) {
+            let _alone = self.table.lock(stripe).await;
+            self.destage_held(&log, stripe).await?;
+        }
+        Ok(())
+    }
+
+    /// For each data unit one contiguous range that covers what is pending; what lies between pieces is read.
+    async fn pending_parts(
+        &self,
+        stripe: &Stripe,
+        pieces: &[(u64, Buffer)],
+    ) -> Result<SmallVec<[crate::write::UnitParts; 8]>, ArrayError> {
+        let interleave = self.geometry.interleave_bytes();
+        let virgin = self.regions.is_virgin(stripe.index);
+        let mut parts: SmallVec<[crate::write::UnitParts; 8]> = SmallVec::new();
+        for unit in 0..self.geometry.data_units() {
+            let base = unit as u64 * interleave;
+            let mut ranges: Vec<(u64, u64)> = pieces
+                .iter()
+                .map(|(from, data)| ((*from).max(base), (from + data.len() as u64).min(base + interleave)))
+                .filter(|(start, end)| start < end)
+                .collect();
+            ranges.sort_unstable();
+            let mut unit_parts = crate::write::UnitParts::new();
+            if let Some(&(start, _)) = ranges.first() {
+                let end = ranges.iter().map(|(_, end)| *end).max().expect("not empty");
+                let whole = self.buffers.allocate((end - start) as usize);
+                if has_gap(&ranges) {
+                    match virgin {
+                        true => whole.fill(0),
+                        false => self.fetch_data(stripe, start, &whole, Class::Foreground).await?,
+                    }
+                }
+                for (from, data) in pieces {
+                    patch(&whole, start, *from, data);
+                }
+                unit_parts.push((start - base, whole));
+            }
+            parts.push(unit_parts);
+        }
+        Ok(parts)
+    }
+
+    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put over what they bring.
+    pub fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
+        if self.pending.is_empty() {
+            return Vec::new();
+        }
+        let mut patches = Vec::new();
+        let mut at = start;
+        for segment in self.geometry.segments(start, end - start) {
+            for (from, bytes) in self.pending.overlapping(segment.stripe, segment.from, segment.to) {
+                patches.push((at + from - segment.from, bytes));
+            }
+            at += segment.to - segment.from;
+        }
+        patches
+    }
+
+    pub async fn destage_all(&self) -> Result<(), ArrayError> {
+        while !self.pending.is_empty() {
+            self.destage_batch().await?;
+        }
+        Ok(())
+    }
+
+    /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no longer matter: replayed
+    /// later, it would come over what is written there next.
+    pub async fn forget_logged(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        if !log.has_any(stripes.clone()) {
+            return Ok(());
+        }
+        for stripe in self.pending.stripes_in(stripes.clone()) {
+            for sequence in self.pending.remove(stripe, u64::MAX) {
+                log.note_applied(Logged { sequence, stripe, kind: Kind::Data });
+            }
+        }
+        // Not all that a flush does: it would wait for stripes that the caller may hold.
+        self.flush_members().await?;
+        log.forget_early(stripes);
+        self.release_records().await?;
+        log.journal.mark().await
+    }
+
+    async fn destage_batch(&self) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        let stripes = self.pending.oldest(BATCH);
+        let destaging = stripes.into_iter().map(|stripe| {
+            let log = log.clone();
+            async move {
+                let _alone = self.table.lock(stripe).await;
+                self.destage_held(&log, stripe).await
+            }
+        });
+        join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        // Regions written for the first time have to be known as written before the journal may forget.
+        self.flush().await
+    }
+
+    /// Starts the task that destages, unless it runs. It ends when nothing is pending.
+    pub fn start_destaging(&self) {
+        if self.destaging.get() || self.is_closed() || self.pending.is_empty() {
+            return;
+        }
+        self.destaging.set(true);
+        let Some(inner) = self.me.upgrade() else { return };
+        self.context.spawn(async move {
+            while !inner.pending.is_empty() && !inner.is_closed() && !inner.protected.get() {
+                if let Some(wait_ns) = inner.destage_pause_ns() {
+                    let pressure = std::pin::pin!(inner.pressure());
+                    if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {
+                        continue;
+                    }
+                }
+                if inner.destage_batch().await.is_err() {
+                    // It stays in the journal, and is tried again: drives may have been excluded meanwhile.
+                    inner.context.sleep_ns(RETRY_NS).await;
+                }
+            }
+            inner.destaging.set(false);
+        });
+    }
+
+    /// How long destaging can still wait for neighbours; `None` when it is time.
+    fn destage_pause_ns(&self) -> Option<u64> {
+        let log = self.write_log()?;
+        if log.journal.fill().percent() >= 50 || self.pending.bytes() >= crate::pending::PENDING_BYTES / 2 {
+            return None;
+        }
+        let since = self.pending.waiting_since_ns()?;
+        let waited = self.context.now_ns().saturating_sub(since);
+        (waited < HOLD_NS).then(|| HOLD_NS - waited)
+    }
+
+    async fn pressure(&self) {
+        if let Some(log) = self.write_log() {
+            let journal: Journal = log.journal.clone();
+            journal.pressure().wait().await;
+        }
+    }
+}
+
+/// Puts the bytes that begin at `start` over a buffer that begins at `at`, as far as they lie in it.
+pub(crate) fn patch(target: &Buffer, at: u64, start: u64, bytes: &Buffer) {
+    let end = start + bytes.len() as u64;
+    let (from, to) = (start.max(at), end.min(at + target.len() as u64));
+    if from < to {
+        let source = bytes.slice((from - start) as usize..(to - start) as usize);
+        target.slice((from - at) as usize..(to - at) as usize).copy_from(&source);
+    }
+}
+
+fn has_gap(sorted: &[(u64, u64)]) -> bool {
+    let mut end = sorted[0].1;
+    sorted.iter().any(|&(start, to)| {
+        let gap = start > end;
+        end = end.max(to);
+        gap
+    })
+}

@@ -1,0 +1,364 @@
+//! The bytes of a batch: a head (header, one descriptor per record, release notes; whole pages, one checksum over all of
+//! it) and behind it the payload of its records, each with a checksum of its own.
+//!
+//! Everything read here may be garbage, an old batch, or a payload that looks like a batch: decoding checks every length
+//! against what is at hand, allocates no more than the bytes it was given can describe, and answers `None` otherwise.
+
+use crc_fast::{CrcAlgorithm, Digest};
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Segments};
+
+use super::{Kind, Part, Record, SumRun};
+
+/// Unit of everything in an area.
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// Longest head of a batch: bounds what a scan reads on the word of a page.
+pub(super) const MAX_HEAD_BYTES: u64 = 1 << 20;
+/// Sequences are far below this; one that is not was never ours.
+const MAX_SEQUENCE: u64 = 1 << 62;
+/// Fixed part of a head.
+pub(super) const HEADER_BYTES: usize = 112;
+/// Bytes of one release note: a run of sequences.
+pub(super) const NOTE_BYTES: usize = 12;
+const RECORD_BYTES: usize = 40;
+const PART_BYTES: usize = 12;
+const RUN_BYTES: usize = 8;
+const MAGIC: [u8; 8] = *b"SWJBATCH";
+const CHECKSUM_AT: usize = 104;
+/// Flag of a record: its payload had no bytes (a model's phantom), so there is nothing to check it by.
+const PHANTOM: u8 = 1;
+
+/// What a batch says of itself and of the journal at the moment it was put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BatchHeader {
+    pub volume_id: u128,
+    pub epoch: u64,
+    pub number: u64,
+    /// Number of the next batch when this copy was written: its own, or a later one's if the copy was made up later.
+    pub written_at: u64,
+    /// Sequence of its first record; the next one to be given where it has none.
+    pub first_sequence: u64,
+    /// Every record of every batch below this number was released.
+    pub oldest_live: u64,
+    pub settled: u64,
+    /// Every batch of this opening up to this number was acknowledged; 0: none yet.
+    pub acknowledged: u64,
+    pub records: u32,
+    pub notes: u32,
+    /// Header, descriptors, notes and padding; whole pages.
+    pub head_bytes: u64,
+    /// Payload, without the padding behind it.
+    pub payload_bytes: u64,
+}
+
+impl BatchHeader {
+    /// Whether both are heads of copies of one batch.
+    pub fn is_copy_of(&self, other: &Self) -> bool {
+        Self { written_at: other.written_at, ..*self } == *other
+    }
+
+    /// Pages of the whole batch.
+    pub fn pages(&self) -> u64 {
+        self.head_bytes / PAGE_BYTES + self.payload_bytes.div_ceil(PAGE_BYTES)
+    }
+}
+
+/// Sequences that were released: `count` from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub first: u64,
+    pub count: u32,
+}
+
+/// Where a record's payload is in its batch, and what it must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Payload {
+    /// Bytes from the start of the batch.
+    pub at: u64,
+    pub bytes: u64,
+    pub crc: u32,
+    pub phantom: bool,
+}
+
+/// A head that was decoded: records carry phantoms for their payload.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub header: BatchHeader,
+    pub records: Vec<(Record, Payload)>,
+    pub notes: Vec<Note>,
+}
+
+/// Bytes of a record's descriptor.
+pub(super) fn descriptor_bytes(record: &Record) -> usize {
+    let sums: usize = record.sums.iter().map(|run| RUN_BYTES + 4 * run.sums.len()).sum();
+    RECORD_BYTES + PART_BYTES * record.parts.len() + sums
+}
+
+/// Bytes of a record's payload.
+pub(super) fn payload_bytes(record: &Record) -> u64 {
+    record.parts.iter().map(Part::len).sum()
+}
+
+/// CRC-32C over buffers one after the other. Phantoms have nothing to add; `true` if there was one.
+pub(super) fn checksum<'a>(buffers: impl IntoIterator<Item = &'a Buffer>) -> (u32, bool) {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut phantom = false;
+    for buffer in buffers {
+        phantom |= buffer.with(|bytes| digest.update(bytes)).is_none();
+    }
+    (if phantom { 0 } else { digest.finalize() as u32 }, phantom)
+}
+
+fn head_checksum(bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&bytes[..CHECKSUM_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&bytes[CHECKSUM_AT + 4..]);
+    digest.finalize() as u32
+}
+
+struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+fn kind_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Data => 1,
+        Kind::Redo => 2,
+        Kind::Parity => 3,
+        Kind::Intent => 4,
+    }
+}
+
+fn kind_of(code: u8) -> Option<Kind> {
+    Some(match code {
+        1 => Kind::Data,
+        2 => Kind::Redo,
+        3 => Kind::Parity,
+        4 => Kind::Intent,
+        _ => return None,
+    })
+}
+
+/// Fills `head` (as long as the header says; nothing happens to a phantom).
+pub(super) fn encode<'a>(
+    head: &Buffer,
+    header: &BatchHeader,
+    records: impl Iterator<Item = &'a Record>,
+    notes: &[Note],
+) {
+    // Checksums first: accesses to buffers do not nest.
+    let described: SmallVec<[(&Record, u32, bool); 8]> = records
+        .map(|record| {
+            let (crc, phantom) = checksum(record.parts.iter().flat_map(|part| &part.segments));
+            (record, crc, phantom)
+        })
+        .collect();
+    head.with_mut(|bytes| {
+        let mut to = Writer { bytes, at: 0 };
+        to.put(&MAGIC);
+        to.put(&header.volume_id.to_le_bytes());
+        for word in [
+            header.epoch,
+            header.number,
+            header.written_at,
+            header.first_sequence,
+            header.oldest_live,
+            header.settled,
+            header.acknowledged,
+        ] {
+            to.put(&word.to_le_bytes());
+        }
+        to.put(&header.records.to_le_bytes());
+        to.put(&header.notes.to_le_bytes());
+        to.put(&header.head_bytes.to_le_bytes());
+        to.put(&header.payload_bytes.to_le_bytes());
+        to.put(&[0; 8]); // the checksum's place, and four bytes to spare
+        for &(record, crc, phantom) in &described {
+            put_record(&mut to, record, crc, phantom);
+        }
+        for note in notes {
+            to.put(&note.first.to_le_bytes());
+            to.put(&note.count.to_le_bytes());
+        }
+        let end = to.at;
+        bytes[end..].fill(0);
+        let checksum = head_checksum(bytes);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+    });
+}
+
+fn put_record(to: &mut Writer<'_>, record: &Record, crc: u32, phantom: bool) {
+    to.put(&(descriptor_bytes(record) as u32).to_le_bytes());
+    to.put(&[kind_code(record.kind), if phantom { PHANTOM } else { 0 }]);
+    to.put(&(record.parts.len() as u16).to_le_bytes());
+    to.put(&record.stripe.to_le_bytes());
+    to.put(&record.covers.to_le_bytes());
+    to.put(&payload_bytes(record).to_le_bytes());
+    to.put(&crc.to_le_bytes());
+    to.put(&(record.sums.len() as u32).to_le_bytes());
+    for part in &record.parts {
+        to.put(&part.unit.to_le_bytes());
+        to.put(&[0; 2]);
+        to.put(&part.start.to_le_bytes());
+        to.put(&(part.len() as u32).to_le_bytes());
+    }
+    for run in &record.sums {
+        to.put(&run.unit.to_le_bytes());
+        to.put(&(run.sums.len() as u16).to_le_bytes());
+        to.put(&run.first_block.to_le_bytes());
+        for sum in &run.sums {
+            to.put(&sum.to_le_bytes());
+        }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+/// The header at the start of a page, if it could be one of this volume and epoch; nothing but its fields is checked.
+pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<BatchHeader> {
+    if page.len() < HEADER_BYTES || page[..8] != MAGIC {
+        return None;
+    }
+    let mut from = Reader(&page[8..]);
+    let read_id = u128::from_le_bytes(from.take(16)?.try_into().ok()?);
+    let header = BatchHeader {
+        volume_id: read_id,
+        epoch: from.u64()?,
+        number: from.u64()?,
+        written_at: from.u64()?,
+        first_sequence: from.u64()?,
+        oldest_live: from.u64()?,
+        settled: from.u64()?,
+        acknowledged: from.u64()?,
+        records: from.u32()?,
+        notes: from.u32()?,
+        head_bytes: from.u64()?,
+        payload_bytes: from.u64()?,
+    };
+    let sound = read_id == volume_id
+        && header.epoch == epoch
+        && header.written_at >= header.number
+        && header.oldest_live <= header.number
+        && header.acknowledged < header.number
+        && header.head_bytes >= PAGE_BYTES
+        && header.head_bytes <= MAX_HEAD_BYTES
+        && header.head_bytes.is_multiple_of(PAGE_BYTES)
+        && header.payload_bytes <= u64::from(u32::MAX)
+        && header.first_sequence < MAX_SEQUENCE;
+    sound.then_some(header)
+}
+
+/// Whether the bytes of a whole head are what was written.
+pub(super) fn head_is_whole(bytes: &[u8]) -> bool {
+    bytes.len() >= HEADER_BYTES && bytes[CHECKSUM_AT..CHECKSUM_AT + 4] == head_checksum(bytes).to_le_bytes()
+}
+
+/// Makes a whole head that of a copy written later.
+pub(super) fn rewrite(bytes: &mut [u8], written_at: u64) {
+    bytes[40..48].copy_from_slice(&written_at.to_le_bytes());
+    let checksum = head_checksum(bytes);
+    bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Decodes a whole head of this volume and epoch.
+pub(super) fn decode(bytes: &[u8], volume_id: u128, epoch: u64) -> Option<Head> {
+    let header = decode_header(bytes, volume_id, epoch)?;
+    if header.head_bytes != bytes.len() as u64 || !head_is_whole(bytes) {
+        return None;
+    }
+    let mut from = Reader(&bytes[HEADER_BYTES..]);
+    let mut records = Vec::new();
+    let mut at = header.head_bytes;
+    for index in 0..header.records {
+        let (record, payload) = take_record(&mut from, header.first_sequence + u64::from(index), at)?;
+        at = at.checked_add(payload.bytes)?;
+        records.push((record, payload));
+    }
+    if at - header.head_bytes != header.payload_bytes {
+        return None;
+    }
+    let mut notes = Vec::new();
+    for _ in 0..header.notes {
+        let note = Note { first: from.u64()?, count: from.u32()? };
+        note.first.checked_add(u64::from(note.count))?;
+        notes.push(note);
+    }
+    Some(Head { header, records, notes })
+}
+
+/// For fuzzers: reads bytes as a head whose length, owner and checksum are right. Gives whether it is one.
+pub(crate) fn decode_sealed(bytes: &[u8]) -> bool {
+    let mut head = bytes.to_vec();
+    let whole_pages = head.len().max(HEADER_BYTES).next_multiple_of(PAGE_BYTES as usize);
+    head.resize(whole_pages, 0);
+    head[..8].copy_from_slice(&MAGIC);
+    head[88..96].copy_from_slice(&(whole_pages as u64).to_le_bytes());
+    let checksum = head_checksum(&head);
+    head[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+    let volume_id = u128::from_le_bytes(head[8..24].try_into().expect("sixteen bytes"));
+    let epoch = u64::from_le_bytes(head[24..32].try_into().expect("eight bytes"));
+    decode(&head, volume_id, epoch).is_some()
+}
+
+fn take_record(from: &mut Reader<'_>, sequence: u64, at: u64) -> Option<(Record, Payload)> {
+    let length = from.u32()? as usize;
+    let mut from = Reader(from.take(length.checked_sub(4)?)?);
+    let kind = kind_of(from.take(1)?[0])?;
+    let phantom = from.take(1)?[0] & PHANTOM != 0;
+    let parts_count = from.u16()?;
+    let (stripe, covers) = (from.u64()?, from.u64()?);
+    let bytes = from.u64()?;
+    let crc = from.u32()?;
+    let runs_count = from.u32()?;
+    let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
+    let mut total = 0_u64;
+    for _ in 0..parts_count {
+        let unit = from.u16()?;
+        from.take(2)?;
+        let (start, length) = (from.u32()?, from.u32()?);
+        total += u64::from(length);
+        let segments = Segments::from_iter([Buffer::phantom(length as usize)]);
+        parts.push(Part { unit, start, segments });
+    }
+    let mut sums = Vec::new();
+    for _ in 0..runs_count {
+        let (unit, count, first_block) = (from.u16()?, from.u16()?, from.u32()?);
+        let bytes = from.take(4 * usize::from(count))?;
+        let values = bytes.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes")));
+        sums.push(SumRun { unit, first_block, sums: values.collect() });
+    }
+    if total != bytes || !from.0.is_empty() {
+        return None;
+    }
+    let record = Record { sequence, kind, stripe, covers, parts, sums };
+    Some((record, Payload { at, bytes, crc, phantom }))
+}

@@ -1,0 +1,296 @@
+//! Room in the areas, promised before a record is put together: back-pressure instead of collapse.
+//!
+//! A reservation names the areas that will take the record, with pages promised in each, so that an append with it never
+//! waits for room. Waiters are served first come, first served; destaging goes before clients, as it is what makes room.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use smallvec::SmallVec;
+
+use super::batch::{HEADER_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes};
+use super::state::State;
+use super::{Inner, Journal, Record};
+use crate::error::ArrayError;
+
+/// Who wants room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quota {
+    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold stripes.
+    Client,
+    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with their room in hand, so there
+    /// is room for one such append beside theirs.
+    InPlace,
+    /// What frees room; see the module's words on order.
+    Destage,
+}
+
+/// Areas by their ring's id.
+pub(super) type RingIds = SmallVec<[u64; 4]>;
+
+/// Pages promised in some areas.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grant {
+    pub pages: u64,
+    pub rings: RingIds,
+}
+
+pub(super) struct Waiter {
+    pages: u64,
+    quota: Quota,
+    result: RefCell<Option<Result<Grant, ArrayError>>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// Room for an append; given back when dropped unused.
+pub(crate) struct Reservation {
+    inner: Rc<Inner>,
+    grant: Grant,
+}
+
+impl Reservation {
+    /// Hands the room over to a batch.
+    pub(super) fn take(mut self) -> Grant {
+        std::mem::take(&mut self.grant)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.grant.pages > 0 {
+            self.inner.state.borrow_mut().give_back(&self.grant);
+            self.inner.changed();
+        }
+    }
+}
+
+/// Pages that an append of so many bytes (as [`Journal::bytes_of`] counts) takes at most.
+fn pages_for(bytes: u64) -> u64 {
+    (HEADER_BYTES as u64 + bytes).div_ceil(PAGE_BYTES) + 1
+}
+
+impl Journal {
+    /// What has to be reserved for an append of these records.
+    pub fn bytes_of(records: &[Record]) -> u64 {
+        let one = |record: &Record| (descriptor_bytes(record) + NOTE_BYTES) as u64 + payload_bytes(record);
+        records.iter().map(one).sum()
+    }
+
+    /// Whether an append of so many bytes can ever be made; else it has to be split or go another way.
+    pub fn fits(&self, bytes: u64) -> bool {
+        let state = self.0.state.borrow();
+        pages_for(bytes) <= state.longest_append()
+    }
+
+    /// As [`Self::reserve`] for several appends, all of the room at once.
+    pub async fn reserve_many(&self, bytes: &[u64], quota: Quota) -> Result<Vec<Reservation>, ArrayError> {
+        let pages: u64 = bytes.iter().map(|&bytes| pages_for(bytes)).sum();
+        // As many bytes as these pages can hold, so that rounding gives no fewer.
+        let mut all = self.reserve(pages * PAGE_BYTES, quota).await?;
+        let parts = bytes.iter().map(|&bytes| {
+            let pages = pages_for(bytes);
+            all.grant.pages -= pages;
+            Reservation { inner: all.inner.clone(), grant: Grant { pages, rings: all.grant.rings.clone() } }
+        });
+        Ok(parts.collect())
+    }
+
+    /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit, or all is over.
+    pub async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
+        let waiter = Rc::new(Waiter {
+            pages: pages_for(bytes),
+            quota,
+            result: RefCell::new(None),
+            waker: Cell::new(None),
+        });
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.waiters(quota).push_back(waiter.clone());
+        }
+        self.0.grant();
+        if waiter.result.borrow().is_none() {
+            self.0.pressure.notify_all();
+            self.0.wake.notify_all(); // a mark may be what is missing
+        }
+        let place = Place { inner: &self.0, waiter: &waiter };
+        let result = poll_fn(|context| match place.waiter.result.borrow_mut().take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                place.waiter.waker.set(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await;
+        let grant = result?;
+        self.0.note_fill();
+        Ok(Reservation { inner: self.0.clone(), grant })
+    }
+}
+
+/// A place in the queue, left when dropped.
+struct Place<'a> {
+    inner: &'a Rc<Inner>,
+    waiter: &'a Rc<Waiter>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(Ok(grant)) = self.waiter.result.borrow_mut().take() {
+            self.inner.state.borrow_mut().give_back(&grant);
+        }
+        let left = {
+            let mut state = self.inner.state.borrow_mut();
+            let queue = state.waiters(self.waiter.quota);
+            let place = queue.iter().position(|waiter| Rc::ptr_eq(waiter, self.waiter));
+            place.and_then(|index| queue.remove(index)).is_some()
+        };
+        if left {
+            self.inner.changed();
+        }
+    }
+}
+
+impl Inner {
+    /// Room, areas or records changed: serves who waits, and lets the pump look.
+    pub(super) fn changed(&self) {
+        self.grant();
+        self.wake.notify_all();
+    }
+
+    pub(super) fn grant(&self) {
+        let granted = self.state.borrow_mut().serve_waiters();
+        for waiter in granted {
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Tells of a fill that passed a threshold.
+    fn note_fill(&self) {
+        let risen = {
+            let mut state = self.state.borrow_mut();
+            let percent = state.fill().percent();
+            let level = [50, 75, 90].iter().filter(|&&threshold| percent >= threshold).count();
+            std::mem::replace(&mut state.pressure_level, level) < level
+        };
+        if risen {
+            self.pressure.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn waiters(&mut self, quota: Quota) -> &mut VecDeque<Rc<Waiter>> {
+        match quota {
+            Quota::Client => &mut self.clients_waiting,
+            Quota::InPlace => &mut self.in_place_waiting,
+            Quota::Destage => &mut self.destage_waiting,
+        }
+    }
+
+    /// Longest append that can be granted.
+    pub fn longest_append(&self) -> u64 {
+        let longest = self.longest_batch();
+        let rings = self.rings_by_size();
+        let Some(ring) = rings.get(self.target().saturating_sub(1)) else { return 0 };
+        longest.min(self.client_limit(*ring, longest))
+    }
+
+    fn rings_by_size(&self) -> SmallVec<[u64; 8]> {
+        let mut sizes: SmallVec<[u64; 8]> = self.rings.iter().map(|ring| ring.pages).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes
+    }
+
+    /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in one go.
+    pub fn longest_batch(&self) -> u64 {
+        let sizes = self.rings_by_size();
+        sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
+    }
+
+    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring, but for the last batch
+    /// of it, one batch may still be skipped at the ring's end, one not be freed yet, and one belong to who writes in place.
+    pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
+        ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
+    }
+
+    /// Pages for release notes of all that is not noted yet.
+    pub fn note_pages(&self) -> u64 {
+        ((self.live_records + self.notes.len() as u64) * NOTE_BYTES as u64).div_ceil(PAGE_BYTES)
+    }
+
+    /// Pages free and not promised in a ring.
+    pub fn spare(&self, index: usize, longest: u64, note_pages: u64) -> u64 {
+        let ring = &self.rings[index];
+        ring.usable(longest, note_pages).saturating_sub(ring.reserved)
+    }
+
+    pub fn give_back(&mut self, grant: &Grant) {
+        for id in &grant.rings {
+            if let Some(ring) = self.rings.iter_mut().find(|ring| ring.id == *id) {
+                ring.reserved -= grant.pages;
+            }
+        }
+    }
+
+    fn try_grant(&mut self, pages: u64, quota: Quota) -> Option<Grant> {
+        let (longest, note_pages) = (self.longest_batch(), self.note_pages());
+        let mut found: SmallVec<[(u64, usize); 8]> = SmallVec::new();
+        for (index, ring) in self.rings.iter().enumerate() {
+            let spare = self.spare(index, longest, note_pages);
+            let limit = match quota {
+                Quota::Client => self.client_limit(ring.pages, longest),
+                Quota::InPlace => self.client_limit(ring.pages, longest) + longest,
+                Quota::Destage => u64::MAX,
+            };
+            if !ring.failing && spare >= pages && ring.used() + ring.reserved + pages <= limit {
+                found.push((spare, index));
+            }
+        }
+        let target = self.target();
+        if found.len() < target {
+            return None;
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.truncate(target);
+        let mut rings = RingIds::new();
+        for &(_, index) in &found {
+            self.rings[index].reserved += pages;
+            rings.push(self.rings[index].id);
+        }
+        Some(Grant { pages, rings })
+    }
+
+    fn serve_waiters(&mut self) -> SmallVec<[Rc<Waiter>; 4]> {
+        let mut served = SmallVec::new();
+        for quota in [Quota::Destage, Quota::InPlace, Quota::Client] {
+            while let Some(first) = self.waiters(quota).front().cloned() {
+                let result = if let Some(error) = &self.broken {
+                    Err(error.clone())
+                } else if self.rings.is_empty() {
+                    Err(super::no_area())
+                } else if first.pages > self.longest_append() {
+                    Err(ArrayError::Journal(format!(
+                        "an entry of {} KiB is too large for its areas: they take {} KiB",
+                        first.pages * PAGE_BYTES / 1024,
+                        self.longest_append() * PAGE_BYTES / 1024
+                    )))
+                } else {
+                    match self.try_grant(first.pages, quota) {
+                        Some(grant) => Ok(grant),
+                        // Clients do not pass who makes room for them.
+                        None => return served,
+                    }
+                };
+                self.waiters(quota).pop_front();
+                *first.result.borrow_mut() = Some(result);
+                served.push(first);
+            }
+        }
+        served
+    }
+}

@@ -1,0 +1,304 @@
+//! What the journal knows in memory: batches in use, what was released, and what is durably known of it. No I/O here.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::append::{Pending, Ticket};
+use super::area::Ring;
+use super::batch::{Note, PAGE_BYTES};
+use super::space::Waiter;
+use super::{JournalFill, OPENING_SHIFT};
+use crate::error::ArrayError;
+
+/// Where one copy of a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copy {
+    pub ring: u64,
+    pub start: u64,
+}
+
+/// An append waiting for its batch: the ticket, its first sequence, how many.
+pub(super) type Waiting = (Rc<Ticket>, u64, u64);
+
+/// A batch in use: in flight, or with something not released in it or in an older one.
+pub(super) struct Batch {
+    pub number: u64,
+    pub first_sequence: u64,
+    pub records: u64,
+    pub pages: u64,
+    /// What its head says.
+    pub oldest_live: u64,
+    /// Places written or being written.
+    pub copies: SmallVec<[Copy; 3]>,
+    pub durable: bool,
+    pub acknowledged: bool,
+    /// A bit per record.
+    released: SmallVec<[u64; 2]>,
+    live: u64,
+    pub waiting: Vec<Waiting>,
+}
+
+impl Batch {
+    pub fn new(number: u64, first_sequence: u64, records: u64, pages: u64, oldest_live: u64) -> Self {
+        Self {
+            number,
+            first_sequence,
+            records,
+            pages,
+            oldest_live,
+            copies: SmallVec::new(),
+            durable: false,
+            acknowledged: false,
+            released: SmallVec::from_elem(0, records.div_ceil(64) as usize),
+            live: records,
+            waiting: Vec::new(),
+        }
+    }
+
+    pub fn is_released(&self, index: u64) -> bool {
+        self.released[(index / 64) as usize] >> (index % 64) & 1 == 1
+    }
+
+    /// Takes one record out; `false` if it was out already.
+    pub fn release(&mut self, index: u64) -> bool {
+        let word = &mut self.released[(index / 64) as usize];
+        let fresh = *word >> (index % 64) & 1 == 0;
+        *word |= 1 << (index % 64);
+        self.live -= u64::from(fresh);
+        fresh
+    }
+
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+pub(super) struct State {
+    pub rings: Vec<Ring>,
+    next_ring: u64,
+    pub copies: usize,
+    pub destage_percent: u64,
+    pub next_number: u64,
+    pub next_sequence: u64,
+    /// In the order of their numbers.
+    pub batches: VecDeque<Batch>,
+    /// Batches not acknowledged yet, in order.
+    pub unacknowledged: VecDeque<u64>,
+    /// Appends that have no batch yet.
+    pub queue: VecDeque<Pending>,
+    /// Released since the last batch.
+    pub notes: Vec<u64>,
+    pub live_records: u64,
+    pub settled: u64,
+    /// The last `settled` that a batch carried.
+    pub settled_told: u64,
+    /// Highest `oldest live` that is durable.
+    pub durable_oldest: u64,
+    /// Last batch acknowledged in this opening; 0: none.
+    pub last_acknowledged: u64,
+    pub clients_waiting: VecDeque<Rc<Waiter>>,
+    pub in_place_waiting: VecDeque<Rc<Waiter>>,
+    pub destage_waiting: VecDeque<Rc<Waiter>>,
+    pub pressure_level: usize,
+    /// The areas' headers are being written.
+    pub is_marking_headers: bool,
+    pub broken: Option<ArrayError>,
+}
+
+impl State {
+    pub fn new(copies: usize, next_number: u64) -> Self {
+        assert!(copies > 0, "a journal has at least one copy");
+        Self {
+            rings: Vec::new(),
+            next_ring: 0,
+            copies,
+            destage_percent: 125,
+            next_number,
+            next_sequence: 1,
+            batches: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+            queue: VecDeque::new(),
+            notes: Vec::new(),
+            live_records: 0,
+            settled: 0,
+            settled_told: 0,
+            durable_oldest: next_number,
+            last_acknowledged: 0,
+            clients_waiting: VecDeque::new(),
+            in_place_waiting: VecDeque::new(),
+            destage_waiting: VecDeque::new(),
+            pressure_level: 0,
+            is_marking_headers: false,
+            broken: None,
+        }
+    }
+
+    pub fn next_ring_id(&mut self) -> u64 {
+        self.next_ring += 1;
+        self.next_ring
+    }
+
+    /// Areas that a batch goes to now.
+    pub fn target(&self) -> usize {
+        self.copies.min(self.rings.len())
+    }
+
+    pub fn ring(&mut self, id: u64) -> Option<&mut Ring> {
+        self.rings.iter_mut().find(|ring| ring.id == id)
+    }
+
+    pub fn batch(&mut self, number: u64) -> &mut Batch {
+        let index = self.batches.partition_point(|batch| batch.number < number);
+        let batch = &mut self.batches[index];
+        assert_eq!(batch.number, number, "a batch in use");
+        batch
+    }
+
+    /// The batch of a record, if it is in use, and the record's place in it.
+    pub fn batch_of(&mut self, sequence: u64) -> Option<(&mut Batch, u64)> {
+        // Batches without records share their first sequence with the next one.
+        let index = self.batches.partition_point(|batch| batch.first_sequence + batch.records <= sequence);
+        let batch = self.batches.get_mut(index)?;
+        let place = sequence.checked_sub(batch.first_sequence)?;
+        (place < batch.records).then_some((batch, place))
+    }
+
+    pub fn release(&mut self, sequence: u64) {
+        let (batch, index) = self.batch_of(sequence).expect("released records were appended");
+        assert!(batch.acknowledged, "a record is released after its append ended");
+        assert!(batch.release(index), "a record is released once");
+        self.live_records -= 1;
+        self.notes.push(sequence);
+        self.forget_dead();
+    }
+
+    /// Drops batches at the old end that have nothing live.
+    pub fn forget_dead(&mut self) {
+        while self.batches.front().is_some_and(|batch| batch.acknowledged && batch.live == 0) {
+            self.batches.pop_front();
+        }
+    }
+
+    /// What a batch put together now says.
+    pub fn oldest_live(&self) -> u64 {
+        self.batches.front().map_or(self.next_number, |batch| batch.number)
+    }
+
+    pub fn oldest_record(&self) -> Option<u64> {
+        let batch = self.batches.iter().find(|batch| batch.live > 0)?;
+        let index = (0..batch.records).find(|&index| !batch.is_released(index))?;
+        Some(batch.first_sequence + index)
+    }
+
+    /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one need none.
+    pub fn take_notes(&mut self, limit: usize) -> Vec<Note> {
+        if self.notes.is_empty() {
+            return Vec::new();
+        }
+        let first = self.batches.front().map_or(u64::MAX, |batch| batch.first_sequence);
+        self.notes.retain(|&sequence| sequence >= first);
+        self.notes.sort_unstable();
+        let mut runs: Vec<Note> = Vec::new();
+        let mut taken = 0;
+        for &sequence in &self.notes {
+            let full = runs.len() == limit;
+            match runs.last_mut() {
+                Some(run) if run.first + u64::from(run.count) == sequence => run.count += 1,
+                _ if full => break,
+                _ => runs.push(Note { first: sequence, count: 1 }),
+            }
+            taken += 1;
+        }
+        self.notes.drain(..taken);
+        runs
+    }
+
+    /// Notes that the next batch would have to carry, as runs at most.
+    pub fn pending_notes(&mut self) -> usize {
+        if self.notes.len() > 64 {
+            let first = self.batches.front().map_or(u64::MAX, |batch| batch.first_sequence);
+            self.notes.retain(|&sequence| sequence >= first);
+        }
+        self.notes.len()
+    }
+
+    /// Whether something is known that the areas do not say yet.
+    pub fn has_news(&self) -> bool {
+        !self.notes.is_empty() || self.oldest_live() > self.durable_oldest || self.settled > self.settled_told
+    }
+
+    /// Acknowledges what is durable, in order. Gives the appends to be told.
+    pub fn acknowledge(&mut self) -> Vec<Waiting> {
+        let mut told = Vec::new();
+        while let Some(&number) = self.unacknowledged.front() {
+            let batch = self.batch(number);
+            if !batch.durable {
+                break;
+            }
+            batch.acknowledged = true;
+            told.append(&mut batch.waiting);
+            let oldest_live = batch.oldest_live;
+            self.unacknowledged.pop_front();
+            self.last_acknowledged = number;
+            self.durable_oldest = self.durable_oldest.max(oldest_live);
+        }
+        self.note_durable_oldest(0);
+        self.forget_dead();
+        told
+    }
+
+    /// Batches below this number, and below what was said before, may be overwritten.
+    pub fn note_durable_oldest(&mut self, oldest_live: u64) {
+        self.durable_oldest = self.durable_oldest.max(oldest_live);
+        let durable_oldest = self.durable_oldest;
+        for ring in &mut self.rings {
+            ring.reclaim(durable_oldest);
+        }
+    }
+
+    /// The area is gone, with all that was in it.
+    pub fn remove_ring(&mut self, id: u64) {
+        self.rings.retain(|ring| ring.id != id);
+        for batch in &mut self.batches {
+            batch.copies.retain(|copy| copy.ring != id);
+        }
+    }
+
+    pub fn fill(&self) -> JournalFill {
+        let longest = self.longest_batch();
+        let used: u64 = self.rings.iter().map(|ring| ring.used() + ring.reserved).sum();
+        let capacity: u64 = self.rings.iter().map(|ring| self.client_limit(ring.pages, longest)).sum();
+        JournalFill {
+            used_bytes: used * PAGE_BYTES,
+            capacity_bytes: capacity * PAGE_BYTES,
+            live_records: self.live_records,
+        }
+    }
+
+    pub fn is_short(&self) -> bool {
+        let lacks = |batch: &Batch| batch.acknowledged && batch.copies.len() < self.copies;
+        self.rings.len() < self.copies || self.batches.iter().any(lacks)
+    }
+
+    /// Nothing more is taken; who appends is told when the pump sees it.
+    pub fn fail_all(&mut self, error: ArrayError) {
+        self.broken.get_or_insert(error);
+    }
+
+    /// Everyone whose append will not end well any more.
+    pub fn take_failed(&mut self) -> Vec<Waiting> {
+        let queued = self.queue.drain(..).map(|pending| (pending.ticket, 0, 0));
+        let mut failed: Vec<Waiting> = queued.collect();
+        for batch in &mut self.batches {
+            failed.append(&mut batch.waiting);
+        }
+        failed
+    }
+
+    /// Number of the first batch of this opening.
+    pub fn first_of_opening(number: u64) -> u64 {
+        number >> OPENING_SHIFT << OPENING_SHIFT
+    }
+}

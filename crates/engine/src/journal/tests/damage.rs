@@ -1,0 +1,150 @@
+//! Garbage, strangers and losses in the areas at open.
+
+use super::*;
+use stripewise_drive::SplitMix64;
+
+const BYTES: u64 = 256 << 10;
+
+/// Drives of a journal with some records, the first of them released.
+async fn filled(context: &Context, count: usize, copies: usize, records: u64) -> Vec<Rc<MemoryDrive>> {
+    let drives = memory(count, BYTES);
+    let journal =
+        create(context, areas(context, &as_drives(&drives), BYTES), copies, &Rc::new(Host::default())).await;
+    for tag in 0..records {
+        let done = append(&journal, record(tag, &[4096, 512]), Quota::InPlace).await.expect("room");
+        if tag < 3 {
+            journal.release(done);
+        }
+    }
+    journal.mark().await.expect("a mark");
+    drives
+}
+
+#[test]
+fn garbage_never_panics_and_is_never_taken_for_a_record() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let host = Rc::new(Host::default());
+    for seed in 1..=150_u64 {
+        println!("seed {seed}");
+        executor.block_on(async {
+            let mut random = SplitMix64::new(seed);
+            let drives = filled(&context, 2, 2, 8).await;
+            for drive in &drives {
+                for _ in 0..1 + random.below(20) {
+                    let span = if random.chance(0.5) { 80 << 10 } else { BYTES - 4096 };
+                    let at = BASE + random.below(span);
+                    let mut bytes = vec![0; 1 + random.below(600) as usize];
+                    drive.peek(at, &mut bytes);
+                    match random.below(4) {
+                        0 => bytes.fill_with(|| random.next_u64() as u8),
+                        1 => bytes[0] ^= 1 << random.below(8),
+                        2 => bytes.fill(0xff),
+                        _ => {
+                            // A piece of another place.
+                            let from = BASE + random.below(40) * 4096;
+                            bytes.resize(4096, 0);
+                            drive.peek(from, &mut bytes);
+                            drive.poke(at / 4096 * 4096, &bytes);
+                            continue;
+                        }
+                    }
+                    drive.poke(at, &bytes);
+                }
+            }
+            let areas = areas(&context, &as_drives(&drives), BYTES);
+            let Ok((journal, replay)) = open(&context, areas, 2, &host).await else { return };
+            for found in &replay.records {
+                let loaded = journal.load(found).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+                check_record(&loaded, &[4096, 512], &format!("seed {seed}"));
+                assert!((3..8).contains(&loaded.stripe) || replay.missing_batches > 0, "seed {seed}");
+            }
+            let done = append(&journal, record(9, &[4096]), Quota::Destage).await;
+            done.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        });
+    }
+}
+
+#[test]
+fn fields_that_lie_under_a_right_checksum_do_no_harm() {
+    use crc_fast::{CrcAlgorithm, checksum};
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let host = Rc::new(Host::default());
+    for seed in 1..=200_u64 {
+        println!("seed {seed}");
+        executor.block_on(async {
+            let mut random = SplitMix64::new(seed);
+            let drives = filled(&context, 1, 1, 6).await;
+            let at = BASE + 2 * 4096 + random.below(6) * 3 * 4096;
+            let mut page = vec![0; 4096];
+            drives[0].peek(at, &mut page);
+            for _ in 0..1 + random.below(3) {
+                let field = 24 + random.below(200) as usize;
+                let value = match random.below(3) {
+                    0 => 0,
+                    1 => 0xff,
+                    _ => random.next_u64() as u8,
+                };
+                let span = 1 + random.below(8) as usize;
+                page[field..field + span].fill(value);
+            }
+            page[104..108].fill(0);
+            let sum = checksum(CrcAlgorithm::Crc32Iscsi, &page) as u32;
+            page[104..108].copy_from_slice(&sum.to_le_bytes());
+            drives[0].poke(at, &page);
+            let areas = areas(&context, &as_drives(&drives), BYTES);
+            let Ok((journal, replay)) = open(&context, areas, 1, &host).await else { return };
+            for found in &replay.records {
+                let _ = journal.load(found).await;
+            }
+            for found in &replay.records {
+                journal.release(found.record.sequence);
+            }
+            let _ = append(&journal, record(9, &[4096]), Quota::Destage).await;
+        });
+    }
+}
+
+#[test]
+fn a_journal_begun_anew_holds_nothing_of_the_old_one() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let host = Rc::new(Host::default());
+    executor.block_on(async {
+        let drives = filled(&context, 2, 2, 8).await;
+        let areas = areas(&context, &as_drives(&drives), BYTES);
+        let buffers = BufferPool::new(0);
+        let other = Journal::open(&context, &buffers, VOLUME + 1, areas.clone(), 2, host.clone()).await;
+        assert!(matches!(other, Err(ArrayError::Journal(_))), "another volume's");
+        let journal = Journal::create(&context, &buffers, VOLUME, 2, areas.clone(), 2, host.clone())
+            .await
+            .expect("new");
+        drop(journal);
+        let (_, replay) = open(&context, areas.clone(), 2, &host).await.expect("it opens");
+        assert_eq!((replay.records.len(), replay.missing_batches, replay.settled), (0, 0, 0));
+    });
+}
+
+#[test]
+fn more_loss_than_copies_is_said() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let host = Rc::new(Host::default());
+    executor.block_on(async {
+        // Five areas, two copies, and only one area left.
+        let drives = filled(&context, 5, 2, 20).await;
+        let left = areas(&context, &as_drives(&drives), BYTES).split_off(4);
+        let (_, replay) = open(&context, left, 2, &host).await.expect("it opens");
+        assert!(replay.missing_batches > 5, "{}", replay.missing_batches);
+        assert!(replay.records.len() < 17);
+        // An area wiped: found in the other copies, and said to be blank.
+        let drives = filled(&context, 3, 2, 20).await;
+        drives[1].poke(0, &vec![0; (BASE + BYTES) as usize]);
+        let all = areas(&context, &as_drives(&drives), BYTES);
+        let (journal, replay) = open(&context, all, 2, &host).await.expect("it opens");
+        assert_eq!((replay.records.len(), replay.missing_batches), (17, 0));
+        assert_eq!(replay.blank, [1]);
+        assert!(!journal.is_short(), "copies were restored");
+    });
+}

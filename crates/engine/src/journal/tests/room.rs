@@ -1,0 +1,252 @@
+//! Room: waiting for it, what is kept for destaging, rings that go round many times.
+
+use super::*;
+
+#[test]
+fn clients_wait_when_it_is_full_and_destaging_does_not() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let drives = as_drives(&memory(2, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let tasks: Vec<_> = (0..40)
+            .map(|tag| {
+                let (journal, order) = (journal.clone(), order.clone());
+                context.spawn(async move {
+                    let sequence = append(&journal, record(tag, &[4096]), Quota::Client).await;
+                    order.borrow_mut().push(tag);
+                    sequence.expect("room")
+                })
+            })
+            .collect();
+        context.sleep_ns(1_000_000).await;
+        let admitted = order.borrow().len();
+        assert!((10..40).contains(&admitted), "{admitted} admitted");
+        assert!(journal.fill().percent() > 75, "{:?}", journal.fill());
+        // What makes room goes ahead of those who wait.
+        let parity = append(&journal, record(1000, &[4096]), Quota::Destage).await.expect("room is kept");
+        context.sleep_ns(1_000_000).await;
+        assert_eq!(order.borrow().len(), admitted, "only releasing makes room");
+        let released = (0..40).map(|_| journal.release(journal.oldest().expect("one is live")));
+        assert_eq!(released.take(admitted).count(), admitted);
+        context.sleep_ns(1_000_000).await;
+        assert!(order.borrow().len() > admitted, "a mark by itself makes the room known");
+        while order.borrow().len() < 40 {
+            let oldest = journal.oldest().expect("one is live");
+            journal.release(oldest);
+            context.sleep_ns(100_000).await;
+        }
+        assert_eq!(*order.borrow(), (0..40).collect::<Vec<_>>(), "first come, first served");
+        let mut sequences = vec![parity];
+        for task in tasks {
+            sequences.push(task.await);
+        }
+        sequences.sort_unstable();
+        assert_eq!(sequences, (1..=41).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_full_journal_is_destaged_from_its_oldest_end_whatever_the_parity() {
+    for (parities, percent) in [(1, 220), (2, 320), (3, 420)] {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let (bytes, host) = (1 << 20, Rc::new(Host::default()));
+            let drives = as_drives(&memory(parities + 1, bytes));
+            let areas = areas(&context, &drives, bytes);
+            let journal = create(&context, areas, parities + 1, &host).await;
+            journal.set_destage_percent(percent);
+            let clients: Vec<_> = (0..64)
+                .map(|tag| {
+                    let journal = journal.clone();
+                    context.spawn(async move {
+                        for round in 0..20 {
+                            let record = record(tag * 100 + round, &[4096]);
+                            append(&journal, record, Quota::Client).await.expect("room");
+                        }
+                    })
+                })
+                .collect();
+            context.sleep_ns(1_000_000).await;
+            assert!(journal.fill().percent() > 80);
+            // One record at a time, each with its parity: the worst there is.
+            let lengths = vec![4096; parities];
+            let mut destaged = 0;
+            while destaged < 64 * 20 {
+                let Some(oldest) = journal.oldest() else {
+                    context.sleep_ns(1000).await;
+                    continue;
+                };
+                let parity = append(&journal, record(1, &lengths), Quota::Destage).await.expect("room");
+                journal.release(oldest);
+                journal.release(parity);
+                destaged += 1;
+            }
+            for client in clients {
+                client.await;
+            }
+            assert_eq!(journal.fill().live_records, 0);
+        });
+    }
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_the_largest_that_fits_is_taken() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        for bytes in [256 << 10, 1 << 20, 20 << 20] {
+            let host = Rc::new(Host::default());
+            let drives = as_drives(&memory(2, bytes));
+            let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+            let mut length = 4096;
+            while journal.fits(Journal::bytes_of(&[record(1, &[length + 4096])])) {
+                length += 4096;
+            }
+            assert!(length as u64 >= bytes / 13, "{length} of {bytes}");
+            let refused = append(&journal, record(1, &[length + 4096]), Quota::Client).await;
+            assert!(matches!(refused, Err(ArrayError::Journal(_))), "{refused:?}");
+            for tag in 0..20 {
+                let done = append(&journal, record(tag, &[length]), Quota::Client).await.expect("it fits");
+                journal.release(done);
+            }
+        }
+    });
+}
+
+#[test]
+fn dropped_reservations_and_waiters_leave_nothing_behind() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let drives = as_drives(&memory(3, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        let mut held = Vec::new();
+        loop {
+            let reserve = Box::pin(journal.reserve(8192, Quota::Client));
+            match context.time_limit_ns(1000, reserve).await {
+                Ok(room) => held.push(room.expect("room")),
+                Err(_) => break, // the waiter is dropped
+            }
+        }
+        assert!(held.len() > 5);
+        drop(held);
+        assert_eq!(journal.fill().used_bytes, 0);
+        append(&journal, record(1, &[4096]), Quota::Client).await.expect("room");
+    });
+}
+
+#[test]
+fn rings_go_round_and_never_overlap() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    for seed in 1..=20 {
+        println!("seed {seed}");
+        executor.block_on(async {
+            let mut random = stripewise_drive::SplitMix64::new(seed);
+            let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+            let count = 1 + random.below(4) as usize;
+            let copies = 1 + random.below(count as u64) as usize;
+            let drives = as_drives(&memory(count, bytes));
+            let journal = create(&context, areas(&context, &drives, bytes), copies, &host).await;
+            let mut live = Vec::new();
+            for tag in 0..600 {
+                let length = 512 * random.below(40) as usize;
+                loop {
+                    let quota = Quota::Client;
+                    let one = Box::pin(append(&journal, record(tag, &[length]), quota));
+                    if let Ok(done) = context.time_limit_ns(1_000_000, one).await {
+                        live.push((done.unwrap_or_else(|e| panic!("seed {seed}: {e}")), tag, length));
+                        break;
+                    }
+                    let (oldest, ..) = live.remove(0);
+                    journal.release(oldest);
+                }
+                journal.0.state.borrow().rings.iter().for_each(super::super::area::Ring::check);
+                if random.chance(0.3) && !live.is_empty() {
+                    let index = random.below(live.len() as u64) as usize;
+                    journal.release(live.remove(index).0);
+                }
+            }
+            journal.close().await.expect("closing");
+            let (journal, replay) =
+                open(&context, areas(&context, &drives, bytes), copies, &host).await.expect("it opens");
+            let found: Vec<u64> = replay.records.iter().map(|found| found.record.sequence).collect();
+            assert_eq!(found, live.iter().map(|one| one.0).collect::<Vec<_>>(), "seed {seed}");
+            for (found, &(_, tag, length)) in replay.records.iter().zip(&live) {
+                let loaded = journal.load(found).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+                assert_eq!(loaded.stripe, tag, "seed {seed}");
+                check_record(&loaded, &[length], &format!("seed {seed}"));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_slot_is_not_used_again_before_it_is_durably_known_that_it_may_be() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+        let faults = stripewise_drive::FaultyDrive::new(&context, memory(1, bytes)[0].clone(), 1);
+        let drives: Vec<Rc<dyn Drive>> = vec![faults.clone()];
+        let journal = create(&context, areas(&context, &drives, bytes), 1, &host).await;
+        let first = append(&journal, record(1, &[4096]), Quota::Client).await.expect("room");
+        let number = journal.0.state.borrow().batches[0].number;
+        let held = || journal.0.state.borrow().rings[0].holds(number, 0);
+        faults.set_delay(stripewise_drive::Delay::Fixed(1_000_000));
+        let second = {
+            let journal = journal.clone();
+            context.spawn(async move { append(&journal, record(2, &[4096]), Quota::Client).await })
+        };
+        context.sleep_ns(1000).await;
+        journal.release(first);
+        assert!(held(), "no batch says so");
+        second.await.expect("room");
+        assert!(held(), "the second batch was put together before the release");
+        journal.mark().await.expect("a mark");
+        assert!(!held());
+    });
+}
+
+#[test]
+fn openings_cut_short_do_not_use_up_the_room_to_say_what_is_over() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let drives = as_drives(&memory(2, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        // As full as it can be, by whoever may fill it most.
+        for tag in 0..80 {
+            let full = Box::pin(append(&journal, record(tag, &[4096]), Quota::Destage));
+            if context.time_limit_ns(1_000_000, full).await.is_err() {
+                break;
+            }
+        }
+        let mut found = Vec::new();
+        drop(journal);
+        for round in 0..20 {
+            let (journal, replay) = open(&context, areas(&context, &drives, bytes), 2, &host)
+                .await
+                .unwrap_or_else(|why| panic!("opening {round}: {why}"));
+            let now = tags(&replay);
+            assert!(!now.is_empty() && (round == 0 || now == found), "nothing was released");
+            found = now;
+            if round < 19 {
+                continue;
+            }
+            replay.records.iter().for_each(|found| journal.release(found.record.sequence));
+            let closed = context.time_limit_ns(1_000_000_000, Box::pin(journal.close())).await;
+            assert!(matches!(closed, Ok(Ok(()))), "there is room to say that all is over: {closed:?}");
+        }
+        let (journal, replay) =
+            open(&context, areas(&context, &drives, bytes), 2, &host).await.expect("opens");
+        assert_eq!(tags(&replay), [0u64; 0]);
+        append(&journal, record(7, &[4096]), Quota::Client).await.expect("room");
+    });
+}

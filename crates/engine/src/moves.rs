@@ -1,0 +1,197 @@
+//! Moving a column of a row to another slab while clients go on: for retiring drives, tiers and spreading load.
+//!
+//! From the beginning of a move everything written to the column goes to both places; then, region by region and under the
+//! locks of its stripes, what was there before is copied. When that is done both places hold the same and go on being written,
+//! until the pool has recorded the new place and calls [`Array::set_rows`]. So the old place stays current and redundancy is
+//! never less than before. If the new place fails, the move is off and nothing else; if the old one fails the column is
+//! missing as without a move.
+
+use futures_util::future::join_all;
+use stripewise_drive::{Completion, IoRequest, completion};
+
+use crate::array::{Array, Inner, LocalFuture};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::regions::RegionState;
+use crate::rows::SlotPlace;
+
+/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is to be given up.
+pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
+
+/// A move under way.
+pub(crate) struct Move {
+    from: SlotPlace,
+    to: SlotPlace,
+    failed: bool,
+}
+
+impl Move {
+    /// Where writes go besides the old place; nowhere once the new place has failed.
+    pub fn target(&self) -> Option<SlotPlace> {
+        (!self.failed).then_some(self.to)
+    }
+
+    pub fn is_from(&self, place: SlotPlace) -> bool {
+        self.from == place
+    }
+}
+
+impl Array {
+    /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and go on being written until the
+    /// pool records the new place ([`Array::set_rows`]) or gives up ([`Array::cancel_move`]). The column must be current.
+    pub async fn move_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        self.move_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
+    }
+
+    /// As [`Self::move_column`], no faster than `pace` lets it.
+    pub(crate) async fn move_column_at(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
+        let inner = &self.0;
+        inner.check_writable()?;
+        let Some(from) = inner.rows.borrow().place(row, column) else {
+            return Err(ArrayError::Moved { row, column });
+        };
+        inner.moves.borrow_mut().insert((row, column), Move { from, to, failed: false });
+        let copied = inner.copy_column(row, column, to, pace).await;
+        if copied.is_err() {
+            self.cancel_move(row, column);
+        }
+        copied
+    }
+
+    /// Rows of which a column is being moved now.
+    pub fn moving_rows(&self) -> u64 {
+        let moves = self.0.moves.borrow();
+        let mut rows: Vec<u64> = moves.keys().map(|(row, _)| *row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.len() as u64
+    }
+
+    /// Ends a move without its new place.
+    pub fn cancel_move(&self, row: u64, column: usize) {
+        self.0.moves.borrow_mut().remove(&(row, column));
+    }
+}
+
+impl Inner {
+    /// Gives up moves to a drive that is gone.
+    pub fn cancel_moves_to(&self, number: u32) {
+        for moving in self.moves.borrow_mut().values_mut().filter(|moving| moving.to.drive == number) {
+            moving.failed = true;
+        }
+    }
+
+    /// Writes to a column that is being moved. It is answered when both places have answered. A new place that refuses ends the
+    /// move, and the writer is told, so that the drive is excluded before the write counts: the pool may just be recording the
+    /// new place as the column's own.
+    pub fn submit_to_both(
+        &self,
+        class: Class,
+        mut request: IoRequest,
+        key: (u64, usize),
+        from: SlotPlace,
+        to: SlotPlace,
+    ) -> Completion {
+        request.offset_bytes %= self.spec.slab_bytes;
+        let first = self.submit_to_slab(from, class, request.clone());
+        let second = self.submit_to_slab(to, class, request);
+        let (sender, answer) = completion();
+        let inner = self.me.upgrade().expect("whoever writes holds the array");
+        self.context.spawn(async move {
+            let result = first.await;
+            let result_of_second = second.await;
+            if result_of_second.is_err() {
+                inner.fail_move(key, to);
+            }
+            sender.complete(result.and(result_of_second));
+        });
+        answer
+    }
+
+    /// The new place of a column has refused something.
+    pub fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
+        if let Some(moving) = self.moves.borrow_mut().get_mut(&key)
+            && moving.to == to
+        {
+            moving.failed = true;
+        }
+    }
+
+    async fn copy_column(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
+        let mut bytes = 0;
+        for region in self.regions_of_row(row) {
+            if self.is_closed() {
+                return Err(ArrayError::Closed);
+            }
+            if self.regions.state(region) != RegionState::Unwritten {
+                if !pace(self.regions.shape.member_region_bytes).await {
+                    return Err(ArrayError::Moved { row, column });
+                }
+                bytes += self.copy_region(region, column, to).await?;
+            }
+            self.check_move(row, column)?;
+        }
+        if let Some(sums) = self.sums.get() {
+            // Pages whose writing began before the move went to the old place only, and count as written.
+            sums.table.checkpoint().await?;
+        }
+        self.rewrite_sums(row, column).await?;
+        let flushed = self.submit_to_slab(to, Class::Background, IoRequest::flush()).await;
+        if let Err(error) = flushed {
+            self.note_write_error(&error).await?;
+            return Err(ArrayError::Drive(error));
+        }
+        self.check_move(row, column)?;
+        Ok(bytes)
+    }
+
+    fn check_move(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let moves = self.moves.borrow();
+        match moves.get(&(row, column)) {
+            Some(moving) if !moving.failed => Ok(()),
+            _ => Err(ArrayError::Moved { row, column }),
+        }
+    }
+
+    async fn copy_region(&self, region: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        let length = self.geometry.interleave_bytes();
+        let mut guards = Vec::new();
+        let mut copies = Vec::new();
+        for index in self.regions.stripes_of(region) {
+            let stripe = self.geometry.stripe(index);
+            for (unit, place) in stripe.units.iter().enumerate().filter(|(_, place)| place.member == column) {
+                guards.push(self.table.lock(index).await);
+                if !self.regions.is_virgin(index) {
+                    copies.push((stripe.clone(), unit, place.offset_bytes % self.spec.slab_bytes));
+                }
+            }
+        }
+        let bytes = copies.len() as u64 * length;
+        let copying = copies.into_iter().map(|(stripe, unit, at)| async move {
+            let range = stripewise_layout::UnitRange { unit, start: 0, end: length };
+            let data = self.fetch_unit(&stripe, range, Class::Background).await?;
+            let written = self.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await;
+            match written {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    self.note_write_error(&error).await?;
+                    Err(ArrayError::Drive(error))
+                }
+            }
+        });
+        join_all(copying).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        Ok(bytes)
+    }
+}

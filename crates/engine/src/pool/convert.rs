@@ -1,0 +1,206 @@
+//! Beginning the conversion of a volume to another layout; the work itself is a job (`job_convert.rs`), the way of requests
+//! meanwhile is in `volume_io.rs`.
+//!
+//! The new array is made with its map and journal, without rows, before the manifest speaks of it: what cannot be done is refused
+//! before anything is touched. Rows are given to it as it needs them, and come back from the old one as it is left behind.
+//! Faults expected: layouts that do not fit the drives, too little room, drives that fail while it begins.
+
+use stripewise_layout::{LayoutSpec, Shape};
+
+use super::commit::Change;
+use super::convert_room::Rehearsal;
+use super::error::PoolError;
+use super::events::EventKind;
+use super::ids::Id;
+use super::layout_out::{LaidOut, NotLaidOut, Wish, lay_out};
+use super::thin::PoolHost;
+use super::volume_record::{Conversion, PartRecord, VolumeRecord};
+use super::{Inner, Pool};
+use crate::array::{Array, ArraySpec};
+use crate::error::ArrayError;
+
+impl Pool {
+    /// Begins to convert a volume to another layout; done when jobs run, while everything goes on. What is left out of `layout`
+    /// is chosen as for a new volume, but for the interleave, which stays.
+    pub async fn convert_volume(&self, name: &str, layout: LayoutSpec) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let volume = self.volume(name)?;
+        // Before its record is looked at: rows that are given back meanwhile are in it no more.
+        inner.until_reclaimed().await;
+        let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
+            return Err(PoolError::Job(format!("volume {name} is gone")));
+        };
+        if record.conversion.is_some() {
+            return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
+        }
+        if volume.is_protected() {
+            return Err(ArrayError::Protected.into());
+        }
+        let old_shape = record.parts[0].shape;
+        let interleave_bytes = layout.interleave_bytes.or(Some(old_shape.interleave_bytes));
+        let drives = inner.drives_for(record.pin);
+        let shape = LayoutSpec { interleave_bytes, ..layout }.resolve(drives.len())?;
+        if shape == old_shape {
+            let layout = in_words(&shape);
+            return Err(PoolError::SameLayout { pool: inner.name(), volume: name.to_owned(), layout });
+        }
+        let (part, laid_out) = inner.plan_conversion(&record, &volume.array(), shape, drives)?;
+        match inner.begin_conversion(&record, part).await {
+            Ok(new) => {
+                if let Some(io) = inner.io_of(&record) {
+                    io.begin(new, 0);
+                }
+            }
+            Err(error) => {
+                laid_out.give_back(&mut inner.space.borrow_mut());
+                return Err(error);
+            }
+        }
+        inner.note_space();
+        inner.kick_jobs();
+        Ok(())
+    }
+}
+
+/// A layout as people say it.
+pub(super) fn in_words(shape: &Shape) -> String {
+    let Shape { level, width, groups, interleave_bytes } = *shape;
+    let groups = if groups > 1 { format!(" in {groups} groups") } else { String::new() };
+    let drives = if width == 1 { "1 drive".to_owned() } else { format!("{width} drives") };
+    format!("{level} over {drives}{groups}, interleave {} KiB", interleave_bytes >> 10)
+}
+
+impl Inner {
+    /// Proves that there is room, and takes what the new array needs beside its rows.
+    fn plan_conversion(
+        &self,
+        record: &VolumeRecord,
+        old: &Array,
+        shape: Shape,
+        drives: Vec<u32>,
+    ) -> Result<(PartRecord, LaidOut), PoolError> {
+        let manifest = self.manifest.borrow();
+        let spec = ArraySpec { id: self.ids.borrow_mut().next().0, shape, slab_bytes: manifest.slab_bytes };
+        let with_journal = record.write_back || record.checksums || shape.parity_units() > 0;
+        let size_bytes = Some(record.size_bytes);
+        // Without rows for now.
+        let wish = Wish { spec: &spec, size_bytes, thin: true, with_journal, drives };
+        let row_bytes = spec.row_data_bytes()?;
+        let new_rows = record.size_bytes.div_ceil(row_bytes);
+        let part = &record.parts[0];
+        let rehearsal = Rehearsal {
+            old: &part.rows,
+            old_row_bytes: old.spec().row_data_bytes()?,
+            needed: if record.thin { rows_of_written(old, row_bytes) } else { vec![(0, new_rows)] },
+            new_rows,
+            new_row_bytes: row_bytes,
+            width: shape.width,
+            size_bytes: record.size_bytes,
+            drives: &wish.drives,
+        };
+        let mut books = self.space.borrow().clone();
+        let beside = match lay_out(&mut books, &wish) {
+            Ok(laid_out) => Some(slabs_beside(&laid_out)),
+            Err(NotLaidOut::NoRoom { .. }) => None,
+            Err(NotLaidOut::Other(error)) => return Err(error),
+        };
+        if beside.is_none() || !rehearsal.fits(&books) {
+            let free_slabs = wish.drives.iter().map(|&drive| self.space.borrow().free_slabs(drive)).sum();
+            return Err(PoolError::NoRoomToConvert {
+                pool: manifest.name.clone(),
+                volume: record.name.clone(),
+                layout: in_words(&shape),
+                needed_slabs: rehearsal.needed_rows() * shape.width as u64 + beside.unwrap_or(0),
+                free_slabs,
+                returned_slabs: part.rows.allocated_rows() * part.rows.width() as u64,
+                slab_bytes: manifest.slab_bytes,
+            });
+        }
+        let laid_out = lay_out(&mut self.space.borrow_mut(), &wish).map_err(|error| match error {
+            NotLaidOut::Other(error) => error,
+            NotLaidOut::NoRoom { .. } => PoolError::Job("there was room a moment ago".to_owned()),
+        })?;
+        let part = PartRecord {
+            id: Id(spec.id),
+            shape,
+            meta: laid_out.meta.clone(),
+            journal: laid_out.journal.clone(),
+            lost: Vec::new(),
+            dead: Vec::new(),
+            rows: laid_out.rows.clone(),
+        };
+        self.note_where_journal_is(&manifest, &record.name, &part);
+        Ok((part, laid_out))
+    }
+
+    /// Makes the new array, and has it recorded.
+    async fn begin_conversion(&self, record: &VolumeRecord, part: PartRecord) -> Result<Array, PoolError> {
+        let mut planned = self.manifest.borrow().clone();
+        if let Some(volume) = planned.volume_by_id_mut(record.id) {
+            volume.parts.push(part.clone());
+            volume.conversion = Some(Conversion { next_offset_bytes: 0 });
+        }
+        Self::check_room(&planned)?;
+        planned.check().map_err(PoolError::Job)?;
+        let init = self.array_init(record, &part);
+        let host = PoolHost::of(self);
+        let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
+        let (from, to) = (in_words(&record.parts[0].shape), in_words(&part.shape));
+        let text = format!("volume {} is to be converted from {from} to {to}", record.name);
+        self.event(EventKind::Convert, &text);
+        if let Err(error) = self.commit_conversion(record, part.clone()).await {
+            self.happened.borrow_mut().retain(|event| event.text != text);
+            array.protect();
+            let _ = array.close().await;
+            return Err(error);
+        }
+        self.arrays.borrow_mut().insert(part.id, array.clone());
+        // A drive may have been excluded since the commit.
+        self.leave_out_excluded(&array);
+        Ok(array)
+    }
+
+    async fn commit_conversion(&self, record: &VolumeRecord, part: PartRecord) -> Result<(), PoolError> {
+        let (id, name) = (record.id, record.name.clone());
+        self.try_commit(None, move |manifest| {
+            if let Some(lost) = part.drives().find(|drive| !manifest.is_online(*drive)) {
+                let drive = manifest.drive(lost).map_or_else(String::new, |drive| drive.path.clone());
+                return Err(PoolError::Job(format!(
+                    "{drive} failed while the conversion of volume {name} was being begun; the volume stays as it is"
+                )));
+            }
+            let Some(volume) = manifest.volume_by_id_mut(id) else {
+                return Err(PoolError::Job(format!("volume {name} is gone")));
+            };
+            volume.parts.push(part);
+            volume.conversion = Some(Conversion { next_offset_bytes: 0 });
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+}
+
+/// Slabs that a volume takes beside its rows.
+fn slabs_beside(laid_out: &LaidOut) -> u64 {
+    let map = laid_out.meta.places.len() as u64 * u64::from(laid_out.meta.slabs);
+    map + laid_out.journal.iter().map(|place| u64::from(place.slabs)).sum::<u64>()
+}
+
+/// Rows of so many bytes in which something was written: first and one past the last of each stretch.
+fn rows_of_written(array: &Array, row_bytes: u64) -> Vec<(u64, u64)> {
+    let inner = &array.0;
+    let region_bytes = inner.regions.shape.region_data_bytes;
+    let mut stretches: Vec<(u64, u64)> = Vec::new();
+    for region in (0..inner.regions.count()).filter(|&region| !inner.holds_nothing(region)) {
+        let end_bytes = ((region + 1) * region_bytes).min(array.capacity_bytes());
+        let (first, end) = (region * region_bytes / row_bytes, end_bytes.div_ceil(row_bytes));
+        match stretches.last_mut() {
+            Some(last) if first <= last.1 => last.1 = last.1.max(end),
+            _ => stretches.push((first, end)),
+        }
+    }
+    stretches
+}

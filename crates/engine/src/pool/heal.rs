@@ -1,0 +1,337 @@
+//! Who takes over what: drives that came back catch up, spares and free slabs stand in for drives that are out.
+//!
+//! A dedicated spare takes over all that was on a drive that failed or is missing, with the same slab numbers; where there is
+//! none, or not all fits, free slabs of all drives that are not in the row do (`takeover.rs`). Nobody takes over from a drive
+//! that was taken offline: whoever did that means to bring it back. Copies of region maps go with it: one that is lost is
+//! written anew on another drive before it counts. Where there is no room, what is lacking stays lacking and is said
+//! ([`super::Pool::status`]). Faults expected: whoever takes over fails, too; then the next one does.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::commit::{Change, map_place};
+use super::drive_record::{DriveRecord, ExclusionKind, Role};
+use super::error::PoolError;
+use super::events::EventKind;
+use super::format::Manifest;
+use super::ids::Id;
+use super::takeover::{Onto, Taken, candidates, stretches, take_over};
+use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use super::{Inner, Pool};
+use crate::array::AreaPlace;
+use crate::rows::{SlotPlace, SlotState};
+
+/// A place of a map that is to be written elsewhere, or where it is.
+struct Stale {
+    part: Id,
+    old: MetaPlaceRecord,
+    slabs: u32,
+    /// On the drive that it is on already.
+    in_place: bool,
+}
+
+impl Pool {
+    /// Records who takes over what is lacking, as jobs would when they run; the rebuild itself is done when they do.
+    pub async fn heal(&self) -> Result<(), PoolError> {
+        self.0.check_changeable()?;
+        self.0.heal().await
+    }
+}
+
+impl Inner {
+    /// Has everything that is lacking taken over by somebody, as far as there is anybody. Ends when nothing is left to do.
+    pub(super) async fn heal(&self) -> Result<(), PoolError> {
+        let _alone = self.administering.acquire(1).await;
+        let mut tried: BTreeSet<u32> = BTreeSet::new();
+        while !self.closed.get() {
+            if let Some(number) = self.next_to_rejoin().filter(|number| tried.insert(*number)) {
+                // One that fails at it is out again.
+                let _ = self.rejoin(number).await;
+                continue;
+            }
+            if let Some((old, new)) = self.next_for_spare() {
+                let outcome = self.take_over_by(old, new).await;
+                // A spare that fails at this gives way to the next.
+                if outcome.is_err() && self.working_member(new).is_some() {
+                    return outcome;
+                }
+                continue;
+            }
+            if !self.distribute().await? && self.next_for_spare().is_none() {
+                self.heal_maps().await?;
+                return self.heal_journals().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Parts whose rows can be rebuilt.
+    pub(super) fn healable(&self) -> BTreeSet<Id> {
+        let arrays = self.arrays.borrow();
+        let sound = arrays.iter().filter(|(_, array)| !array.is_protected() && array.is_readable());
+        sound.map(|(id, _)| *id).collect()
+    }
+
+    /// A drive that is at hand, but out, or in with columns that nobody fills.
+    fn next_to_rejoin(&self) -> Option<u32> {
+        let manifest = self.manifest.borrow();
+        let healable = self.healable();
+        let is_due = |drive: &&DriveRecord| match drive.exclusion() {
+            None => {
+                let wanted =
+                    |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
+                self.working_member(drive.number).is_some()
+                    && !stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty()
+            }
+            Some(ExclusionKind::Missing) if !drive.replaced => self.is_back(drive.number),
+            Some(_) => false,
+        };
+        manifest.drives.iter().find(is_due).map(|drive| drive.number)
+    }
+
+    /// Whether nobody expects a drive that is out to come back with what it had.
+    pub(super) fn is_given_up(drive: &DriveRecord) -> bool {
+        match drive.exclusion() {
+            None => false,
+            Some(ExclusionKind::Offline) => drive.replaced,
+            Some(ExclusionKind::Missing | ExclusionKind::Failed) => true,
+        }
+    }
+
+    /// A drive whose place a dedicated spare could take, and which.
+    fn next_for_spare(&self) -> Option<(u32, u32)> {
+        let manifest = self.manifest.borrow();
+        let is_spare = |drive: &&DriveRecord| {
+            drive.role == Role::Spare && drive.takes_new() && self.working_member(drive.number).is_some()
+        };
+        let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
+        if spares.is_empty() {
+            return None;
+        }
+        let healable = self.healable();
+        for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
+            let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
+            if stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty() {
+                continue;
+            }
+            let slabs = drive.slab_count(manifest.slab_bytes);
+            let size = |spare: &&DriveRecord| spare.slab_count(manifest.slab_bytes);
+            let enough = spares.iter().copied().filter(|spare| size(spare) >= slabs).min_by_key(size);
+            let chosen = enough.or_else(|| spares.iter().copied().max_by_key(size));
+            return chosen.map(|spare| (drive.number, spare.number));
+        }
+        None
+    }
+
+    /// Has one drive take the place of another that is out, as far as it is large enough; records that its rows are to be
+    /// rebuilt.
+    pub(super) async fn take_over_by(&self, old: u32, new: u32) -> Result<(), PoolError> {
+        if self.working_member(new).is_none() {
+            return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
+        }
+        let (from, to) = (self.path_of(old), self.path_of(new));
+        self.commit_takeover(
+            Onto::Drive(new),
+            move |drive| drive.number == old,
+            move |manifest| {
+                let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
+                if let Some(drive) = manifest.drive_mut(new)
+                    && drive.role == Role::Spare
+                    && role != Role::Spare
+                {
+                    drive.role = role;
+                }
+                manifest.set_replaced(old);
+            },
+        )
+        .await?;
+        self.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
+        self.set_background_share();
+        self.heal_maps().await
+    }
+
+    /// Has free slabs of all drives take over what is on drives that are out for good; whether anything was done.
+    async fn distribute(&self) -> Result<bool, PoolError> {
+        let taken = self.commit_takeover(Onto::All, Self::is_given_up, |_| ()).await?;
+        self.jobs.without_room.set(taken.without_room);
+        let rows: u64 = taken.new.iter().map(|slabs| u64::from(slabs.count)).sum();
+        if rows > 0 {
+            self.event(
+                EventKind::Rebuild,
+                &format!("{rows} slabs are rebuilt into free space of all drives"),
+            );
+        }
+        Ok(rows > 0)
+    }
+
+    /// Gives what is missing on drives that are `out` new places in a commit, together with a further change.
+    async fn commit_takeover(
+        &self,
+        onto: Onto,
+        out: impl Fn(&DriveRecord) -> bool + 'static,
+        further: impl FnOnce(&mut Manifest) + 'static,
+    ) -> Result<Taken, PoolError> {
+        let pool = self.rc();
+        let taken = Rc::new(RefCell::new(Taken::default()));
+        let result = taken.clone();
+        let committed = self
+            .try_commit(None, move |manifest| {
+                // A drive may have gone while this waited: a spare comes before free slabs.
+                if matches!(onto, Onto::All) && pool.next_for_spare().is_some() {
+                    return Ok(Change::Nothing(()));
+                }
+                let numbers: BTreeSet<u32> =
+                    manifest.drives.iter().filter(|drive| out(drive)).map(|drive| drive.number).collect();
+                let healable = pool.healable();
+                let is_out = |drive| numbers.contains(&drive);
+                let may = |part| healable.contains(&part);
+                let done = take_over(manifest, &mut pool.space.borrow_mut(), is_out, may, onto);
+                let is_nothing = done.new.is_empty() && matches!(onto, Onto::All);
+                *result.borrow_mut() = done;
+                if is_nothing {
+                    return Ok(Change::Nothing(()));
+                }
+                further(manifest);
+                manifest.forget_replaced();
+                Ok(Change::Commit(()))
+            })
+            .await;
+        let taken = taken.take();
+        if committed.is_err() {
+            taken.undone(&mut self.space.borrow_mut());
+        } else if !taken.new.is_empty() {
+            // Only then: what ends in an error would be tried for ever.
+            self.jobs.forget_stalls();
+        }
+        committed.map(|()| taken)
+    }
+
+    /// Writes copies of region maps anew whose drives are out for good, or have come back.
+    pub(super) async fn heal_maps(&self) -> Result<(), PoolError> {
+        let is_stale = |manifest: &Manifest, place: &MetaPlaceRecord| {
+            let is_here = self.working_member(place.drive).is_some();
+            let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
+            (place.state == PlaceState::Missing && (is_here || given_up)).then_some(is_here)
+        };
+        self.renew_maps(is_stale).await
+    }
+
+    /// Writes copies of maps elsewhere, or where they are, for which `is_stale` says so.
+    pub(super) async fn renew_maps(
+        &self,
+        is_stale: impl Fn(&Manifest, &MetaPlaceRecord) -> Option<bool>,
+    ) -> Result<(), PoolError> {
+        let stale: Vec<Stale> = {
+            let manifest = self.manifest.borrow();
+            let healable = self.healable();
+            let of_part = |part: &PartRecord| -> Vec<Stale> {
+                let (part_id, slabs) = (part.id, part.meta.slabs);
+                let places = part.meta.places.iter();
+                let stale = places.filter_map(|place| {
+                    let in_place = is_stale(&manifest, place)?;
+                    Some(Stale { part: part_id, old: *place, slabs, in_place })
+                });
+                stale.collect()
+            };
+            manifest.parts().filter(|part| healable.contains(&part.id)).flat_map(of_part).collect()
+        };
+        for stale in stale {
+            self.renew_map(&stale).await?;
+        }
+        Ok(())
+    }
+
+    async fn renew_map(&self, stale: &Stale) -> Result<(), PoolError> {
+        let Some(array) = self.array(stale.part) else { return Ok(()) };
+        let Some(new) = self.place_for_map(stale) else { return self.leave_map_place(stale).await };
+        let give_back = |new: &MetaPlaceRecord| {
+            if !stale.in_place {
+                self.space.borrow_mut().give(new.drive, new.slab, stale.slabs);
+            }
+        };
+        let area = AreaPlace { drive: new.drive, slab: new.slab, slabs: stale.slabs };
+        let written = match self.array_member(new.drive) {
+            // It is known to the array, but may have gone just now.
+            Some(_) if array.member(new.drive).is_some() => array.add_map_places(&[area]).await,
+            _ => {
+                give_back(&new);
+                return Ok(());
+            }
+        };
+        let (part, old) = (stale.part, stale.old);
+        let recorded = match written {
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                let change = move |manifest: &mut Manifest| {
+                    let is_online = manifest.is_online(new.drive);
+                    let place = manifest.part_mut(part).and_then(|part| {
+                        let is_it = |place: &&mut MetaPlaceRecord| **place == old;
+                        part.meta.places.iter_mut().find(is_it)
+                    });
+                    let Some(place) = place.filter(|_| is_online) else { return Ok(Change::Nothing(false)) };
+                    *place = new;
+                    manifest.forget_replaced();
+                    Ok(Change::Commit(true))
+                };
+                self.try_commit(None, change).await
+            }
+        };
+        let is_named = |pool: &Inner| {
+            let manifest = pool.manifest.borrow();
+            let part = manifest.parts().find(|other| other.id == part);
+            part.is_some_and(|part| {
+                part.meta
+                    .places
+                    .iter()
+                    .any(|place| map_place(part, place) == area && place.state == new.state)
+            })
+        };
+        if !is_named(self) {
+            array.remove_map_places(&[area]);
+            if !matches!(recorded, Ok(true)) {
+                give_back(&new);
+            }
+        }
+        recorded.map(|_| ())
+    }
+
+    /// Does without a copy for which there is no room, where others are enough.
+    async fn leave_map_place(&self, stale: &Stale) -> Result<(), PoolError> {
+        let (part, old) = (stale.part, stale.old);
+        self.try_commit(None, move |manifest| {
+            let Some(part) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let is_other = |place: &&MetaPlaceRecord| **place != old && place.state == PlaceState::Active;
+            let others = part.meta.places.iter().filter(is_other).count();
+            if others <= part.shape.fault_tolerance() {
+                return Ok(Change::Nothing(()));
+            }
+            part.meta.places.retain(|place| *place != old);
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Slabs for a copy of a map, taken from the books unless it stays where it is.
+    fn place_for_map(&self, stale: &Stale) -> Option<MetaPlaceRecord> {
+        if stale.in_place {
+            return Some(MetaPlaceRecord { state: PlaceState::Active, ..stale.old });
+        }
+        let manifest = self.manifest.borrow();
+        let part = manifest.parts().find(|part| part.id == stale.part)?;
+        let taken: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        let mut space = self.space.borrow_mut();
+        let possible = candidates(&manifest, &space, stale.old.drive, &taken);
+        for drive in space.emptiest(&possible) {
+            if self.working_member(drive).is_none() {
+                continue;
+            }
+            if let Ok(places) = space.allocate_places(&[drive], stale.slabs) {
+                let (drive, slab) = places[0];
+                return Some(MetaPlaceRecord { drive, slab, state: PlaceState::Active });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,177 @@
+//! Areas of journals anew: where a drive with one is lost, another gets one, and before a drive is let go of its area moves.
+//!
+//! A new area is recorded before the journal writes to it, so that whatever is in it is found after a cut; what was in it
+//! before is cleared first. An area is given up only after every batch has its copies elsewhere. Faults expected: the drive
+//! with the new area fails (then it is out like any other), there is no room (then the journal goes on with fewer areas).
+
+use stripewise_drive::{IoRequest, Operation};
+
+use super::Inner;
+use super::commit::Change;
+use super::error::PoolError;
+use super::format::Manifest;
+use super::ids::Id;
+use super::takeover::candidates;
+use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
+use crate::array::{Array, ArrayMember};
+use crate::journal::Area;
+use crate::member::Class;
+
+/// What is cleared of a new area: its header, in both of its places.
+const HEADER_BYTES: u64 = 2 * 4096;
+
+impl Inner {
+    /// Gives journals areas in place of those on drives that are out for good, or that have come back empty.
+    pub(super) async fn heal_journals(&self) -> Result<(), PoolError> {
+        let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
+            let is_here = self.working_member(place.drive).is_some();
+            let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
+            place.state == PlaceState::Missing && (is_here || given_up)
+        };
+        self.renew_journals(is_lost).await
+    }
+
+    /// Moves the areas for which `is_stale` says so, as far as there is room.
+    pub(super) async fn renew_journals(
+        &self,
+        is_stale: impl Fn(&Manifest, &JournalPlaceRecord) -> bool,
+    ) -> Result<(), PoolError> {
+        let stale: Vec<(Id, JournalPlaceRecord)> = {
+            let manifest = self.manifest.borrow();
+            let healable = self.healable();
+            let of_part = |part: &PartRecord| -> Vec<(Id, JournalPlaceRecord)> {
+                let stale = part.journal.iter().filter(|place| is_stale(&manifest, place));
+                stale.map(|place| (part.id, *place)).collect()
+            };
+            manifest.parts().filter(|part| healable.contains(&part.id)).flat_map(of_part).collect()
+        };
+        for (part, old) in stale {
+            self.renew_journal(part, old).await?;
+        }
+        Ok(())
+    }
+
+    async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let Some(array) = self.array(part) else { return Ok(()) };
+        // A drive that came back has its slabs still; every other may have an area already.
+        let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
+        let new = match in_place {
+            true => Some(JournalPlaceRecord { state: PlaceState::Active, ..old }),
+            false => self.place_for_journal(part, &old),
+        };
+        let Some(new) = new else {
+            return self.leave_journal(&array, part, old).await;
+        };
+        let give_back = || {
+            if !in_place {
+                self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
+            }
+        };
+        let Some(member) = self.array_member(new.drive) else {
+            give_back();
+            return Ok(());
+        };
+        let area = area(&array, &member, &new);
+        let cleared = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
+        if let Err(error) = member.member.submit(Class::Foreground, cleared).await {
+            give_back();
+            let _ = array.0.note_write_error(&error).await;
+            return Ok(());
+        }
+        // Both stand there until the old one is not needed any more.
+        let added = self
+            .try_commit(None, move |manifest| {
+                let is_online = manifest.is_online(new.drive);
+                let Some(part) = manifest.part_mut(part).filter(|_| is_online) else {
+                    return Ok(Change::Nothing(false));
+                };
+                if in_place {
+                    part.journal.retain(|place| *place != old);
+                }
+                part.journal.push(new);
+                Ok(Change::Commit(true))
+            })
+            .await;
+        match added {
+            Ok(true) => {}
+            Ok(false) => {
+                give_back();
+                return Ok(());
+            }
+            Err(error) => {
+                give_back();
+                return Err(error);
+            }
+        }
+        if let Some(log) = array.0.write_log()
+            && self.working_member(new.drive).is_some()
+            && let Err(error) = log.journal.add_area(area).await
+        {
+            // The commit stands; the area holds nothing and is tried again when the array is opened.
+            self.notice(format!("an area of a journal could not be taken into use: {error}"));
+        }
+        if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
+    }
+
+    /// Gives up an area, where others are enough, after what was in it has its copies there.
+    async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let is_enough = move |part: &PartRecord| {
+            let is_other = |place: &&JournalPlaceRecord| {
+                (place.drive, place.slab) != (old.drive, old.slab) && place.state == PlaceState::Active
+            };
+            part.journal.iter().filter(is_other).count() > part.shape.fault_tolerance()
+        };
+        if !self.manifest.borrow().parts().any(|other| other.id == part && is_enough(other)) {
+            return Ok(());
+        }
+        if let Some(log) = array.0.write_log() {
+            log.journal.remove_area(old.drive);
+            // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
+            array.flush().await?;
+            log.journal.restore_copies().await?;
+            log.journal.until_written().await;
+        }
+        self.try_commit(None, move |manifest| {
+            let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {
+                return Ok(Change::Nothing(()));
+            };
+            let before = part.journal.len();
+            part.journal.retain(|place| (place.drive, place.slab) != (old.drive, old.slab));
+            if part.journal.len() == before {
+                return Ok(Change::Nothing(()));
+            }
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Slabs for an area, taken from the books.
+    fn place_for_journal(&self, part: Id, old: &JournalPlaceRecord) -> Option<JournalPlaceRecord> {
+        let manifest = self.manifest.borrow();
+        let part = manifest.parts().find(|other| other.id == part)?;
+        let taken: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        let mut space = self.space.borrow_mut();
+        let possible = candidates(&manifest, &space, old.drive, &taken);
+        for drive in space.emptiest(&possible) {
+            if self.working_member(drive).is_none() {
+                continue;
+            }
+            if let Ok(places) = space.allocate_places(&[drive], old.slabs) {
+                let (drive, slab) = places[0];
+                return Some(JournalPlaceRecord { drive, slab, slabs: old.slabs, state: PlaceState::Active });
+            }
+        }
+        None
+    }
+}
+
+fn area(array: &Array, member: &ArrayMember, place: &JournalPlaceRecord) -> Area {
+    let slab_bytes = array.spec().slab_bytes;
+    Area {
+        drive: place.drive,
+        member: member.member.clone(),
+        base_bytes: member.slabs_base_bytes + u64::from(place.slab) * slab_bytes,
+        bytes: u64::from(place.slabs) * slab_bytes,
+    }
+}

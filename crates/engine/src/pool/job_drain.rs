@@ -1,0 +1,188 @@
+//! Emptying drives that retire: columns move, one by one, to drives that have room, while clients go on and without less
+//! redundancy at any time; copies of maps and areas of journals with them. Then the drive is let go of.
+//!
+//! A batch of moves is made, then recorded by one commit; until then both places are written. What a crash interrupts is
+//! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
+//! what it had is rebuilt instead), there is no room any more (said, and tried again when something changes).
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+
+use futures_util::future::join_all;
+
+use super::Inner;
+use super::drive_record::DriveRecord;
+use super::format::Manifest;
+use super::ids::Id;
+use super::jobs::{Parts, Progress, SECOND_NS};
+use super::mover::Step;
+use super::takeover::{candidates, stretches};
+use super::volume_record::MetaPlaceRecord;
+use crate::rows::{SlotPlace, SlotState};
+
+/// Bytes that are moved before it is recorded, about.
+const BATCH_BYTES: u64 = 4 << 30;
+
+impl Inner {
+    /// Works on emptying the first drive that is to be emptied; whether anything was done.
+    pub(super) async fn drain(&self) -> bool {
+        for number in self.retiring() {
+            match self.drain_some(number).await {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(why) => {
+                    let path = self.path_of(number);
+                    let why = format!("{path} cannot be emptied: {why}");
+                    self.jobs.healing.stall(Some((drain_task(number), None)), why);
+                }
+            }
+        }
+        false
+    }
+
+    fn retiring(&self) -> Vec<u32> {
+        let manifest = self.manifest.borrow();
+        let is_due = |drive: &&DriveRecord| {
+            drive.retiring
+                && self.working_member(drive.number).is_some()
+                && !self.jobs.healing.is_stalled(Some((drain_task(drive.number), None)))
+        };
+        manifest.drives.iter().filter(is_due).map(|drive| drive.number).collect()
+    }
+
+    async fn drain_some(&self, number: u32) -> Result<bool, String> {
+        let _alone = self.administering.acquire(1).await;
+        if self.closed.get() {
+            return Ok(false);
+        }
+        let on_it = |_: &Manifest, place: &MetaPlaceRecord| (place.drive == number).then_some(false);
+        self.renew_maps(on_it).await.map_err(|error| error.to_string())?;
+        self.renew_journals(|_, place| place.drive == number).await.map_err(|error| error.to_string())?;
+        if !self.manifest.borrow().named_drives().contains(&number) {
+            return self.release_drive(number).await.map_err(|error| error.to_string());
+        }
+        let steps = self.plan_steps(number);
+        if steps.is_empty() {
+            let room = self.check_room_elsewhere(number);
+            let why = room.err().map_or_else(
+                || {
+                    "what is on it cannot be moved now, since it is not current or its volume takes no writes"
+                        .to_owned()
+                },
+                |error| error.to_string(),
+            );
+            return Err(why);
+        }
+        self.take_steps(number, steps).await?;
+        Ok(true)
+    }
+
+    /// The next columns to move, and where; what is free there is taken from the books.
+    fn plan_steps(&self, number: u32) -> Vec<Step> {
+        let manifest = self.manifest.borrow();
+        let healable = self.healable();
+        let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
+        let all = stretches(&manifest, wanted, |part| healable.contains(&part));
+        let most = (BATCH_BYTES / manifest.slab_bytes).clamp(16, 512);
+        let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
+        let mut space = self.space.borrow_mut();
+        let mut steps = Vec::new();
+        for stretch in all {
+            let Some(part) = manifest.parts().find(|part| part.id == stretch.part) else { continue };
+            let end = stretch.first_row + stretch.rows;
+            let mut row = stretch.first_row;
+            while row < end && (steps.len() as u64) < most {
+                let Some(run) = part.rows.run(row) else { break };
+                let places = run.places_of(row);
+                let from = places[stretch.column];
+                let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
+                let possible = candidates(&manifest, &space, number, &in_rows);
+                let share = total.div_ceil(32 * possible.len().max(1) as u64).max(1);
+                let rows = share.min(end - row).min(most - steps.len() as u64);
+                let Some(found) = space.replace(&possible, &in_rows, rows, Some(from.slab)) else { break };
+                for offset in 0..found.rows {
+                    let slab = found.slab + offset as u32;
+                    let from = SlotPlace { slab: from.slab + offset as u32, ..from };
+                    let to = SlotPlace { drive: found.drive, slab, state: SlotState::Active };
+                    steps.push(Step { part: part.id, row: row + offset, column: stretch.column, from, to });
+                }
+                row += found.rows;
+            }
+        }
+        steps
+    }
+
+    async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {
+        let parts = self.note_drain(number);
+        let lane = &self.jobs.healing;
+        self.jobs.begin(lane, parts.clone());
+        let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
+        let workers = self.rows_at_once(ids.into_iter());
+        let (queue, done) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Vec::new()));
+        let failure = RefCell::new(None);
+        let workers: Vec<_> =
+            (0..workers).map(|_| self.drain_worker(&queue, &done, &parts, &failure)).collect();
+        let nothing = || std::future::ready(Ok(()));
+        self.watched(&parts, join_all(workers), SECOND_NS, nothing).await;
+        self.jobs.pause(lane);
+        for step in queue.take() {
+            self.give_back(&step);
+        }
+        let done = done.take();
+        let (count, recorded) = (done.len(), self.record_steps(done).await);
+        self.until_reclaimed().await;
+        let is_left = self.manifest.borrow().named_drives().contains(&number);
+        if !is_left || self.closed.get() {
+            self.jobs.end(lane);
+        }
+        recorded.map_err(|error| error.to_string())?;
+        match failure.take() {
+            // Drives that failed were excluded, and somebody looks at it again.
+            Some(why) if count == 0 && !self.jobs.look_again.get() => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// What there is to do in all, for people.
+    fn note_drain(&self, number: u32) -> Parts {
+        let manifest = self.manifest.borrow();
+        let mut current = self.jobs.healing.current.borrow_mut();
+        for part in manifest.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            let runs = part.rows.runs().filter(|run| run.places.iter().any(|place| place.drive == number));
+            let rows = runs.flat_map(|run| run.first_row..run.end_row());
+            let bytes: u64 = rows.map(|row| array.row_written_bytes(row)).sum();
+            let progress = current.entry(part.id).or_default();
+            progress.total_bytes.set(progress.done_bytes.get() + bytes as f64);
+        }
+        current.clone()
+    }
+
+    async fn drain_worker(
+        &self,
+        queue: &RefCell<VecDeque<Step>>,
+        done: &RefCell<Vec<Step>>,
+        parts: &Parts,
+        failure: &RefCell<Option<String>>,
+    ) {
+        while !self.closed.get() && !self.jobs.look_again.get() {
+            let Some(step) = queue.borrow_mut().pop_front() else { return };
+            match self.take_step(&step, &|_| Box::pin(std::future::ready(true))).await {
+                Ok(bytes) => {
+                    if let Some(progress) = parts.get(&step.part) {
+                        Progress::add(progress, bytes as f64);
+                    }
+                    done.borrow_mut().push(step);
+                }
+                Err(error) => {
+                    failure.borrow_mut().get_or_insert(error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// What stalls stand under: drives have no part of their own.
+fn drain_task(number: u32) -> Id {
+    Id(u128::from(number))
+}

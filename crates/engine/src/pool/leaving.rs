@@ -1,0 +1,295 @@
+//! Drives that go: failed by hand, taken offline, emptied, given back.
+//!
+//! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied first (`job_drain.rs`) and
+//! then let go of; that is recorded, so whoever opens the pool next goes on with it. Everything is refused beforehand that
+//! could not be done to its end. Faults expected: drives that fail meanwhile; then there is nothing left to be emptied, and
+//! what they had is rebuilt.
+
+use std::rc::Rc;
+
+use super::commit::Change;
+use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use super::error::PoolError;
+use super::events::EventKind;
+use super::format::{MAX_FORMER, Manifest};
+use super::ids::DriveId;
+use super::space::FreeSlabs;
+use super::takeover::candidates;
+use super::volume_record::PartRecord;
+use super::{Inner, OpenDrive, Pool, writer};
+use crate::array::Array;
+
+impl Pool {
+    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do without it fail: they
+    /// take no more writes, and what can still be read of them can be read.
+    pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        match inner.open_drive(number).filter(|_| inner.manifest.borrow().is_online(number)) {
+            Some(drive) => inner.exclude_member(&drive.member, reason).await,
+            // Not there anyway: the commit finds that out.
+            None => inner.commit(None, |_| ()).await,
+        }
+    }
+
+    /// Volumes that could not be read any more without this drive.
+    pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
+        let number = self.0.number_of(id)?;
+        Ok(self.0.depending_on(number))
+    }
+
+    /// Takes a drive out for a while: nobody takes over from it, and when it is back ([`Self::online`]) it catches up. Refused
+    /// where a volume could not be read without it.
+    pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.exclusion() == Some(ExclusionKind::Offline) {
+            let what = "is offline already".to_owned();
+            return Err(PoolError::DriveStanding { drive: record.path, what });
+        }
+        inner.check_spared(number)?;
+        // What it is asked to keep is made durable there; what is written from now on it is known to lack.
+        let arrays: Vec<Array> = inner.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| !array.is_protected()) {
+            array.flush().await?;
+        }
+        let pool = inner.rc();
+        inner
+            .try_commit(None, move |manifest| {
+                if manifest.is_online(number) {
+                    // Others may have gone while this waited.
+                    let volumes = pool.depending_on(number);
+                    if !volumes.is_empty() {
+                        return Err(PoolError::NeedsRedundancy { drive: pool.path_of(number), volumes });
+                    }
+                }
+                let reason = "it was taken offline".to_owned();
+                manifest.exclude(&[Exclusion { drive: number, reason, kind: ExclusionKind::Offline }]);
+                Ok(Change::Commit(()))
+            })
+            .await
+    }
+
+    /// Lets go of a drive that holds nothing current: a spare, an empty one, one that is out and whose place others have, or
+    /// can, take. Refused where it holds something; [`Self::retire`] empties it first.
+    pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        inner.check_removable(number)?;
+        let released = inner.release_drive(number).await?;
+        inner.kick_jobs();
+        match released {
+            true => Ok(()),
+            // Something was put on it, just now.
+            false => inner.check_removable(number),
+        }
+    }
+
+    /// Empties a drive and then lets go of it. Recorded when this ends; it is done when jobs run. Refused where the other
+    /// drives have no room for what it holds. A drive that is out is not emptied but replaced.
+    pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let _alone = inner.administering.acquire(1).await;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if inner.working_member(number).is_none() {
+            let what =
+                "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
+            return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
+        }
+        inner.check_not_the_last(number)?;
+        inner.check_room_elsewhere(number)?;
+        let text = format!("{} is to be emptied", record.path);
+        let time_unix_ms = inner.unix_ms();
+        inner
+            .try_commit(None, move |manifest| {
+                let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
+                    return Ok(Change::Nothing(()));
+                };
+                drive.retiring = true;
+                manifest.events.push(time_unix_ms, EventKind::Drive, &text);
+                Ok(Change::Commit(()))
+            })
+            .await?;
+        inner.jobs.forget_stalls();
+        inner.kick_jobs();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// A pool needs a drive to be recorded on.
+    fn check_not_the_last(&self, number: u32) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.is_online());
+        if others.filter(|drive| self.working_member(drive.number).is_some()).count() > 0 {
+            return Ok(());
+        }
+        let drive = manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
+        Err(PoolError::DriveStanding { drive, what: "is the last drive of the pool".to_owned() })
+    }
+
+    fn check_removable(&self, number: u32) -> Result<(), PoolError> {
+        self.check_not_the_last(number)?;
+        let manifest = self.manifest.borrow();
+        let Some(record) = manifest.drive(number) else { return Ok(()) };
+        let holds = |part: &PartRecord| {
+            if record.is_online() { part.drives().any(|drive| drive == number) } else { part.needs(number) }
+        };
+        let volumes = manifest.volumes.iter().filter(|volume| volume.parts.iter().any(holds));
+        let volumes: Vec<String> = volumes.map(|volume| volume.name.clone()).collect();
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        let slabs = manifest.parts().map(|part| slabs_on(part, number)).sum();
+        Err(PoolError::DriveInUse { drive: record.path.clone(), slabs, volumes })
+    }
+
+    /// Whether all that a drive holds fits onto others; says how much there is, and room for how much, where not.
+    pub(super) fn check_room_elsewhere(&self, number: u32) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let mut planned = manifest.clone();
+        if let Some(drive) = planned.drive_mut(number) {
+            drive.retiring = true;
+        }
+        let mut books = self.space.borrow().clone();
+        books.refresh(&planned);
+        match find_room(&planned, &mut books, number) {
+            None => Ok(()),
+            Some((needed_slabs, free_slabs)) => {
+                let drive = manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
+                Err(PoolError::NoRoomElsewhere { drive, needed_slabs, free_slabs })
+            }
+        }
+    }
+
+    /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at hand; whether it did.
+    pub(super) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {
+        // Slabs that were just freed may still be read.
+        self.until_reclaimed().await;
+        let pool = self.rc();
+        let path = self.path_of(number);
+        let taken: Rc<std::cell::RefCell<Option<OpenDrive>>> = Rc::default();
+        let keep = taken.clone();
+        let time_unix_ms = self.unix_ms();
+        let committed = self
+            .try_commit(None, move |manifest| {
+                let Some(record) = manifest.drive(number) else { return Ok(Change::Nothing(false)) };
+                let (id, is_online) = (record.id, record.is_online());
+                let named = manifest.named_drives().contains(&number);
+                if manifest.is_needed(number) || (is_online && named) {
+                    return Ok(Change::Nothing(false));
+                }
+                manifest.events.push(time_unix_ms, EventKind::Drive, &format!("{path} was let go of"));
+                if named {
+                    // What it lacks stays to be taken over by others.
+                    manifest.set_replaced(number);
+                    return Ok(Change::Commit(true));
+                }
+                manifest.drives.retain(|drive| drive.number != number);
+                manifest.former.push(id);
+                let surplus = manifest.former.len().saturating_sub(MAX_FORMER);
+                manifest.former.drain(..surplus);
+                // From here on nobody looks for it, so it need not be failed to be let go of.
+                *keep.borrow_mut() = pool.drives.borrow_mut().remove(&number);
+                Ok(Change::Commit(true))
+            })
+            .await;
+        let taken = taken.take();
+        let released = match committed {
+            Ok(released) => released,
+            Err(error) => {
+                if let Some(open) = taken {
+                    self.drives.borrow_mut().insert(number, open);
+                }
+                return Err(error);
+            }
+        };
+        if let Some(open) = taken {
+            // Advice to whoever looks at the drive next; the pool does not know it any more in any case.
+            if !open.member.is_failed() {
+                let _ = writer::wipe(&open.member).await;
+            }
+            open.member.fail("it was let go of");
+            open.member.stop();
+            open.member.release();
+        }
+        Ok(released)
+    }
+}
+
+/// Slabs of a part on a drive, those of maps and journals included.
+pub(super) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
+    let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
+    let journal: u64 =
+        part.journal.iter().filter(|place| place.drive == number).map(|place| u64::from(place.slabs)).sum();
+    let rows: u64 = part
+        .rows
+        .runs()
+        .filter(|run| run.places.iter().any(|place| place.drive == number))
+        .map(|run| run.rows)
+        .sum();
+    meta * u64::from(part.meta.slabs) + journal + rows
+}
+
+/// Takes room for all that is on a drive; slabs needed and slabs free on drives that could take them, where there is not
+/// enough.
+fn find_room(manifest: &Manifest, books: &mut FreeSlabs, number: u32) -> Option<(u64, u64)> {
+    let needed: u64 = manifest.parts().map(|part| slabs_on(part, number)).sum();
+    let role = manifest.drive(number).map_or(Role::Data, |drive| drive.role);
+    let is_taker =
+        |drive: &&DriveRecord| drive.takes_new() && (drive.role == role || drive.role == Role::Data);
+    let takers = manifest.drives.iter().filter(is_taker);
+    let free: u64 = takers.map(|drive| books.free_slabs(drive.number)).sum();
+    let shortage = Some((needed, free));
+    for part in manifest.parts() {
+        // Places first: they are consecutive slabs.
+        let on_it = part.meta.places.iter().filter(|place| place.drive == number).count();
+        let others = part.meta.places.len() - on_it;
+        let taken: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        let possible = candidates(manifest, books, number, &taken);
+        let emptiest = books.emptiest(&possible);
+        let mut fits = |drive: &&u32| books.allocate_places(&[**drive], part.meta.slabs).is_ok();
+        // As many as the layout needs are enough.
+        let enough = part.shape.fault_tolerance() + 1;
+        if emptiest.iter().filter(|drive| fits(drive)).take(on_it).count() < on_it && others < enough {
+            return shortage;
+        }
+        let taken: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        for place in part.journal.iter().filter(|place| place.drive == number) {
+            let possible = candidates(manifest, books, number, &taken);
+            let emptiest = books.emptiest(&possible);
+            let fits = emptiest.iter().any(|drive| books.allocate_places(&[*drive], place.slabs).is_ok());
+            if !fits && part.journal.len() <= enough {
+                return shortage;
+            }
+        }
+    }
+    for part in manifest.parts() {
+        for run in part.rows.runs() {
+            let Some(column) = run.places.iter().position(|place| place.drive == number) else { continue };
+            let in_rows: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
+            let mut row = run.first_row;
+            while row < run.end_row() {
+                let possible = candidates(manifest, books, number, &in_rows);
+                let rows = (run.end_row() - row).div_ceil(8);
+                let slab = run.place(row, column).slab;
+                let Some(found) = books.replace(&possible, &in_rows, rows, Some(slab)) else {
+                    return shortage;
+                };
+                row += found.rows;
+            }
+        }
+    }
+    None
+}

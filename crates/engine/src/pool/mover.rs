@@ -1,0 +1,101 @@
+//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire are emptied so (`job_drain.rs`),
+//! and rows change tiers so (`job_tier.rs`).
+//!
+//! A step has slabs at its new place, taken from the books. It is *taken* when both places hold the same and both are
+//! written; it counts when it is recorded, together with others, in one commit. Until then a cut, or the loss of the new
+//! drive, leaves the column where it was. What is not recorded gives its slabs back, once nothing goes there any more.
+
+use std::cell::{Cell, RefCell};
+
+use super::Inner;
+use super::commit::Change;
+use super::freed::until_row_is_quiet;
+use super::ids::Id;
+use super::takeover::put;
+use crate::error::ArrayError;
+use crate::moves::Pace;
+use crate::rows::SlotPlace;
+
+/// A column of a row that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub part: Id,
+    pub row: u64,
+    pub column: usize,
+    pub from: SlotPlace,
+    pub to: SlotPlace,
+}
+
+impl Inner {
+    /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are given back.
+    pub(super) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
+        let Some(array) = self.array(step.part) else {
+            self.give_back(step);
+            return Err(ArrayError::Closed);
+        };
+        let bytes = array.row_written_bytes(step.row);
+        match array.move_column_at(step.row, step.column, step.to, pace).await {
+            Ok(_) => Ok(bytes),
+            Err(error) => {
+                self.undo_step(step).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a move without its new place, whose slabs are free when nothing is on its way there any more.
+    async fn undo_step(&self, step: &Step) {
+        if let Some(array) = self.array(step.part) {
+            array.cancel_move(step.row, step.column);
+            until_row_is_quiet(&array, step.row).await;
+            array.until_pages_written().await;
+        }
+        self.give_back(step);
+    }
+
+    /// Gives the slabs back of a step that was not begun.
+    pub(super) fn give_back(&self, step: &Step) {
+        self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
+    }
+
+    /// Records where columns are now; ends the moves of those that cannot be.
+    pub(super) async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let (planned, applied) = (steps.clone(), std::rc::Rc::new(Cell::new(0usize)));
+        let refused = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let (sink, counter) = (refused.clone(), applied.clone());
+        let pool = self.rc();
+        let committed = self
+            .try_commit(None, move |manifest| {
+                for step in planned {
+                    let is_online = manifest.is_online(step.to.drive);
+                    // A move that ended since, because the drive it went to refused a write, is none.
+                    let is_moving = pool.array(step.part).is_some_and(|array| {
+                        let moves = array.0.moves.borrow();
+                        let moving = moves.get(&(step.row, step.column));
+                        moving.is_some_and(|moving| moving.target() == Some(step.to))
+                    });
+                    let part = manifest.part_mut(step.part).filter(|_| is_online && is_moving);
+                    let is_there = |part: &&mut super::volume_record::PartRecord| {
+                        part.rows.place(step.row, step.column) == Some(step.from)
+                    };
+                    match part.filter(is_there) {
+                        Some(part) => {
+                            put(&mut part.rows, step.row, 1, step.column, step.to);
+                            counter.set(counter.get() + 1);
+                        }
+                        None => sink.borrow_mut().push(step),
+                    }
+                }
+                Ok(if counter.get() > 0 { Change::Commit(()) } else { Change::Nothing(()) })
+            })
+            .await;
+        let refused = if committed.is_err() { steps } else { refused.take() };
+        for step in refused {
+            self.undo_step(&step).await;
+        }
+        committed
+    }
+}

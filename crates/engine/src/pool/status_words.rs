@@ -1,0 +1,186 @@
+//! What a pool's state means, in words, and what to type next.
+
+use super::Inner;
+use super::convert::in_words;
+use super::format::Manifest;
+use super::job_convert::NO_ROOM;
+use super::jobs::is_resync_due;
+use super::status::{DriveStatus, VolumeInfo, VolumeState};
+use super::volume_record::PartRecord;
+
+impl Inner {
+    /// What the state means, and what to type next.
+    pub(super) fn in_words(
+        &self,
+        manifest: &Manifest,
+        volumes: &[VolumeInfo],
+        drives: &[DriveStatus],
+    ) -> (String, String) {
+        let pool = &manifest.name;
+        let named = |drive: &DriveStatus| format!("{} ({})", drive.path, drive.state);
+        let out: Vec<&DriveStatus> = drives
+            .iter()
+            .zip(&manifest.drives)
+            .filter(|(drive, record)| !is_fine(drive) && !record.replaced)
+            .map(|(drive, _)| drive)
+            .collect();
+        let listed = out.iter().map(|drive| named(drive)).collect::<Vec<_>>().join(", ");
+        if let Some(failed) = volumes.iter().find(|volume| volume.state == VolumeState::Failed) {
+            let why = failed.failure.as_deref().unwrap_or("too many drives are gone");
+            let mut condition = format!("volume {} has failed: {why}", failed.name);
+            let action = if failed.needed.is_empty() {
+                format!("stripewise volume delete {pool}/{} --yes", failed.name)
+            } else {
+                condition += &format!("; with these it could be read again: {}", failed.needed.join(", "));
+                format!("stripewise pool import {pool} --dir DIR")
+            };
+            return (condition, action);
+        }
+        let lost: u64 = volumes.iter().map(|volume| volume.lost_blocks).sum();
+        if lost > 0 {
+            let condition = format!(
+                "{lost} blocks of 4 KiB are lost, no drive has them any more; all else can be read. Writing them makes \
+                 them good again"
+            );
+            return (condition, format!("stripewise pool scrub {pool} --wait"));
+        }
+        let rebuilding: Vec<&str> = volumes
+            .iter()
+            .filter(|volume| volume.state == VolumeState::Rebuilding)
+            .map(|volume| volume.name.as_str())
+            .collect();
+        if !rebuilding.is_empty() {
+            let condition = format!(
+                "a replacement is being filled; until that is done {} can lose fewer drives than when whole",
+                rebuilding.join(", ")
+            );
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
+        let degraded = volumes.iter().find(|volume| volume.state == VolumeState::Degraded);
+        if let Some(volume) = degraded {
+            let left = match volume.redundancy_left {
+                0 => "has no redundancy left".to_owned(),
+                left => format!("can lose {} more", counted(left, "drive")),
+            };
+            let condition = format!(
+                "{} out of service: {listed}; everything can be read and written, volume {} {left}",
+                counted(out.len(), "drive"),
+                volume.name,
+            );
+            return (condition, remedy(pool, &out));
+        }
+        if !out.is_empty() {
+            let condition = format!("all volumes are whole; out of service: {listed}");
+            return (condition, remedy(pool, &out));
+        }
+        if self.arrays.borrow().values().any(is_resync_due) {
+            let condition = "all there; what a crash left open is still to be compared".to_owned();
+            return (condition, format!("stripewise pool wait {pool} scrub"));
+        }
+        let retiring: Vec<&str> = drives
+            .iter()
+            .filter(|drive| drive.state == "retiring")
+            .map(|drive| drive.path.as_str())
+            .collect();
+        if !retiring.is_empty() {
+            let condition = format!("all there; {} is being emptied", retiring.join(", "));
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
+        let conversion = |volume: &VolumeInfo| {
+            let status = volume.conversion.as_ref()?;
+            let (from, to) = (in_words(&status.from), in_words(&volume.shape));
+            Some((
+                status.waits.clone(),
+                format!("volume {} is being converted from {from} to {to}", volume.name),
+            ))
+        };
+        match volumes.iter().find_map(conversion) {
+            Some((Some(waits), under_way)) => {
+                let is_full = waits.contains(NO_ROOM);
+                let action = match is_full {
+                    true => format!("stripewise pool add {pool} NEW-DRIVE"),
+                    false => format!("stripewise pool wait {pool} convert"),
+                };
+                return (format!("all there; {under_way}. {waits}"), action);
+            }
+            Some((None, under_way)) => {
+                return (format!("all there; {under_way}"), format!("stripewise pool wait {pool} convert"));
+            }
+            None => {}
+        }
+        if let Some(short) = self.space_in_words(manifest) {
+            return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
+        }
+        ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+    }
+
+    /// Where so much is taken that a person should know.
+    fn space_in_words(&self, manifest: &Manifest) -> Option<String> {
+        let (used, all) = self.slabs_in_use();
+        let warn = u64::from(manifest.settings.space_warning_percent);
+        // Space that was given to volumes for good is no reason to worry; thin ones that may want more are.
+        let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
+        (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
+            format!(
+                "space is short: {} % of it is taken ({used} of {all} slabs), and thin volumes may want more. When it is full, \
+                 writes to places of theirs that were never written fail; all else goes on",
+                used * 100 / all
+            )
+        })
+    }
+
+    /// What a person should know beside the state.
+    pub(super) fn all_notices(&self) -> Vec<String> {
+        let mut notices = self.notices.borrow().clone();
+        let manifest = self.manifest.borrow();
+        let wanted: u64 = thin_parts(&manifest)
+            .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)
+            .sum();
+        let (used, all) = self.slabs_in_use();
+        let free = all.saturating_sub(used);
+        if wanted > free {
+            notices.push(format!(
+                "thin volumes may still want {wanted} slabs of {} bytes, {free} are free",
+                manifest.slab_bytes
+            ));
+        }
+        notices.extend(self.space_in_words(&manifest));
+        let is_away = |number: u32| self.working_member(number).is_none();
+        for volume in &manifest.volumes {
+            let lost: usize = volume.parts.iter().map(|part| part.lost_journals(is_away)).sum();
+            if lost > 0 {
+                notices.push(format!(
+                    "{} of the journal of volume {} on drives that are gone; the others do its work",
+                    counted(lost, "area"),
+                    volume.name
+                ));
+            }
+        }
+        notices
+    }
+}
+
+/// What thin volumes may want more rows for.
+fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
+    manifest.volumes.iter().filter(|volume| volume.thin).filter_map(|volume| volume.parts.last())
+}
+
+fn is_fine(drive: &DriveStatus) -> bool {
+    matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring")
+}
+
+/// What helps with drives that are out of service.
+fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
+    match out.first() {
+        None => format!("stripewise pool wait {pool} rebuild"),
+        Some(_) if out.iter().any(|drive| drive.state == "behind") => {
+            format!("stripewise pool wait {pool} rebuild")
+        }
+        Some(drive) if drive.state == "offline" => format!("stripewise pool online {pool} {}", drive.id),
+        Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,254 @@
+//! What a pool does for the arrays of its volumes: excluding drives, recording losses, and giving thin volumes rows when
+//! they are first written; also taking rows back that hold nothing any more.
+//!
+//! A volume that is written from one end to the other gets several rows at once, so that not every row costs a commit; the
+//! number doubles as it goes on and begins again at one when the pool is opened. Faults expected: no room left, drives that
+//! fail while a row is being recorded.
+
+use std::rc::{Rc, Weak};
+
+use super::commit::Change;
+use super::drive_record::Role;
+use super::error::PoolError;
+use super::events::EventKind;
+use super::ids::{Id, VolumeId};
+use super::space::{NewRows, put_rows};
+use super::volume_record::Pin;
+use super::{Inner, OpenMode};
+use crate::array::{Array, ArrayHost, LocalFuture};
+use crate::error::ArrayError;
+use crate::member::Member;
+use crate::rows::SlotState;
+
+/// Rows given at once, at most.
+const MOST_ROWS: u64 = 16;
+/// How long a write waits for slabs that are free but still in use.
+const PATIENCE_NS: u64 = 2_000_000_000;
+/// Rows taken back in one commit, at most.
+const ROWS_PER_RELEASE: usize = 16;
+
+/// What an array knows of its pool.
+pub(super) struct PoolHost(Weak<Inner>);
+
+impl PoolHost {
+    pub fn of(inner: &Inner) -> Rc<dyn ArrayHost> {
+        Rc::new(Self(inner.me.clone()))
+    }
+
+    fn pool(&self) -> Result<Rc<Inner>, String> {
+        self.0.upgrade().ok_or_else(|| "the pool is closed".to_owned())
+    }
+}
+
+impl ArrayHost for PoolHost {
+    fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.pool()?.exclude_member(member, reason).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            // Every commit records what the arrays know.
+            if pool.mode == OpenMode::ReadOnly || pool.is_up_to_date() {
+                return Ok(());
+            }
+            pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            pool.allocate_rows(Id(id), first_row, rows).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// A volume's wish for rows.
+struct Wanted {
+    first_row: u64,
+    rows: u64,
+    width: usize,
+    pin: Pin,
+}
+
+impl Inner {
+    /// Gives slabs to the rows of a thin volume that have none yet, and perhaps to some behind them.
+    pub(super) async fn allocate_rows(&self, part: Id, first_row: u64, rows: u64) -> Result<(), PoolError> {
+        self.check_changeable()?;
+        for row in first_row..first_row + rows {
+            let _alone = self.allocating.acquire(1).await;
+            let Some(wanted) = self.wanted(part, row)? else { continue };
+            let new = match self.take_rows(part, &wanted) {
+                Ok(new) => new,
+                Err(_) if self.is_reclaiming() => {
+                    let reclaimed = std::pin::pin!(self.until_reclaimed());
+                    let _ = self.context.time_limit_ns(PATIENCE_NS, reclaimed).await;
+                    self.take_rows(part, &wanted)?
+                }
+                Err(error) => return Err(error),
+            };
+            self.record_rows(part, row, new).await?;
+        }
+        Ok(())
+    }
+
+    /// How many rows to allocate from one on; none where it has slabs already.
+    fn wanted(&self, part: Id, first_row: u64) -> Result<Option<Wanted>, PoolError> {
+        let manifest = self.manifest.borrow();
+        let found = manifest.volumes.iter().find_map(|volume| Some((volume, volume.part(part)?)));
+        let Some((volume, record)) = found.filter(|(_, record)| first_row < record.rows.rows()) else {
+            return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
+        };
+        if !record.rows.is_hole(first_row) {
+            return Ok(None);
+        }
+        let step = self.thin_steps.borrow().get(&part).copied().unwrap_or(1);
+        let end = record.rows.rows().min(first_row + step);
+        let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
+        Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), pin: volume.pin }))
+    }
+
+    /// Takes slabs for as many of the rows as there is room for, at least for one.
+    fn take_rows(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
+        let of_role = |role: Role| -> Vec<u32> {
+            let usable = self.space.borrow().usable(role).into_iter();
+            usable.filter(|drive| self.working_member(*drive).is_some()).collect()
+        };
+        let roles: &[Role] = match wanted.pin {
+            Pin::Fast => &[Role::Fast],
+            Pin::Slow => &[Role::Data],
+            Pin::None => &[Role::Data, Role::Fast],
+        };
+        let mut space = self.space.borrow_mut();
+        for &role in roles {
+            drop(space);
+            let drives = of_role(role);
+            space = self.space.borrow_mut();
+            let rows = space.max_rows(&drives, wanted.width).min(wanted.rows);
+            if rows == 0 {
+                continue;
+            }
+            if let Ok(new) = space.allocate_rows(&drives, wanted.width, rows, wanted.first_row) {
+                let mut steps = self.thin_steps.borrow_mut();
+                let step = steps.entry(part).or_insert(1);
+                *step = (*step * 2).min(MOST_ROWS);
+                return Ok(new);
+            }
+        }
+        drop(space);
+        Err(self.full(part))
+    }
+
+    fn full(&self, part: Id) -> PoolError {
+        let manifest = self.manifest.borrow();
+        let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
+        let (used, all) = self.slabs_in_use();
+        PoolError::Full {
+            pool: manifest.name.clone(),
+            volume: volume.map_or_else(String::new, |volume| volume.name.clone()),
+            used_slabs: used,
+            slabs: all,
+        }
+    }
+
+    async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<(), PoolError> {
+        let rows = new.clone();
+        let recorded = self
+            .try_commit(None, move |manifest| {
+                let count: u64 = rows.iter().map(|new| new.rows).sum();
+                let record = manifest.part_mut(part).filter(|part| first_row + count <= part.rows.rows());
+                let Some(record) = record else {
+                    return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
+                };
+                put_rows(&mut record.rows, first_row, &rows, SlotState::Active);
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if recorded.is_err() {
+            self.space.borrow_mut().give_rows(&new);
+        }
+        recorded
+    }
+
+    /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be given back now stays: it is
+    /// space, not data.
+    pub(super) async fn release_unused(
+        &self,
+        volume: VolumeId,
+        array: &Array,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) {
+        let is_thin = self.manifest.borrow().volume_by_id(volume).is_some_and(|volume| volume.thin);
+        let Ok(row_bytes) = array.spec().row_data_bytes() else { return };
+        if !is_thin || length_bytes == 0 || self.check_changeable().is_err() {
+            return;
+        }
+        let rows = array.rows();
+        let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
+        let unused: Vec<u64> =
+            candidates.filter(|&row| !rows.is_hole(row) && is_unused(array, row)).collect();
+        for batch in unused.chunks(ROWS_PER_RELEASE) {
+            if self.release_rows(array, batch).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes rows out of the slab map while nobody can write to them.
+    async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
+        let inner = &array.0;
+        let mut guards = Vec::new();
+        for &row in rows {
+            for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
+                guards.push(inner.table.lock(stripe).await);
+            }
+        }
+        let unused: Vec<u64> = rows.iter().copied().filter(|&row| is_unused(array, row)).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        // That nothing is there must be durable before the slabs can hold something else.
+        inner.persist_map().await?;
+        let part = Id(array.spec().id);
+        let released = self.try_commit(None, move |manifest| {
+            let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let rows = record.rows.rows();
+            for row in unused.into_iter().filter(|row| *row < rows) {
+                record.rows.clear(row, 1);
+            }
+            Ok(Change::Commit(()))
+        });
+        released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))
+    }
+
+    /// Slabs in use, and all there are, on drives that hold volumes.
+    pub(super) fn slabs_in_use(&self) -> (u64, u64) {
+        let manifest = self.manifest.borrow();
+        let space = self.space.borrow();
+        let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
+        data.fold((0, 0), |(used, all), drive| {
+            let slabs = space.slabs(drive.number);
+            (used + slabs - space.free_slabs(drive.number).min(slabs), all + slabs)
+        })
+    }
+
+    /// Notes when space becomes short, and when it no longer is.
+    pub(super) fn note_space(&self) {
+        let (used, all) = self.slabs_in_use();
+        let percent = u64::from(self.manifest.borrow().settings.space_warning_percent);
+        let is_short = all > 0 && used * 100 >= all * percent;
+        if is_short != self.is_short.replace(is_short) && is_short {
+            self.event(EventKind::Space, &format!("space is short: {used} of {all} slabs are in use"));
+        }
+    }
+}
+
+/// Whether nothing in a row was ever written, or all of it was discarded.
+fn is_unused(array: &Array, row: u64) -> bool {
+    let inner = &array.0;
+    inner.regions_of_row(row).all(|region| inner.holds_nothing(region))
+}

@@ -1,0 +1,333 @@
+//! The way of a volume's requests to its array, or, while it is converted to another layout, to the right one of two.
+//!
+//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is recorded, is in the new
+//! array alone. What is between the frontier and the *cursor* is in both, and written in both, so that the frontier can move
+//! up to the cursor and a crash before that loses nothing; the old one is read. Beyond the cursor there is the old one alone.
+//! Requests that reach across are cut. Writes hold their ranges (`range_gate.rs`), so that the two arrays see the writes of a
+//! block in the same order, and nobody writes what is being copied. A write that fails in the new array takes the cursor back:
+//! it is done, since the old one has it, and is copied again. Faults expected: either array fails, the new one has no space.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::future::{join, join_all};
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Event};
+
+use super::range_gate::RangeGate;
+use super::{BLOCK_BYTES, Inner, VolumeId};
+use crate::array::Array;
+use crate::error::ArrayError;
+
+/// What all handles of an open volume share.
+pub(super) struct VolumeIo {
+    /// What has all of the volume while it is not converted.
+    array: RefCell<Array>,
+    zones: RefCell<Option<Rc<Zones>>>,
+    /// Writes under way that hold no range, since they began when there was no conversion.
+    plain_writes: Cell<usize>,
+    plain_ended: Event,
+}
+
+/// A volume that is being converted.
+pub(super) struct Zones {
+    pub old: Array,
+    pub new: Array,
+    pub gate: RangeGate,
+    /// The frontier, as it is recorded.
+    pub committed: Cell<u64>,
+    pub cursor: Cell<u64>,
+    /// Rows of the old array below this one have given their slabs back.
+    pub released_rows: Cell<u64>,
+}
+
+/// Which of the arrays have a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Zone {
+    New,
+    Both,
+    Old,
+}
+
+struct Piece {
+    zone: Zone,
+    start: u64,
+    end: u64,
+}
+
+type Pieces = SmallVec<[Piece; 3]>;
+
+impl VolumeIo {
+    pub fn plain(array: Array) -> Rc<Self> {
+        Rc::new(Self {
+            array: RefCell::new(array),
+            zones: RefCell::default(),
+            plain_writes: Cell::new(0),
+            plain_ended: Event::new(),
+        })
+    }
+
+    /// Of a volume whose conversion has come to `committed`.
+    pub fn converting(old: Array, new: Array, committed: u64) -> Rc<Self> {
+        let io = Self::plain(old);
+        io.begin(new, committed);
+        io
+    }
+
+    /// From now on requests go to both arrays, as far as each has what they want.
+    pub fn begin(&self, new: Array, committed: u64) {
+        let old = self.array.borrow().clone();
+        let committed = committed.min(old.capacity_bytes());
+        *self.zones.borrow_mut() = Some(Rc::new(Zones {
+            old,
+            new,
+            gate: RangeGate::default(),
+            committed: Cell::new(committed),
+            cursor: Cell::new(committed),
+            released_rows: Cell::new(0),
+        }));
+    }
+
+    /// The new array has everything: from now on it is the volume's only one.
+    pub fn end(&self) {
+        if let Some(zones) = self.zones.take() {
+            *self.array.borrow_mut() = zones.new.clone();
+        }
+    }
+
+    pub fn zones(&self) -> Option<Rc<Zones>> {
+        self.zones.borrow().clone()
+    }
+
+    /// What has all of the volume, or will have when it is converted.
+    pub fn array(&self) -> Array {
+        match &*self.zones.borrow() {
+            Some(zones) => zones.new.clone(),
+            None => self.array.borrow().clone(),
+        }
+    }
+
+    /// The arrays that have some of the volume.
+    pub fn arrays(&self) -> SmallVec<[Array; 2]> {
+        match &*self.zones.borrow() {
+            Some(zones) => SmallVec::from_iter([zones.old.clone(), zones.new.clone()]),
+            None => SmallVec::from_iter([self.array.borrow().clone()]),
+        }
+    }
+
+    /// Ends when all writes hold their ranges.
+    pub async fn until_ranges_are_held(&self) {
+        while self.plain_writes.get() > 0 {
+            self.plain_ended.wait().await;
+        }
+    }
+
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        match self.zones() {
+            None => {
+                let array = self.array();
+                array.read(offset_bytes, length).await
+            }
+            Some(zones) => zones.read(offset_bytes, length).await,
+        }
+    }
+
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        match self.zones() {
+            None => {
+                let (array, _counted) = (self.array(), self.count_write());
+                array.write(offset_bytes, data, fua).await
+            }
+            Some(zones) => zones.write(offset_bytes, data, fua).await,
+        }
+    }
+
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        match self.zones() {
+            None => {
+                let array = self.array();
+                array.flush().await
+            }
+            Some(zones) => zones.flush().await,
+        }
+    }
+
+    pub async fn discard(
+        &self,
+        pool: &Inner,
+        volume: VolumeId,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        match self.zones() {
+            None => {
+                let (array, _counted) = (self.array(), self.count_write());
+                array.discard(offset_bytes, length_bytes).await?;
+                pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
+                Ok(())
+            }
+            Some(zones) => zones.clear(pool, volume, false, offset_bytes, length_bytes).await,
+        }
+    }
+
+    pub async fn write_zeroes(
+        &self,
+        pool: &Inner,
+        volume: VolumeId,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        match self.zones() {
+            None => {
+                let (array, _counted) = (self.array(), self.count_write());
+                array.write_zeroes(offset_bytes, length_bytes).await?;
+                pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
+                Ok(())
+            }
+            Some(zones) => zones.clear(pool, volume, true, offset_bytes, length_bytes).await,
+        }
+    }
+
+    fn count_write(&self) -> PlainWrite<'_> {
+        self.plain_writes.set(self.plain_writes.get() + 1);
+        PlainWrite(self)
+    }
+}
+
+struct PlainWrite<'a>(&'a VolumeIo);
+
+impl Drop for PlainWrite<'_> {
+    fn drop(&mut self) {
+        self.0.plain_writes.set(self.0.plain_writes.get() - 1);
+        if self.0.plain_writes.get() == 0 {
+            self.0.plain_ended.notify_all();
+        }
+    }
+}
+
+impl Zones {
+    pub fn size_bytes(&self) -> u64 {
+        self.new.capacity_bytes()
+    }
+
+    fn pieces(&self, start: u64, end: u64) -> Pieces {
+        let (committed, cursor) = (self.committed.get(), self.cursor.get());
+        let bounds =
+            [(Zone::New, 0, committed), (Zone::Both, committed, cursor), (Zone::Old, cursor, u64::MAX)];
+        let piece = |(zone, from, to): (Zone, u64, u64)| {
+            let (start, end) = (start.max(from), end.min(to));
+            (start < end).then_some(Piece { zone, start, end })
+        };
+        bounds.into_iter().filter_map(piece).collect()
+    }
+
+    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.new.0.check_range(offset_bytes, length as u64)?;
+        let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
+        // A read is counted in its array before it waits for anything, so whoever moves the frontier knows of it.
+        let reads = pieces.iter().map(|piece| {
+            let array = if piece.zone == Zone::New { &self.new } else { &self.old };
+            array.read(piece.start, (piece.end - piece.start) as usize)
+        });
+        let mut reads: SmallVec<[_; 3]> = reads.collect();
+        if reads.len() < 2 {
+            return match reads.pop() {
+                Some(read) => read.await,
+                None => self.new.read(offset_bytes, length).await,
+            };
+        }
+        let buffer = self.new.buffers().allocate(length);
+        for (piece, read) in pieces.iter().zip(join_all(reads).await) {
+            let at = (piece.start - offset_bytes) as usize;
+            let bytes = read?;
+            buffer.slice(at..at + bytes.len()).copy_from(&bytes);
+        }
+        Ok(buffer)
+    }
+
+    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let end = offset_bytes.saturating_add(data.len() as u64);
+        self.new.0.check_range(offset_bytes, data.len() as u64)?;
+        let _held = self.gate.enter(offset_bytes, end).await;
+        let writes = self.pieces(offset_bytes, end).into_iter().map(|piece| {
+            let (from, to) = ((piece.start - offset_bytes) as usize, (piece.end - offset_bytes) as usize);
+            let part = data.slice(from..to);
+            async move {
+                match piece.zone {
+                    Zone::New => self.new.write(piece.start, part, fua).await,
+                    Zone::Old => self.old.write(piece.start, part, fua).await,
+                    Zone::Both => {
+                        let old = self.old.write(piece.start, part.clone(), fua);
+                        let new = self.new.write(piece.start, part, fua);
+                        self.settled(piece.start, join(old, new).await)
+                    }
+                }
+            }
+        });
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// What came of a write in both arrays: the old one's answer counts. Where either refused they may differ from here on.
+    fn settled(
+        &self,
+        start: u64,
+        (old, new): (Result<(), ArrayError>, Result<(), ArrayError>),
+    ) -> Result<(), ArrayError> {
+        if old.is_err() || new.is_err() {
+            let start = (start / BLOCK_BYTES * BLOCK_BYTES).max(self.committed.get());
+            self.cursor.set(self.cursor.get().min(start));
+        }
+        old
+    }
+
+    async fn flush(&self) -> Result<(), ArrayError> {
+        let is_moved = || self.committed.get() == self.size_bytes();
+        if is_moved() {
+            return self.new.flush().await;
+        }
+        let (old, new) = join(self.old.flush(), self.new.flush()).await;
+        // The old one may have ended meanwhile; as long as there is nothing in the new one alone, it need not be there.
+        let old = if is_moved() { Ok(()) } else { old };
+        let new = if self.committed.get() == 0 { Ok(()) } else { new };
+        old.and(new)
+    }
+
+    /// Discard, or write zeros. What is in both arrays reads as zeros afterwards in any case: where discarding stops short
+    /// depends on the layout, and the two must not differ.
+    async fn clear(
+        &self,
+        pool: &Inner,
+        volume: VolumeId,
+        to_zeroes: bool,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        self.new.0.check_range(offset_bytes, length_bytes)?;
+        let end = offset_bytes + length_bytes;
+        let _held = self.gate.enter(offset_bytes, end).await;
+        let mut result = Ok(());
+        for Piece { zone, start, end } in self.pieces(offset_bytes, end) {
+            let length = end - start;
+            let cleared = match (zone, to_zeroes) {
+                (Zone::New, true) => self.new.write_zeroes(start, length).await,
+                (Zone::New, false) => self.new.discard(start, length).await,
+                (Zone::Old, true) => self.old.write_zeroes(start, length).await,
+                (Zone::Old, false) => self.old.discard(start, length).await,
+                (Zone::Both, _) => {
+                    let (old, new) =
+                        (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));
+                    self.settled(start, join(old, new).await)
+                }
+            };
+            let has_some = |array: Zone| zone == array || zone == Zone::Both;
+            if cleared.is_ok() && has_some(Zone::New) {
+                pool.release_unused(volume, &self.new, start, length).await;
+            }
+            if cleared.is_ok() && has_some(Zone::Old) {
+                pool.release_unused(volume, &self.old, start, length).await;
+            }
+            result = result.and(cleared);
+        }
+        result
+    }
+}

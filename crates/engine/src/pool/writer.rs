@@ -1,0 +1,267 @@
+//! Writing commits to drives: a change behind what is there, or a checkpoint into the other slot.
+//!
+//! One [`Writer`] per open pool. It knows what the last commit was and which drives have it; a commit that finds all its
+//! drives so, with room in their logs, is a change of some KiB, any other (the first after opening, a drive that joins, a
+//! full log) a checkpoint. A commit is one write of each end of each drive, forced to the medium, in pieces where it is
+//! large; the slot that is not written keeps the state before. Faults expected: drives that refuse.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, Segments};
+
+use super::addresses::{end_of_slabs, slot_places};
+use super::changes::changes;
+use super::entries::{Before, ENTRY_HEADER_BYTES, EntryHeader, Header, entry_bytes, entry_room_bytes};
+use super::format::Manifest;
+use super::ids::{DriveId, PoolId};
+use super::slots::version_1_places;
+use super::{BLOCK_BYTES, MIB};
+use crate::member::{Class, Member};
+
+/// Largest single write.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A drive that is to get a commit.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub number: u32,
+    pub id: DriveId,
+    /// As recorded when it was taken in.
+    pub capacity_bytes: u64,
+    pub member: Rc<Member>,
+}
+
+impl Target {
+    fn header(&self, pool_id: PoolId) -> Header {
+        Header { pool_id, drive_id: self.id, capacity_bytes: self.capacity_bytes }
+    }
+}
+
+/// The manifest has outgrown its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLarge {
+    pub needed_bytes: u64,
+    pub room_bytes: u64,
+}
+
+/// What the drives that are up to date have.
+struct Log {
+    manifest: Manifest,
+    /// Where the next change goes, from the first entry.
+    end: u64,
+    before: Before,
+}
+
+#[derive(Default)]
+struct State {
+    log: Option<Log>,
+    /// The slot that each drive's newest state is in.
+    slots: BTreeMap<u32, usize>,
+    /// Drives that have all of the log.
+    current: Vec<u32>,
+}
+
+/// Writes a pool's commits, one at a time.
+pub(crate) struct Writer {
+    pool_id: PoolId,
+    state: RefCell<State>,
+}
+
+/// What is to be written: the same on every drive but for headers.
+struct Plan {
+    entry: EntryHeader,
+    /// From the first entry.
+    at: u64,
+    is_checkpoint: bool,
+    /// What of the sections goes into the entry's first block.
+    first: Vec<u8>,
+    /// The other blocks.
+    rest: Option<Buffer>,
+}
+
+impl Writer {
+    pub fn new(pool_id: PoolId) -> Self {
+        Self { pool_id, state: RefCell::default() }
+    }
+
+    /// A drive at hand has its newest state in this slot, which is not written over next.
+    pub fn found(&self, drive: u32, slot: usize) {
+        self.state.borrow_mut().slots.insert(drive, slot);
+    }
+
+    /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the whole.
+    pub fn checkpoint_bytes(manifest: &Manifest) -> u64 {
+        entry_bytes(changes(None, manifest).len() as u64)
+    }
+
+    /// Room for a checkpoint on the smallest of the drives that take part.
+    pub fn room_bytes(manifest: &Manifest) -> u64 {
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
+    }
+
+    /// Writes a commit to drives, durably: to `first` before all others, and if that refuses to no other. Says of each drive
+    /// that was written to whether it has it; one of its two ends is enough. Drives that are not among the targets, or
+    /// refuse, get a checkpoint when they are targets again. Commits must not overlap.
+    pub async fn commit(
+        &self,
+        manifest: &Manifest,
+        first: Option<u32>,
+        targets: &[Target],
+    ) -> Result<Vec<(u32, Result<(), DriveError>)>, TooLarge> {
+        debug_assert_eq!(manifest.check(), Ok(()));
+        let plan = self.plan(manifest, targets)?;
+        // Until this commit has ended, the drives have something that nothing can be put behind.
+        let log = self.state.borrow_mut().log.take();
+        let (joining, others): (Vec<&Target>, Vec<&Target>) =
+            targets.iter().partition(|target| Some(target.number) == first);
+        let mut results = Vec::new();
+        for group in [joining, others] {
+            let writes = join_all(group.iter().map(|target| self.write(&plan, target))).await;
+            let refused = group.len() == 1 && Some(group[0].number) == first && writes[0].is_err();
+            results.extend(group.iter().map(|target| target.number).zip(writes));
+            if refused {
+                let mut state = self.state.borrow_mut();
+                state.log = log;
+                state.current.retain(|number| Some(*number) != first);
+                return Ok(results);
+            }
+        }
+        self.finish(manifest, &plan, &results);
+        Ok(results)
+    }
+
+    fn plan(&self, manifest: &Manifest, targets: &[Target]) -> Result<Plan, TooLarge> {
+        let state = self.state.borrow();
+        let room = targets.iter().map(|target| entry_room_bytes(target.capacity_bytes)).min().unwrap_or(0);
+        if let Some(log) = &state.log
+            && targets.iter().all(|target| state.current.contains(&target.number))
+        {
+            let sections = changes(Some(&log.manifest), manifest);
+            let entry = EntryHeader::new(manifest.generation, Some(log.before), &sections);
+            if log.end + entry.entry_bytes() <= room {
+                return Ok(Plan::new(entry, log.end, &sections));
+            }
+        }
+        let sections = changes(None, manifest);
+        let needed_bytes = entry_bytes(sections.len() as u64);
+        if needed_bytes > room {
+            return Err(TooLarge { needed_bytes, room_bytes: room });
+        }
+        Ok(Plan::new(EntryHeader::new(manifest.generation, None, &sections), 0, &sections))
+    }
+
+    /// The slot that a commit goes to.
+    fn slot(&self, plan: &Plan, drive: u32) -> usize {
+        let newest = self.state.borrow().slots.get(&drive).copied();
+        match newest {
+            Some(slot) if plan.is_checkpoint => 1 - slot,
+            Some(slot) => slot,
+            None => 0,
+        }
+    }
+
+    async fn write(&self, plan: &Plan, target: &Target) -> Result<(), DriveError> {
+        let header = target.header(self.pool_id);
+        let places = slot_places(target.capacity_bytes, self.slot(plan, target.number));
+        let ends = places.map(|place| plan.write(target, &header, place));
+        let mut results = join_all(ends).await;
+        for error in results.iter().filter_map(|result| result.as_ref().err()) {
+            target.member.note_write_error(error, false);
+        }
+        if results.iter().any(Result::is_ok) {
+            return Ok(());
+        }
+        results.swap_remove(0)
+    }
+
+    fn finish(&self, manifest: &Manifest, plan: &Plan, results: &[(u32, Result<(), DriveError>)]) {
+        let written: Vec<(u32, usize)> = results
+            .iter()
+            .filter(|(_, result)| result.is_ok())
+            .map(|(number, _)| (*number, self.slot(plan, *number)))
+            .collect();
+        let mut state = self.state.borrow_mut();
+        state.current = written.iter().map(|(number, _)| *number).collect();
+        state.slots.extend(written);
+        let (end, before) = (plan.at + plan.entry.entry_bytes(), plan.entry.as_before());
+        state.log = Some(Log { manifest: manifest.clone(), end, before });
+    }
+}
+
+impl Plan {
+    fn new(entry: EntryHeader, at: u64, sections: &[u8]) -> Self {
+        let in_first = BLOCK_BYTES as usize - ENTRY_HEADER_BYTES;
+        let (first, rest) = sections.split_at(sections.len().min(in_first));
+        let rest = (!rest.is_empty()).then(|| {
+            let mut rest = rest.to_vec();
+            rest.resize(rest.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+            Buffer::from_bytes(&rest)
+        });
+        Self { entry, at, is_checkpoint: entry.before.is_none(), first: first.to_vec(), rest }
+    }
+
+    /// Writes to one end of a drive, whose copy of the slot is at `place`.
+    async fn write(&self, target: &Target, header: &Header, place: u64) -> Result<(), DriveError> {
+        let entry_place = place + BLOCK_BYTES + self.at;
+        let mut start = entry_place;
+        let mut head = Vec::with_capacity(2 * BLOCK_BYTES as usize);
+        if self.is_checkpoint {
+            // The slot's header is made anew every time, so that it does not stay rotten.
+            head.extend(header.encode(place));
+            start = place;
+        }
+        head.extend(self.entry.encode(header, entry_place));
+        head.extend(&self.first);
+        head.resize(head.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+        // The head goes with the first piece of the rest, so that a small commit is one write.
+        let rest_bytes = self.rest.as_ref().map_or(0, Buffer::len);
+        let mut segments: Segments = SmallVec::from_iter([Buffer::from_bytes(&head)]);
+        let mut requests = Vec::new();
+        let mut taken = 0;
+        loop {
+            if let Some(rest) = &self.rest {
+                let piece = rest.slice(taken..rest_bytes.min(taken + PIECE_BYTES));
+                taken += piece.len();
+                segments.push(piece);
+            }
+            let request = IoRequest::with_segments(
+                Operation::Write { fua: true },
+                start,
+                std::mem::take(&mut segments),
+            );
+            start = request.end_bytes();
+            requests.push(request);
+            if taken == rest_bytes {
+                break;
+            }
+        }
+        let writes = requests.into_iter().map(|request| target.member.submit(Class::Upkeep, request));
+        join_all(writes).await.into_iter().collect()
+    }
+}
+
+/// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every
+/// slot, and its end. Durable when done. To be done before a drive joins a pool.
+pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
+    let capacity_bytes = member.info().capacity_bytes;
+    let last = version_1_places(capacity_bytes)[2];
+    zero(member, 0, MIB.min(capacity_bytes)).await?;
+    for place in (0..2).flat_map(|slot| slot_places(capacity_bytes, slot)) {
+        if place >= MIB && place < last {
+            zero(member, place, 2 * BLOCK_BYTES).await?;
+        }
+    }
+    debug_assert!(end_of_slabs(capacity_bytes) <= last);
+    zero(member, last, capacity_bytes - last).await?;
+    member.submit(Class::Upkeep, IoRequest::flush()).await
+}
+
+/// Writes zeros to a range; durable after a flush.
+pub(crate) async fn zero(member: &Rc<Member>, start: u64, length: u64) -> Result<(), DriveError> {
+    member.submit(Class::Upkeep, IoRequest::range(Operation::WriteZeroes, start, length)).await
+}

@@ -1,0 +1,401 @@
+//! After a crash: the journal's live records are carried out, before the array serves anybody.
+//!
+//! A redo record is written in place as it stands: whichever of its writes had been done, afterwards data and parity belong
+//! together, also where drives are missing now. An intent says that a full stripe was being written; of every block of it some
+//! version is in place. With all data units there, parity is computed anew. With one missing nobody can tell which version
+//! parity speaks of, so the blocks that were on it are dead: reading them is an error until they are written.
+
+use std::rc::{Rc, Weak};
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, access};
+use stripewise_layout::{Stripe, UnitRange};
+
+use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
+use crate::error::ArrayError;
+use crate::journal::{Area, Found, Journal, JournalHost, Kind, Record};
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::pending::PendingPiece;
+use crate::regions::RegionState;
+use crate::write_log::{Logged, WriteLog};
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayReport {
+    /// Partial stripes written again.
+    pub redone: u64,
+    /// Full stripes whose parity was computed anew.
+    pub settled: u64,
+    /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive is gone.
+    pub dead_blocks: u64,
+}
+
+impl Array {
+    /// Takes further areas into the journal's use, after the drives were added; entries that have too few copies get more. Nothing
+    /// happens where the array has no journal.
+    pub async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+        let Some(log) = self.0.write_log() else { return Ok(()) };
+        for area in self.0.journal_areas(places) {
+            log.journal.add_area(area).await?;
+        }
+        log.journal.restore_copies().await.map(drop)
+    }
+
+    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many drives as the layout can spare asks
+    /// for. `false` without a journal.
+    pub fn is_journal_short(&self) -> bool {
+        self.0.write_log().is_some_and(|log| log.journal.is_short())
+    }
+
+    /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
+    pub fn journal_fill(&self) -> Option<(u64, u64)> {
+        let fill = self.0.write_log()?.journal.fill();
+        Some((fill.used_bytes, fill.capacity_bytes))
+    }
+}
+
+/// How the journal has a drive excluded that refuses its area.
+struct AreaHost(Weak<Inner>);
+
+impl JournalHost for AreaHost {
+    fn area_failed<'a>(&'a self, _: u32, error: &'a DriveError) -> LocalFuture<'a, Result<(), ArrayError>> {
+        Box::pin(async move {
+            match self.0.upgrade() {
+                Some(inner) => inner.note_write_error(error).await,
+                None => Err(ArrayError::Closed),
+            }
+        })
+    }
+}
+
+impl Inner {
+    fn new_log(&self, journal: Journal) -> WriteLog {
+        WriteLog::new(journal, self.me.clone(), self.sums.get().is_some())
+    }
+
+    pub fn write_log(&self) -> Option<Rc<WriteLog>> {
+        self.log.borrow().clone()
+    }
+
+    /// The areas whose drives are there.
+    fn journal_areas(&self, places: &[AreaPlace]) -> Vec<Area> {
+        let members = self.members.borrow();
+        let area = |place: &AreaPlace| {
+            let member = members.get(place.drive)?;
+            Some(Area {
+                drive: place.drive,
+                member: member.member.clone(),
+                base_bytes: member.slabs_base_bytes + u64::from(place.slab) * self.spec.slab_bytes,
+                bytes: u64::from(place.slabs) * self.spec.slab_bytes,
+            })
+        };
+        places.iter().filter_map(area).collect()
+    }
+
+    /// One more than the drives that may be lost.
+    fn journal_copies(&self) -> usize {
+        self.geometry.fault_tolerance() + 1
+    }
+
+    pub async fn create_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<(), ArrayError> {
+        let areas = self.journal_areas(places);
+        if areas.is_empty() {
+            return Ok(());
+        }
+        let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
+        let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
+        self.set_destage_room(&journal);
+        *self.log.borrow_mut() = Some(Rc::new(self.new_log(journal)));
+        Ok(())
+    }
+
+    /// Reads the journal and carries out what it holds.
+    pub async fn open_journal(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+        let areas = self.journal_areas(places);
+        if areas.is_empty() {
+            return Ok(());
+        }
+        if self.protected.get() {
+            // Closing leaves no dirty mark; where there is one, there may be something in the journal.
+            self.needs_replay.set(!self.regions.unsynced_chunks().is_empty());
+            return Ok(());
+        }
+        let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
+        let (journal, mut replay) =
+            Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+        if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
+            replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
+        }
+        if !(replay.records.is_empty() && self.regions.unsynced_chunks().is_empty()) {
+            self.forgive_pages();
+        }
+        if self.sums.get().is_some() {
+            self.replay_with_sums(&journal, &replay.records).await?;
+        } else {
+            self.replay(&journal, &replay.records).await?;
+        }
+        let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
+        if replay.missing_batches == 0 && is_logged {
+            // Nothing was under way that the journal does not know.
+            for chunk in self.regions.unsynced_chunks() {
+                self.regions.mark_synced(chunk);
+            }
+        }
+        let log = Rc::new(self.new_log(journal.clone()));
+        let mut is_any_over = false;
+        for found in &replay.records {
+            let record = &found.record;
+            let region = self.regions.region_of(record.stripe);
+            let is_nobodys =
+                region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten;
+            if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
+                log.note_data(record.stripe);
+            } else if is_nobodys || self.dead.borrow().is_empty() {
+                journal.release(record.sequence);
+                is_any_over = true;
+            } else {
+                // Forgotten with the first flush; until then whoever opened the array can record what is lost.
+                log.note_replayed(Logged {
+                    sequence: record.sequence,
+                    stripe: record.stripe,
+                    kind: record.kind,
+                });
+            }
+        }
+        self.set_destage_room(&journal);
+        if is_any_over {
+            // Durably, before anything is written: the first write of a region is not in the journal, and what is found there
+            // after the next crash must not be older than that.
+            journal.mark().await?;
+        }
+        *self.log.borrow_mut() = Some(log);
+        self.start_destaging();
+        Ok(())
+    }
+
+    /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.
+    fn set_destage_room(&self, journal: &Journal) {
+        if self.write_back {
+            journal.set_destage_percent(120 + 100 * self.geometry.parity_units() as u64);
+        }
+    }
+
+    pub async fn close_journal(&self) -> Result<(), ArrayError> {
+        match self.write_log() {
+            Some(log) => log.journal.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Carries the records out, in order, and makes that durable.
+    async fn replay(&self, journal: &Journal, records: &[Found]) -> Result<ReplayReport, ArrayError> {
+        let mut report = ReplayReport::default();
+        for found in records {
+            let record = &found.record;
+            if record.kind == Kind::Data {
+                self.keep_data(&journal.load(found).await?);
+                continue;
+            }
+            let region = self.regions.region_of(record.stripe);
+            if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
+                continue;
+            }
+            // Whoever writes a stripe in place has first put in place what was pending of it.
+            let (pending, _) = self.pending.snapshot(record.stripe);
+            self.pending.remove(record.stripe, record.sequence);
+            let stripe = self.geometry.stripe(record.stripe);
+            match record.kind {
+                Kind::Redo => {
+                    self.redo(&stripe, &journal.load(found).await?).await?;
+                    report.redone += 1;
+                }
+                Kind::Intent => {
+                    report.dead_blocks += self.settle_stripe(&stripe).await?;
+                    report.settled += 1;
+                }
+                Kind::Parity => {
+                    self.redo_pending(&stripe, &pending).await?;
+                    self.redo(&stripe, &journal.load(found).await?).await?;
+                    report.redone += 1;
+                }
+                Kind::Data => unreachable!("kept above"),
+            }
+        }
+        self.flush_members().await?;
+        Ok(report)
+    }
+
+    /// Data that was acknowledged from the journal is pending again.
+    pub fn keep_data(&self, record: &Record) {
+        let interleave = self.geometry.interleave_bytes();
+        for part in &record.parts {
+            let unit = u64::from(part.unit);
+            let start = u64::from(part.start);
+            let fits = start + part.len() <= interleave && unit < self.geometry.data_units() as u64;
+            let region = self.regions.region_of(record.stripe);
+            if !fits || region >= self.regions.count() {
+                continue;
+            }
+            let mut from = unit * interleave + start;
+            for data in &part.segments {
+                let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
+                from = piece.to();
+                self.pending.insert(record.stripe, piece, self.context.now_ns());
+            }
+        }
+    }
+
+    /// Writes in place what the journal has as data; the parity that belongs to it follows.
+    async fn redo_pending(&self, stripe: &Stripe, pending: &[(u64, Buffer)]) -> Result<(), ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        for (from, data) in pending {
+            let mut at = 0;
+            for range in self.geometry.data_ranges(*from, from + data.len() as u64) {
+                let length = range.length() as usize;
+                let bytes = data.slice(at..at + length);
+                at += length;
+                let place = stripe.units[range.unit];
+                if missing.contains(place.member) {
+                    continue;
+                }
+                // In order: where pieces overlap the last counts.
+                let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
+                if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+                    self.note_write_error(&error).await?;
+                }
+                self.forget_lost(stripe, range);
+            }
+        }
+        Ok(())
+    }
+
+    async fn redo(&self, stripe: &Stripe, record: &Record) -> Result<(), ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        let mut answers = Vec::new();
+        for part in &record.parts {
+            let Some(place) = stripe.units.get(usize::from(part.unit)) else { continue };
+            let end = u64::from(part.start) + part.len();
+            if missing.contains(place.member) || end > self.geometry.interleave_bytes() {
+                continue;
+            }
+            let at = place.offset_bytes + u64::from(part.start);
+            let request =
+                IoRequest::with_segments(Operation::Write { fua: false }, at, part.segments.clone());
+            answers.push(self.submit(place.member, Class::Foreground, request));
+        }
+        for answer in answers {
+            if let Err(error) = answer.await {
+                self.note_write_error(&error).await?;
+            }
+        }
+        // What is written is no longer lost, also where it entered parity only.
+        for part in record.parts.iter().filter(|part| usize::from(part.unit) < self.geometry.data_units()) {
+            let start = u64::from(part.start);
+            let range = UnitRange { unit: usize::from(part.unit), start, end: start + part.len() };
+            self.forget_lost(stripe, range);
+        }
+        Ok(())
+    }
+
+    /// Makes parity fit the data of a stripe that was being written as a whole. Gives the number of blocks that are lost.
+    async fn settle_stripe(&self, stripe: &Stripe) -> Result<u64, ArrayError> {
+        let interleave = self.geometry.interleave_bytes();
+        let data_units = self.geometry.data_units();
+        let missing = self.missing_in(stripe.index);
+        let mut data: SmallVec<[Buffer; 12]> = SmallVec::new();
+        let mut dead_blocks = 0;
+        for unit in 0..data_units {
+            let place = stripe.units[unit];
+            let buffer = self.buffers.allocate(interleave as usize);
+            let read = match missing.contains(place.member) {
+                true => None,
+                false => {
+                    let request = IoRequest::read(place.offset_bytes, buffer.clone());
+                    match self.submit(place.member, Class::Foreground, request).await {
+                        Ok(()) => Some(buffer),
+                        Err(error) => {
+                            self.note_read_error(&error).await?;
+                            None
+                        }
+                    }
+                }
+            };
+            data.push(match read {
+                Some(buffer) => buffer,
+                None => {
+                    dead_blocks += interleave.div_ceil(BLOCK_BYTES);
+                    self.declare_dead(stripe.index, unit);
+                    self.buffers.allocate_zeroed(interleave as usize)
+                }
+            });
+        }
+        let parity: SmallVec<[Buffer; 3]> =
+            (0..self.geometry.parity_units()).map(|_| self.buffers.allocate(interleave as usize)).collect();
+        if !parity.is_empty() {
+            let sources: SmallVec<[&Buffer; 12]> = data.iter().collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&sources, &targets, stripewise_parity::encode);
+        }
+        for (number, buffer) in parity.into_iter().enumerate() {
+            let place = stripe.units[data_units + number];
+            if missing.contains(place.member) {
+                continue;
+            }
+            let request = IoRequest::write(place.offset_bytes, buffer, false);
+            if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+                self.note_write_error(&error).await?;
+            }
+        }
+        Ok(dead_blocks)
+    }
+
+    /// One block of a data unit is lost; `start` is its place in the strip.
+    pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) {
+        let first =
+            stripe * self.geometry.stripe_data_bytes() + unit as u64 * self.geometry.interleave_bytes();
+        self.dead.borrow_mut().insert((first + start) / BLOCK_BYTES);
+    }
+
+    fn declare_dead(&self, stripe: u64, unit: usize) {
+        let interleave = self.geometry.interleave_bytes();
+        let first = stripe * self.geometry.stripe_data_bytes() + unit as u64 * interleave;
+        let mut dead = self.dead.borrow_mut();
+        dead.extend(first / BLOCK_BYTES..(first + interleave) / BLOCK_BYTES);
+    }
+
+    /// Refuses to read what is dead.
+    pub fn check_alive(&self, start: u64, end: u64) -> Result<(), ArrayError> {
+        let dead = self.dead.borrow();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        match dead.range(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).next() {
+            None => Ok(()),
+            Some(block) => Err(ArrayError::Lost {
+                stripe: self.geometry.locate(block * BLOCK_BYTES).stripe,
+                what: format!(
+                    "the block at byte {} was being written when power was cut, and its drive was lost with it",
+                    block * BLOCK_BYTES
+                ),
+            }),
+        }
+    }
+
+    /// A client has written a range.
+    pub fn forget_dead(&self, start: u64, end: u64) {
+        let mut dead = self.dead.borrow_mut();
+        if dead.is_empty() {
+            return;
+        }
+        let first = start.div_ceil(BLOCK_BYTES);
+        // Less than a block: what is left of it is as lost as before.
+        let gone: Vec<u64> = dead.range(first..first.max(end / BLOCK_BYTES)).copied().collect();
+        for block in gone {
+            dead.remove(&block);
+            let (changes, recorded) = self.lost_changes.get();
+            self.lost_changes.set((changes + 1, recorded));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What an array tells its journal before it writes in place, and when the journal may forget it.
+//!
+//! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power is cut then and a drive is
+//! lost with it, blocks that nobody was writing could not be reconstructed. So all that is about to be written in place, data
+//! and parity, is in the journal first (*redo*). A full stripe needs less, since all its data blocks are being written: that
+//! it is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until it is complete.
+//!
+//! A record is live until its effects are durable in place: when a flush of the drives has ended that began after them. With
+//! checksums it stays in the journal for longer, until a checkpoint has made durable what it says of its blocks' sums. An
+//! intent does not say what is written, so replay could not put a stripe together of intents and redo records: before a record
+//! of one kind is logged, a stripe with a live one of the other kind is made durable.
+//!
+//! Memory: one entry per live record, bounded by the journal's size.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::Poll;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use stripewise_drive::Event;
+
+use crate::array::Inner;
+use crate::error::ArrayError;
+use crate::journal::{Journal, Kind, Quota, Record};
+
+/// Between two flushes while somebody waits for room in the journal.
+const ROOM_PAUSE_NS: u64 = 1_000_000;
+
+/// A record that was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub sequence: u64,
+    pub stripe: u64,
+    pub kind: Kind,
+}
+
+pub(crate) struct WriteLog {
+    pub journal: Journal,
+    /// Live records per stripe: redo records, intents.
+    live: RefCell<FxHashMap<u64, (u32, u32)>>,
+    /// In place, though perhaps in the drives' caches only.
+    applied: RefCell<Vec<Logged>>,
+    /// What is in place durably, but in regions that the map on the drives does not know as written yet.
+    early: RefCell<Vec<Logged>>,
+    /// Records are kept until their sums are durable too.
+    keeps_sums: bool,
+    /// Durably in place, though their sums perhaps are not.
+    settled: RefCell<Vec<Logged>>,
+    pub releasing: Cell<bool>,
+    pub released: Event,
+    /// Releases of settled records that were begun, and the number of the last one that ended well.
+    pub releases_begun: Cell<u64>,
+    pub releases_done: Cell<u64>,
+    /// Intents released, and how many of them durably: a crash would take the others for writes under way.
+    over: Cell<u64>,
+    marked: Cell<u64>,
+    pub checkpointing: Cell<bool>,
+    /// Who waits for room in the journal; only a flush can give it.
+    waiting: Cell<u32>,
+    making_room: Cell<bool>,
+    marking_regions: Cell<bool>,
+    inner: Weak<Inner>,
+    pub flushing: Cell<bool>,
+    pub flushed: Event,
+    /// Flushes of the drives that were begun, and the number of the last one that ended well.
+    pub flushes_begun: Cell<u64>,
+    pub flushes_done: Cell<u64>,
+}
+
+impl WriteLog {
+    /// `keeps_sums`: records stay until [`Self::release_settled`].
+    pub fn new(journal: Journal, inner: Weak<Inner>, keeps_sums: bool) -> Self {
+        Self {
+            journal,
+            live: RefCell::default(),
+            applied: RefCell::default(),
+            early: RefCell::default(),
+            keeps_sums,
+            settled: RefCell::default(),
+            releasing: Cell::new(false),
+            released: Event::new(),
+            releases_begun: Cell::new(0),
+            releases_done: Cell::new(0),
+            over: Cell::new(0),
+            marked: Cell::new(0),
+            checkpointing: Cell::new(false),
+            waiting: Cell::new(0),
+            making_room: Cell::new(false),
+            marking_regions: Cell::new(false),
+            inner,
+            flushing: Cell::new(false),
+            flushed: Event::new(),
+            flushes_begun: Cell::new(0),
+            flushes_done: Cell::new(0),
+        }
+    }
+
+    /// Whether the journal may hold anything of these stripes.
+    pub fn has_any(&self, stripes: std::ops::Range<u64>) -> bool {
+        self.settled.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
+            || stripes.into_iter().any(|stripe| self.live.borrow().contains_key(&stripe))
+    }
+
+    /// Data of the stripe was logged.
+    pub fn note_data(&self, stripe: u64) {
+        self.count(stripe, Kind::Data, 1);
+    }
+
+    /// What a crash would make unreachable: to be released when the map on the drives has their regions.
+    pub fn note_early(&self, logged: Vec<Logged>) {
+        self.early.borrow_mut().extend(logged);
+    }
+
+    /// Whether something of the stripe is early.
+    pub fn has_early(&self, stripe: u64) -> bool {
+        self.early.borrow().iter().any(|logged| logged.stripe == stripe)
+    }
+
+    /// What these stripes hold no longer matters.
+    pub fn forget_early(&self, stripes: std::ops::Range<u64>) {
+        let (gone, kept) = self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));
+        self.note_early(kept);
+        self.note_durable(gone);
+    }
+
+    /// Whether the journal has nothing live of the stripe but one intent.
+    pub fn is_alone(&self, stripe: u64) -> bool {
+        self.live.borrow().get(&stripe) == Some(&(0, 1))
+    }
+
+    /// Takes what was early out; what still is has to be put back.
+    pub fn take_early(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.early.borrow_mut())
+    }
+
+    /// Whether the stripe must be made durable before a record of this kind for it.
+    pub fn must_flush_before(&self, stripe: u64, kind: Kind) -> bool {
+        let live = self.live.borrow();
+        live.get(&stripe)
+            .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
+    }
+
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made.
+    pub async fn wait_for_room<T>(&self, reservation: impl Future<Output = T>) -> T {
+        let mut reservation = pin!(reservation);
+        let at_once = poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context))).await;
+        if let Poll::Ready(room) = at_once {
+            return room;
+        }
+        self.waiting.set(self.waiting.get() + 1);
+        self.start_making_room();
+        let room = reservation.await;
+        self.waiting.set(self.waiting.get() - 1);
+        room
+    }
+
+    fn start_making_room(&self) {
+        let Some(inner) = self.inner.upgrade().filter(|_| !self.making_room.replace(true)) else { return };
+        inner.context.clone().spawn(async move {
+            let Some(log) = inner.write_log() else { return };
+            while log.waiting.get() > 0 && !inner.protected.get() {
+                inner.start_destaging();
+                log.start_marking_regions(&inner);
+                // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
+                let _ = inner.flush_members().await;
+                let _ = inner.release_records().await;
+                inner.context.sleep_ns(ROOM_PAUSE_NS).await;
+            }
+            log.making_room.set(false);
+        });
+    }
+
+    /// What is in new regions can be released only when the map knows them. By itself, since it waits for stripes whose
+    /// holders may wait for room that the drives' flush alone can give.
+    fn start_marking_regions(&self, inner: &Rc<Inner>) {
+        if self.marking_regions.replace(true) {
+            return;
+        }
+        let inner = inner.clone();
+        inner.context.clone().spawn(async move {
+            let _ = inner.flush().await;
+            if let Some(log) = inner.write_log() {
+                log.marking_regions.set(false);
+            }
+        });
+    }
+
+    fn count(&self, stripe: u64, kind: Kind, change: i32) {
+        let mut live = self.live.borrow_mut();
+        let counts = live.entry(stripe).or_default();
+        let count = if kind == Kind::Intent { &mut counts.1 } else { &mut counts.0 };
+        *count = count.strict_add_signed(change);
+        if *counts == (0, 0) {
+            live.remove(&stripe);
+        }
+    }
+
+    /// Whether records can be logged together.
+    pub fn fits(&self, records: &[Record]) -> bool {
+        self.journal.fits(Journal::bytes_of(records))
+    }
+
+    /// Makes records durable in the journal, all together; gives them back by their names. Whoever logs more must have applied
+    /// these first: room for them comes only when the oldest records are over.
+    pub async fn log(
+        &self,
+        records: SmallVec<[Record; 1]>,
+        quota: Quota,
+    ) -> Result<SmallVec<[Logged; 4]>, ArrayError> {
+        let names: SmallVec<[(u64, Kind); 4]> =
+            records.iter().map(|record| (record.stripe, record.kind)).collect();
+        let room = self.wait_for_room(self.journal.reserve(Journal::bytes_of(&records), quota)).await?;
+        for &(stripe, kind) in &names {
+            self.count(stripe, kind, 1);
+        }
+        let appended = self.journal.append(records, room).await;
+        let sequences = match appended {
+            Ok(sequences) => sequences,
+            Err(error) => {
+                for (stripe, kind) in names {
+                    self.count(stripe, kind, -1);
+                }
+                return Err(error);
+            }
+        };
+        let logged = names.into_iter().zip(sequences);
+        Ok(logged.map(|((stripe, kind), sequence)| Logged { sequence, stripe, kind }).collect())
+    }
+
+    /// A record that was found and carried out.
+    pub fn note_replayed(&self, logged: Logged) {
+        self.count(logged.stripe, logged.kind, 1);
+        self.note_applied(logged);
+    }
+
+    /// The record's effects are in place.
+    pub fn note_applied(&self, logged: Logged) {
+        self.applied.borrow_mut().push(logged);
+    }
+
+    /// What the flush that is about to begin makes durable.
+    pub fn take_applied(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.applied.borrow_mut())
+    }
+
+    /// The flush did not work.
+    pub fn put_back(&self, applied: Vec<Logged>) {
+        self.applied.borrow_mut().extend(applied);
+    }
+
+    /// The flush worked.
+    pub fn note_durable(&self, applied: Vec<Logged>) {
+        for logged in applied {
+            self.count(logged.stripe, logged.kind, -1);
+            if self.keeps_sums {
+                self.settled.borrow_mut().push(logged);
+                continue;
+            }
+            if logged.kind == Kind::Intent {
+                self.over.set(self.over.get() + 1);
+            }
+            self.journal.release(logged.sequence);
+        }
+    }
+
+    /// What the checkpoint that is about to begin makes superfluous.
+    pub fn take_settled(&self) -> Vec<Logged> {
+        std::mem::take(&mut *self.settled.borrow_mut())
+    }
+
+    /// The checkpoint has ended: well, or not.
+    pub fn release_settled(&self, settled: Vec<Logged>, checkpointed: bool) {
+        if !checkpointed {
+            self.settled.borrow_mut().extend(settled);
+            return;
+        }
+        for logged in settled {
+            self.journal.release(logged.sequence);
+        }
+    }
+
+    /// Records durably which intents are over, where any are: what was flushed must not be taken for a write under way.
+    pub async fn mark(&self) -> Result<(), ArrayError> {
+        let over = self.over.get();
+        // Not "somebody is at it": what they record must be durable when this ends.
+        if over > self.marked.get() {
+            self.journal.mark().await?;
+            self.marked.set(self.marked.get().max(over));
+        }
+        Ok(())
+    }
+
+    /// Whether so much of the journal is taken that it is time to make room.
+    pub fn is_filling(&self) -> bool {
+        let fill = self.journal.fill();
+        fill.used_bytes * 2 > fill.capacity_bytes
+            && !(self.applied.borrow().is_empty() && self.settled.borrow().is_empty())
+    }
+}

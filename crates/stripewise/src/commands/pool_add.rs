@@ -1,0 +1,94 @@
+//! `pool add`: drives into a pool that is there already. A data drive is used at once by whatever waits for room: rebuilds of
+//! degraded rows, thin volumes, new volumes.
+//!
+//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`), the same one twice, in use,
+//! too small, one of the pool's own. Drives are taken in one after the other: where one is refused, those before it are in.
+
+use clap::{Args, ValueEnum};
+use stripewise_engine::pool::Role;
+
+use crate::candidates;
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Result};
+use crate::jobs::due_text;
+use crate::names::PoolName;
+use crate::report::counted;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Put drives into a pool: for volumes, as spares, for journals, or as fast ones
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Files or block devices
+    #[arg(value_name = "DRIVE", required = true)]
+    drives: Vec<String>,
+    /// What they are for: data holds volumes, a spare waits for another drive to fail, journal drives take small writes
+    /// first, fast ones what is asked for most
+    #[arg(long = "as", value_name = "ROLE", value_enum, default_value = "data")]
+    role: RoleChoice,
+    /// Overwrite drives that hold something
+    #[arg(long)]
+    force: bool,
+}
+
+/// A role as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoleChoice {
+    Data,
+    Spare,
+    Journal,
+    Fast,
+}
+
+impl From<RoleChoice> for Role {
+    fn from(choice: RoleChoice) -> Self {
+        match choice {
+            RoleChoice::Data => Self::Data,
+            RoleChoice::Spare => Self::Spare,
+            RoleChoice::Journal => Self::Journal,
+            RoleChoice::Fast => Self::Fast,
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let candidates = candidates::all(app, &options.drives)?;
+    let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), |session| {
+        // All are looked at before the first is taken in.
+        let mut opened = Vec::new();
+        for candidate in &candidates {
+            opened.push(session.open_new_drive(candidate, options.force)?);
+        }
+        for (candidate, opened) in candidates.iter().zip(opened) {
+            let what = format!("cannot add {} to pool `{name}`", candidate.path.display());
+            let added = session.run(session.pool.add(opened.drive, options.role.into(), options.force));
+            added.map_err(|error| pool_failure(what, &error))?;
+        }
+        // What waited for a drive is due from now on.
+        let healed = session.run(session.pool.heal());
+        healed.map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;
+        Ok(session.report())
+    })?;
+    let role = match options.role {
+        RoleChoice::Data => "for volumes",
+        RoleChoice::Spare => "as spare",
+        RoleChoice::Journal => "for journals",
+        RoleChoice::Fast => "as fast",
+    };
+    let due = due_text(&report);
+    let notices = report.notices.clone();
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("pool {name}: {} added {role}", counted(candidates.len(), "drive")));
+        if let Some(due) = due {
+            page.line(due);
+        }
+    })?;
+    for notice in notices {
+        app.printer.note(format!("note: {notice}"));
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,56 @@
+//! `pool events`: the pool's history, which it keeps on its drives. Looks only; beside a process that works on the pool it
+//! shows what that one left word of.
+//!
+//! Expected faults: as those of every look at a pool.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::left_word;
+use crate::names::PoolName;
+use crate::printer::{Table, plain};
+use crate::report::EventReport;
+use crate::session::{Access, with_pool};
+
+/// Show what happened to a pool
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Only the last so many
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Events {
+    pool: String,
+    /// Oldest first.
+    events: Vec<EventReport>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (home, name) = (app.home()?, &options.name.0);
+    let known = home.pool(name)?;
+    let mut events = match left_word::wait_for(&home, &known) {
+        Some(word) => word.events,
+        None => with_pool(app, name, Access::Look, "pool events", |session| {
+            Ok(session.pool.events().iter().map(EventReport::from).collect())
+        })?,
+    };
+    let passed_over = options.last.map_or(0, |last| events.len().saturating_sub(last));
+    events.drain(..passed_over);
+    let events = Events { pool: name.clone(), events };
+    app.printer.result(&events, |page| {
+        let mut table = Table::new(&["TIME", "ABOUT", "WHAT"]);
+        for event in &events.events {
+            table.row([plain(&event.time), plain(&event.kind), plain(&event.text)]);
+        }
+        page.table(&table);
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,243 @@
+//! `pool iostat`: what a pool's drives are doing, as the process that has the pool open counts it; since it was opened, or
+//! interval by interval.
+//!
+//! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in between, a clock that is set.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::home::{Home, KnownPool};
+use crate::left_word::{self, DriveLoad, LeftWord, loads};
+use crate::names::PoolName;
+use crate::printer::{Page, Style, Table, plain};
+use crate::session::{Access, with_pool};
+use crate::size::ByteSize;
+
+/// Show what a pool's drives are doing
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Length of an interval; without it: since the pool was opened
+    #[arg(value_name = "SECONDS", value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// How many intervals; without it: until interrupted (with --json: one)
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (1.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("`{text}` is no length of an interval; 1 to 86400 seconds")),
+    }
+}
+
+#[derive(Serialize)]
+struct Shown {
+    pool: String,
+    /// Whether a process has the pool open; else nothing runs.
+    running: bool,
+    intervals: Vec<Interval>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Interval {
+    seconds: f64,
+    drives: Vec<DriveRates>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct DriveRates {
+    id: String,
+    path: String,
+    role: String,
+    state: String,
+    requests: u64,
+    requests_per_s: f64,
+    read_bytes: u64,
+    read_mb_per_s: f64,
+    written_bytes: u64,
+    write_mb_per_s: f64,
+    busy_percent: f64,
+    queued: usize,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (home, name) = (app.home()?, &options.name.0);
+    let known = home.pool(name)?;
+    let Some(first) = left_word::wait_for(&home, &known) else {
+        return nothing_runs(app, name);
+    };
+    let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
+    let Some(seconds) = options.seconds else {
+        shown.intervals.push(since_opening(&first));
+        app.printer.result(&shown, |page| shown.intervals[0].print(page))?;
+        return Ok(Exit::Success);
+    };
+    let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
+    let mut before = first;
+    for _ in 0..count {
+        let Some(now) = next(&home, &known, &before, seconds) else {
+            app.printer
+                .note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
+            break;
+        };
+        let interval = between(&before, &now);
+        if app.printer.is_json() {
+            shown.intervals.push(interval);
+        } else {
+            app.printer.result(&(), |page| interval.print(page))?;
+        }
+        before = now;
+    }
+    if app.printer.is_json() {
+        app.printer.result(&shown, |_| ())?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Nobody has the pool open: what opening it takes is all that its drives are asked.
+fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
+    let drives = with_pool(app, name, Access::Look, "pool iostat", |session| {
+        Ok(loads(&session.pool, &session.report()))
+    })?;
+    let interval =
+        Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
+    let shown = Shown { pool: name.to_owned(), running: false, intervals: vec![interval] };
+    app.printer.result(&shown, |page| {
+        page.line(format!(
+            "no process has pool {name} open: nothing runs; these requests were to look at it now"
+        ));
+        shown.intervals[0].print(page);
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
+fn next(home: &Home, known: &KnownPool, before: &LeftWord, seconds: f64) -> Option<LeftWord> {
+    // Word is left once a second, a little after which it is read.
+    let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
+    loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let word = left_word::read(home, known)?;
+        // A clock that was set back must not keep anybody waiting; another process begins to count anew.
+        if word.unix_ms >= due_ms
+            || word.unix_ms < before.unix_ms
+            || word.opened_unix_ms != before.opened_unix_ms
+        {
+            return Some(word);
+        }
+    }
+}
+
+fn since_opening(word: &LeftWord) -> Interval {
+    let seconds = word.unix_ms.saturating_sub(word.opened_unix_ms) as f64 / 1e3;
+    Interval { seconds, drives: word.drives.iter().map(|drive| rates(drive, None, seconds)).collect() }
+}
+
+fn between(before: &LeftWord, now: &LeftWord) -> Interval {
+    if before.opened_unix_ms != now.opened_unix_ms {
+        return since_opening(now);
+    }
+    let seconds = now.unix_ms.saturating_sub(before.unix_ms) as f64 / 1e3;
+    let earlier = |drive: &DriveLoad| before.drives.iter().find(|other| other.id == drive.id);
+    Interval {
+        seconds,
+        drives: now.drives.iter().map(|drive| rates(drive, earlier(drive), seconds)).collect(),
+    }
+}
+
+fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRates {
+    let since = |of: fn(&DriveLoad) -> u64| of(now).saturating_sub(before.map_or(0, of));
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let (requests, read, written) =
+        (since(|load| load.requests), since(|load| load.read_bytes), since(|load| load.written_bytes));
+    DriveRates {
+        id: now.id.clone(),
+        path: now.path.clone(),
+        role: now.role.clone(),
+        state: now.state.clone(),
+        requests,
+        requests_per_s: per_s(requests),
+        read_bytes: read,
+        read_mb_per_s: per_s(read) / 1e6,
+        written_bytes: written,
+        write_mb_per_s: per_s(written) / 1e6,
+        busy_percent: (per_s(since(|load| load.busy_ns)) / 1e7).min(100.0),
+        queued: now.queued,
+    }
+}
+
+impl Interval {
+    fn print(&self, page: &mut Page) {
+        if self.seconds > 0.0 {
+            page.line(format!("{:.1} s", self.seconds));
+        }
+        let mut table = Table::new(&[
+            "DRIVE",
+            "ROLE",
+            "STATE",
+            ">REQUESTS",
+            ">PER S",
+            ">READ",
+            ">MB/S",
+            ">WRITTEN",
+            ">MB/S",
+            ">BUSY",
+            ">QUEUE",
+        ])
+        .indented();
+        for drive in &self.drives {
+            table.row([
+                plain(&drive.path),
+                plain(&drive.role),
+                (drive.state.clone(), if drive.state == "online" { Style::Plain } else { Style::Warning }),
+                plain(drive.requests.to_string()),
+                plain(format!("{:.0}", drive.requests_per_s)),
+                plain(ByteSize(drive.read_bytes).to_string()),
+                plain(format!("{:.1}", drive.read_mb_per_s)),
+                plain(ByteSize(drive.written_bytes).to_string()),
+                plain(format!("{:.1}", drive.write_mb_per_s)),
+                plain(format!("{:.0} %", drive.busy_percent)),
+                plain(drive.queued.to_string()),
+            ]);
+        }
+        page.table(&table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_interval_alone() {
+        let load = |requests, read_bytes, busy_ns| DriveLoad {
+            requests,
+            read_bytes,
+            busy_ns,
+            queued: 3,
+            ..DriveLoad::default()
+        };
+        let found = rates(&load(30, 7_000_000, 1_500_000_000), Some(&load(10, 1_000_000, 500_000_000)), 2.0);
+        assert_eq!((found.requests, found.requests_per_s), (20, 10.0));
+        assert_eq!((found.read_mb_per_s, found.write_mb_per_s), (3.0, 0.0));
+        assert_eq!((found.busy_percent, found.queued), (50.0, 3));
+        assert_eq!(rates(&load(5, 0, 0), None, 0.0).requests_per_s, 0.0);
+    }
+
+    #[test]
+    fn intervals_are_a_second_to_a_day() {
+        for text in ["0", "-1", "0.5", "x", "1e9", "NaN"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_seconds("2.5"), Ok(2.5));
+    }
+}

@@ -1,0 +1,44 @@
+//! `pool offline`: a drive is not used for a while, so that it can be pulled, moved or looked at. What changes meanwhile is
+//! remembered, so that `pool online` copies only that.
+//!
+//! Expected faults: volumes that could not be read without the drive (refused).
+
+use clap::Args;
+
+use crate::commands::{App, Pools};
+use crate::drive_names::{find, id_of};
+use crate::failure::{Exit, Result};
+use crate::names::PoolName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Stop using a drive for a while
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// The drive: its path or identity
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot take {} of pool `{name}` offline", options.drive);
+    let doing = format!("pool offline {name}");
+    let (path, id, report) = with_pool(app, name, Access::Change, &doing, |session| {
+        let report = session.report();
+        let drive = find(&report, &options.drive)?;
+        let done = session.run(session.pool.offline(id_of(drive)));
+        done.map_err(|error| pool_failure(what, &error))?;
+        Ok((drive.path.clone(), drive.id.clone(), session.report()))
+    })?;
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("{path} is offline and may be pulled"));
+        page.line(format!(
+            "`stripewise pool online {name} {id}` takes it back: then only what changed is copied"
+        ));
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,77 @@
+//! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is copied to it first; that is a
+//! rebuild, and belongs to the pool.
+//!
+//! Expected faults: a drive that is not there, that holds another pool by now, whose place another has taken.
+
+use std::rc::Rc;
+
+use clap::Args;
+use stripewise_drive::Drive;
+use stripewise_engine::pool::{DriveId, JobKind, inspect};
+
+use crate::candidates::Candidate;
+use crate::commands::{App, Pools};
+use crate::drive_names::{find, id_of};
+use crate::failure::{Exit, Failure, Result};
+use crate::jobs::{due_text, work};
+use crate::names::PoolName;
+use crate::session::{Access, Session, pool_failure, with_pool};
+
+/// Use a drive again that was offline or away: what changed meanwhile is copied to it
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// The drive: its path, also a new one, or its identity
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+    /// Copy now, in the foreground, instead of whenever the pool's jobs are worked on
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot take {} of pool `{name}` online", options.drive);
+    let (path, report) = with_pool(app, name, Access::Change, &format!("pool online {name}"), |session| {
+        let (id, path, drive) = find_or_open(app, session, &options.drive)?;
+        let done = session.run(session.pool.online(id, drive));
+        done.map_err(|error| pool_failure(what, &error))?;
+        if options.wait {
+            work(app, session, JobKind::Rebuild)?;
+        }
+        Ok((path, session.report()))
+    })?;
+    let due = due_text(&report);
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("{path} is used again in pool {name}"));
+        if let Some(due) = due {
+            page.line(due);
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+/// Which drive of the pool, what it is called, and the drive itself where it was moved.
+type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
+
+/// The drive by its name in the pool, or else by what the drive at a path says of itself: then it was moved.
+fn find_or_open(app: &App, session: &Session<'_>, name: &str) -> Result<Returning> {
+    let report = session.report();
+    let unknown = match find(&report, name) {
+        Ok(drive) => return Ok((id_of(drive), drive.path.clone(), None)),
+        Err(unknown) => unknown,
+    };
+    let Ok(candidate) = Candidate::named(app, name) else { return Err(unknown) };
+    let opened = session.open_new_drive(&candidate, false)?;
+    let path = candidate.path.display().to_string();
+    match session.run(inspect(&*opened.bare)) {
+        Ok(Some(label)) => Ok((label.drive_id, path, Some(opened.drive))),
+        _ => Err(Failure::new(format!("{path} holds nothing of pool `{}`", report.name)).hint(format!(
+            "a new drive comes in with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",
+            report.name
+        ))),
+    }
+}

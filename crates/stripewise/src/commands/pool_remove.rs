@@ -1,0 +1,40 @@
+//! `pool remove`: a drive that holds nothing of the pool goes for good. One that holds something is emptied first, by
+//! `pool retire`.
+//!
+//! Expected faults: drives that hold something (refused, with what to type instead), drives that are not there.
+
+use clap::Args;
+
+use crate::commands::{App, Pools};
+use crate::drive_names::{find, id_of};
+use crate::failure::{Exit, Result};
+use crate::names::PoolName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Take a drive out of a pool for good: one that holds nothing of it
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// The drive: its path, last path, or identity
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot remove {} from pool `{name}`", options.drive);
+    let (path, report) = with_pool(app, name, Access::Change, &format!("pool remove {name}"), |session| {
+        let report = session.report();
+        let drive = find(&report, &options.drive)?;
+        let removed = session.run(session.pool.remove(id_of(drive)));
+        removed.map_err(|error| pool_failure(what, &error))?;
+        Ok((drive.path.clone(), session.report()))
+    })?;
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("{path} is no drive of pool {name} any more"));
+    })?;
+    Ok(Exit::Success)
+}

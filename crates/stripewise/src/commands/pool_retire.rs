@@ -1,0 +1,59 @@
+//! `pool retire`: everything on a drive is copied to the others while clients go on; once it is empty the pool lets go of
+//! it. Unlike `pool remove` this loses no redundancy at any time.
+//!
+//! Expected faults: too little room elsewhere, a drive that is not there, one that fails meanwhile (then it is a failed
+//! drive like any other).
+
+use clap::Args;
+use stripewise_engine::pool::JobKind;
+
+use crate::commands::{App, Pools};
+use crate::drive_names::{find, id_of};
+use crate::failure::{Exit, Result};
+use crate::jobs::{due_text, work};
+use crate::names::PoolName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Empty a drive onto the others while everything goes on, then let go of it
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// The drive: its path or identity
+    #[arg(value_name = "DRIVE")]
+    drive: String,
+    /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot retire {} from pool `{name}`", options.drive);
+    let doing = format!("pool retire {name}");
+    let (path, id, report) = with_pool(app, name, Access::Change, &doing, |session| {
+        let report = session.report();
+        let drive = find(&report, &options.drive)?;
+        let retired = session.run(session.pool.retire(id_of(drive)));
+        retired.map_err(|error| pool_failure(what, &error))?;
+        if options.wait {
+            work(app, session, JobKind::Rebuild)?;
+        }
+        Ok((drive.path.clone(), drive.id.clone(), session.report()))
+    })?;
+    let is_gone = !report.drives.iter().any(|drive| drive.id == id);
+    let due = due_text(&report);
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        if is_gone {
+            page.line(format!("{path} is empty, and no drive of pool {name} any more"));
+            return;
+        }
+        page.line(format!("{path} is to be emptied; nothing new is put on it"));
+        if let Some(due) = due {
+            page.line(due);
+        }
+    })?;
+    Ok(if options.wait && !is_gone { Exit::Failure } else { Exit::Success })
+}

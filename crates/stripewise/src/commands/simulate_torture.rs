@@ -1,0 +1,103 @@
+//! `simulate torture`: random pools led through random lives in virtual time, with every fault a drive can have, and every
+//! promise checked. A run is named by its seed and is the same every time; no drive of this machine is touched.
+//!
+//! Expected faults: a promise that is broken (exit code 1, with the seed that shows it).
+
+use std::num::NonZeroUsize;
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_torture::{Coverage, Failure, Options as TortureOptions, run as run_seed, run_many};
+
+use crate::commands::App;
+use crate::failure::{Exit, Result};
+use crate::printer::{Page, Style};
+use crate::progress::Progress;
+
+/// Lead random pools through power cuts, drive losses and every other fault, and check every promise. Exit code 1: one was
+/// broken
+#[derive(Args)]
+pub struct Options {
+    /// The seed of the first run; the others follow it
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// How many runs
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// Threads; left out: one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print everything that happens in a run; for a single run
+    #[arg(long)]
+    trace: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    first_seed: u64,
+    runs: u64,
+    failures: Vec<Failure>,
+    coverage: Coverage,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let report =
+        if options.trace && options.runs == 1 { traced(options.seed, app) } else { tortured(options, app) };
+    let exit = if report.failures.is_empty() { Exit::Success } else { Exit::Failure };
+    app.printer.result(&report, |page| print(&report, page))?;
+    Ok(exit)
+}
+
+fn tortured(options: &Options, app: &App) -> Report {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = options.threads.map_or(processors, usize::from);
+    let mut progress = Progress::new(&app.printer);
+    let what = "torture";
+    let summary = run_many(options.seed, options.runs, threads, &TortureOptions::default(), |state| {
+        progress.count(what, "runs", state.done, state.runs);
+        true
+    });
+    let stripewise_torture::Summary { first_seed, runs, failures, coverage } = summary;
+    Report { first_seed, runs, failures, coverage }
+}
+
+/// One run, with all that happens on standard error.
+fn traced(seed: u64, app: &App) -> Report {
+    let outcome = run_seed(seed, &TortureOptions { keep_log: true, ..TortureOptions::default() });
+    outcome.log.iter().for_each(|line| app.printer.note(line));
+    Report { first_seed: seed, runs: 1, failures: outcome.failures, coverage: outcome.coverage }
+}
+
+fn print(report: &Report, page: &mut Page) {
+    let last = report.first_seed.wrapping_add(report.runs.saturating_sub(1));
+    page.field("seeds", format!("{} to {last}", report.first_seed), Style::Plain);
+    let coverage = &report.coverage;
+    for (count, what) in [
+        (coverage.power_cuts, "power cuts"),
+        (coverage.drive_losses, "drives lost"),
+        (coverage.latent_errors, "reads of bad sectors"),
+        (coverage.bit_rot, "sectors rotten"),
+        (coverage.lost_writes, "writes lost"),
+        (coverage.torn_writes, "sectors torn"),
+        (coverage.misdirected_writes, "writes misdirected"),
+        (coverage.interrupted_rebuilds, "rebuilds interrupted"),
+        (coverage.conversions, "conversions"),
+    ] {
+        page.field("tried", format!("{count} {what}"), Style::Plain);
+    }
+    for failure in &report.failures {
+        page.field(
+            "broken",
+            format!("{} (seed {}): {}", failure.promise, failure.seed, failure.detail),
+            Style::Bad,
+        );
+    }
+    match report.failures.first() {
+        None => page.field("result", "every promise was kept", Style::Good),
+        Some(failure) => {
+            let again = format!("stripewise simulate torture --seed {} --runs 1 --trace", failure.seed);
+            page.field("to see it", again, Style::Plain);
+        }
+    }
+}

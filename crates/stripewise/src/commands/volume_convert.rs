@@ -1,0 +1,92 @@
+//! `volume convert`: a volume gets another layout while it is used. The command begins it; whoever has the pool open works on
+//! it, and `pool wait POOL convert` does it in the foreground.
+//!
+//! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers, nothing is touched), a volume
+//! that has the layout already or is being converted.
+
+use clap::Args;
+use stripewise_engine::pool::{JobKind, PoolError};
+use stripewise_layout::LayoutSpec;
+
+use crate::commands::volume_create::{parse_layout, with_columns};
+use crate::commands::{App, Volumes};
+use crate::failure::{Exit, Failure, Result};
+use crate::jobs::work;
+use crate::names::VolumeName;
+use crate::session::{Access, pool_failure, with_pool};
+use crate::size::ByteSize;
+
+/// Give a volume another layout while it is used
+#[derive(Args)]
+pub struct Options {
+    /// The volume
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3 parity dual-parity
+    /// raidz1 raidz2 raidz3
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
+    layout: LayoutSpec,
+    /// Drives that it lies on; all of the pool's if left out (raid1: two)
+    #[arg(long, value_name = "N")]
+    columns: Option<usize>,
+    /// Groups, for raid50 and raid60
+    #[arg(long, value_name = "G")]
+    groups: Option<usize>,
+    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB; as it is if left out
+    #[arg(long, value_name = "SIZE")]
+    interleave: Option<ByteSize>,
+    /// Do the work now, in the foreground, and return when it is done
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name;
+    let layout = LayoutSpec {
+        groups: options.groups,
+        interleave_bytes: options.interleave.map(|size| size.0),
+        ..with_columns(options.layout, options.columns)?
+    };
+    let what = format!("cannot convert volume `{name}`");
+    let volume = with_pool(app, &name.pool, Access::Change, &format!("volume convert {name}"), |session| {
+        session.show_notices();
+        let begun = session.run(session.pool.convert_volume(&name.volume, layout));
+        begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
+        if options.wait {
+            work(app, session, JobKind::Convert)?;
+        }
+        session.volume_report(name)
+    })?;
+    app.printer.result(&Volumes { volumes: vec![volume.clone()] }, |page| {
+        let drives = volume.columns;
+        match &volume.conversion {
+            Some(conversion) => {
+                page.line(format!(
+                    "volume {name} is to become {} over {drives} drives; it is {} over {} now",
+                    volume.layout, conversion.from_layout, conversion.from_columns
+                ));
+                page.line(format!("`stripewise pool wait {} convert` does it", name.pool));
+            }
+            None => page.line(format!("volume {name} is {} over {drives} drives now", volume.layout)),
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+/// The room that it takes and the room there is, as people write sizes.
+fn in_sizes(failure: Failure, error: &PoolError) -> Failure {
+    match error {
+        PoolError::NoRoomToConvert { needed_slabs, free_slabs, returned_slabs, slab_bytes, .. } => {
+            let size = |slabs: &u64| ByteSize(slabs * slab_bytes);
+            failure.hint(format!(
+                "it would take {}; {} are free, and the {} that the volume has come back on the way: add drives with \
+                 `stripewise pool add`, delete a volume, or choose a layout that takes less",
+                size(needed_slabs),
+                size(free_slabs),
+                size(returned_slabs),
+            ))
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,78 @@
+//! `volume pin`: says on which kind of drives a volume lives. Its rows move there while everything goes on, now with `--wait`,
+//! else whenever a process has the pool open for long.
+//!
+//! Expected faults: too little room where it is to live (refused, with the numbers).
+
+use clap::{Args, ValueEnum};
+use stripewise_engine::pool::{JobKind, Pin};
+
+use crate::commands::{App, Volumes};
+use crate::failure::{Exit, Result};
+use crate::jobs::work;
+use crate::names::VolumeName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Keep a volume on fast drives or off them, or let it move as it is used
+#[derive(Args)]
+pub struct Options {
+    /// The volume
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// fast: all of it on fast drives; slow: none of it; none: what is used most moves there
+    #[arg(value_name = "fast|slow|none", value_enum)]
+    pin: PinChoice,
+    /// Move its rows now, and return when they are there
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Drives to stay on as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PinChoice {
+    Fast,
+    Slow,
+    None,
+}
+
+impl From<PinChoice> for Pin {
+    fn from(choice: PinChoice) -> Self {
+        match choice {
+            PinChoice::Fast => Self::Fast,
+            PinChoice::Slow => Self::Slow,
+            PinChoice::None => Self::None,
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (name, pin) = (&options.name, Pin::from(options.pin));
+    let doing = format!("volume pin {name} {pin}");
+    let volume = with_pool(app, &name.pool, Access::Change, &doing, |session| {
+        let pinned = session.run(session.pool.set_pin(&name.volume, pin));
+        pinned.map_err(|error| pool_failure(format!("cannot pin volume `{name}` {pin}"), &error))?;
+        if options.wait {
+            work(app, session, JobKind::Tier)?;
+        }
+        session.volume_report(name)
+    })?;
+    let text = match pin {
+        Pin::Fast => format!("volume {name} belongs on fast drives"),
+        Pin::Slow => format!("volume {name} belongs on data drives"),
+        Pin::None => format!("rows of volume {name} move to fast drives as they are used"),
+    };
+    let tiers = &volume.tiers;
+    let is_elsewhere = match pin {
+        Pin::Fast => tiers.data_rows + tiers.mixed_rows > 0,
+        Pin::Slow => tiers.fast_rows + tiers.mixed_rows > 0,
+        Pin::None => false,
+    };
+    let pool = &name.pool;
+    app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
+        page.line(text);
+        if is_elsewhere {
+            page.line(format!("its rows are still to be moved; `stripewise pool wait {pool} tier` does it"));
+        }
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,52 @@
+//! `volume resize`: a volume gets more rows, or fewer. What is stored beyond the new end is never cut off: that is refused,
+//! with the numbers.
+//!
+//! Expected faults: too little room, sizes below what is stored, volumes that cannot be read.
+
+use clap::Args;
+
+use crate::commands::{App, Volumes};
+use crate::failure::{Exit, Failure, Result};
+use crate::names::VolumeName;
+use crate::nest::refuse_if_used;
+use crate::session::{Access, pool_failure, with_pool};
+use crate::size::ByteSize;
+
+/// Make a volume larger or smaller
+#[derive(Args)]
+pub struct Options {
+    /// The volume
+    #[arg(value_name = "POOL/VOL")]
+    name: VolumeName,
+    /// How much it should hold from now on
+    #[arg(value_name = "SIZE")]
+    size: ByteSize,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (name, size) = (&options.name, options.size);
+    if size.0 == 0 {
+        return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))
+            .hint(format!("to be rid of it: stripewise volume delete {name} --yes")));
+    }
+    let what_for = format!("resize volume `{name}`");
+    refuse_if_used(&app.home()?, &what_for, &name.pool, Some(&name.volume))?;
+    let what = format!("cannot make volume `{name}` hold {size}");
+    let (before, volume) =
+        with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), |session| {
+            session.show_notices();
+            let before = session.volume_report(name)?.capacity_bytes;
+            let resized = session.run(session.pool.resize_volume(&name.volume, size.0));
+            resized.map_err(|error| pool_failure(&what, &error))?;
+            Ok((before, session.volume_report(name)?))
+        })?;
+    let (old, new) = (ByteSize(before), ByteSize(volume.capacity_bytes));
+    app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
+        page.line(match old == new {
+            true => format!("volume {name} holds {new}, as before"),
+            false => format!("volume {name} holds {new} now; it was {old}"),
+        });
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,113 @@
+//! What the process that has a pool open leaves for others to read beside it: how the pool stands, what happened to it, what
+//! its drives were asked. Written anew every second, beside the list of pools.
+//!
+//! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one that has only begun, one of
+//! another version of this program (its word cannot be read).
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stripewise_engine::pool::Pool;
+
+use crate::home::{Home, KnownPool, PATIENCE, write_beside};
+use crate::report::{EventReport, PoolReport};
+use crate::times::unix_ms;
+
+/// How often a process that is about to leave word is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a pool stands for those who cannot open it now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LeftWord {
+    /// When this was written.
+    pub unix_ms: u64,
+    /// When the pool was opened.
+    pub opened_unix_ms: u64,
+    /// How the pool is.
+    pub report: PoolReport,
+    /// What happened to it, oldest first.
+    pub events: Vec<EventReport>,
+    /// What its drives were asked since it was opened.
+    pub drives: Vec<DriveLoad>,
+}
+
+/// What a drive was asked since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveLoad {
+    /// Its identity.
+    pub id: String,
+    /// Where it is.
+    pub path: String,
+    /// What it is for.
+    pub role: String,
+    /// How it is.
+    pub state: String,
+    /// Requests, neighbours merged.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time it spent serving requests.
+    pub busy_ns: u64,
+    /// Requests that wait or are being served at this moment.
+    pub queued: usize,
+}
+
+impl LeftWord {
+    /// Of an open pool.
+    pub fn of(pool: &Pool, report: PoolReport, opened_unix_ms: u64) -> Self {
+        let events = pool.events().iter().map(EventReport::from).collect();
+        Self { unix_ms: unix_ms(), opened_unix_ms, drives: loads(pool, &report), report, events }
+    }
+
+    /// Leaves it.
+    pub fn leave(&self, path: &Path) {
+        let text = serde_json::to_vec(self).expect("plain data becomes JSON");
+        // Only others miss it.
+        let _ = write_beside(path, &text);
+    }
+}
+
+/// What every drive of an open pool was asked so far.
+pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
+    let load = |drive: &crate::report::DriveReport| {
+        let member = pool.member(crate::drive_names::id_of(drive));
+        let counters = member.as_ref().map(|member| member.counters()).unwrap_or_default();
+        DriveLoad {
+            id: drive.id.clone(),
+            path: drive.path.clone(),
+            role: drive.role.clone(),
+            state: drive.state.clone(),
+            requests: counters.requests,
+            read_bytes: counters.read_bytes,
+            written_bytes: counters.written_bytes,
+            busy_ns: counters.foreground_busy_ns + counters.background_busy_ns,
+            queued: member.map_or(0, |member| member.load()),
+        }
+    };
+    report.drives.iter().map(load).collect()
+}
+
+/// What the process that works on the pool says now; `None` where none does, or it has not said anything yet.
+pub fn read(home: &Home, known: &KnownPool) -> Option<LeftWord> {
+    let user = home.pool_user(known)?;
+    let text = std::fs::read(home.status_path(&known.id)).ok()?;
+    let mut word: LeftWord = serde_json::from_slice(&text).ok()?;
+    word.report.notices.push(format!("in use by {user}"));
+    Some(word)
+}
+
+/// As [`read`], waiting for a process that has the pool to say something or to end: most commands are done in no time, the
+/// others leave word soon.
+pub fn wait_for(home: &Home, known: &KnownPool) -> Option<LeftWord> {
+    let begin = Instant::now();
+    while home.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
+        if let Some(word) = read(home, known) {
+            return Some(word);
+        }
+        std::thread::sleep(LOOK);
+    }
+    None
+}

@@ -1,0 +1,232 @@
+//! Pools on volumes of other pools: whoever opens one opens those below first, in the same process and on the same executor,
+//! and closes them after it.
+//!
+//! Locks are taken from the outside to the inside, so that two commands never wait for each other in a circle; a pool
+//! that several volumes below belong to is opened once. A volume whose pool is not there, or that cannot be read, is a
+//! drive that is missing, and the pool above decides what that means for it; a pool below that somebody else has open stops
+//! the command, since to go on without it would make what it holds out of date.
+//!
+//! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use stripewise_engine::pool::VolumeDrive;
+use stripewise_runtime::{OpenError, OpenOptions, RealExecutor};
+
+use crate::candidates::{Candidate, Identity, Place, noted_place};
+use crate::commands::App;
+use crate::failure::{Failure, Result};
+use crate::home::{Home, KnownPool};
+use crate::names::VolumeName;
+use crate::session::{Access, OpenedDrive, Session, executor, open_drive};
+
+/// Why a drive that is a volume could not be opened.
+pub enum Trouble {
+    /// It is missing: it, or its pool, is not there or of no use.
+    Missing(Failure),
+    /// It is there, and must not be passed over.
+    Stop(Failure),
+}
+
+impl Trouble {
+    /// Either of them.
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Missing(failure) | Self::Stop(failure) => failure,
+        }
+    }
+}
+
+/// The pools below, open.
+pub struct Nest<'a> {
+    app: &'a App,
+    executor: Rc<RealExecutor>,
+    doing: String,
+    /// In the order in which they were opened: what a pool stands on comes before it.
+    sessions: RefCell<Vec<Session<'a>>>,
+    /// Names of those that are being opened, the outermost first.
+    opening: RefCell<Vec<String>>,
+}
+
+impl<'a> Nest<'a> {
+    /// Nothing open yet; `doing` is what others are told when they find a pool in use.
+    pub fn new(app: &'a App, doing: &str) -> Result<Self> {
+        Ok(Self {
+            app,
+            executor: Rc::new(executor()?),
+            doing: doing.to_owned(),
+            sessions: RefCell::default(),
+            opening: RefCell::default(),
+        })
+    }
+
+    /// What all of them run on.
+    pub fn executor(&self) -> &Rc<RealExecutor> {
+        &self.executor
+    }
+
+    /// For whom.
+    pub fn app(&self) -> &'a App {
+        self.app
+    }
+
+    /// Opens whatever offers itself as a drive.
+    pub fn open(&self, candidate: &Candidate, access: Access, options: &OpenOptions) -> Result<OpenedDrive> {
+        match &candidate.identity {
+            Identity::Volume(name) => self.volume(name, access).map_err(Trouble::failure),
+            Identity::Drive(_) => Ok(open_drive(self.app, &self.executor, &candidate.path, options)?),
+        }
+    }
+
+    /// Opens the drive that a pool has noted at this place.
+    pub fn open_noted(
+        &self,
+        path: &Path,
+        access: Access,
+        options: &OpenOptions,
+    ) -> std::result::Result<std::result::Result<OpenedDrive, OpenError>, Trouble> {
+        match noted_place(path) {
+            Place::Volume(name) => self.volume(&name, access).map(Ok),
+            Place::Path(path) => Ok(open_drive(self.app, &self.executor, &path, options)),
+        }
+    }
+
+    /// A volume as a drive; its pool is opened for it if it is not open yet.
+    pub fn volume(&self, name: &VolumeName, access: Access) -> std::result::Result<OpenedDrive, Trouble> {
+        let known_as = |session: &Session<'_>| session.name() == name.pool;
+        if !self.sessions.borrow().iter().any(known_as) {
+            let session = self.pool(name, access)?;
+            self.sessions.borrow_mut().push(session);
+        }
+        let sessions = self.sessions.borrow();
+        let session = sessions.iter().find(|session| known_as(session)).expect("just opened");
+        match session.pool.volume(&name.volume) {
+            Ok(volume) => {
+                let drive = VolumeDrive::new(volume, &name.to_string());
+                Ok(OpenedDrive::volume(name.clone(), drive))
+            }
+            Err(error) => {
+                Err(Trouble::Missing(Failure::because(format!("cannot use volume `{name}`"), &error)))
+            }
+        }
+    }
+
+    /// All volumes of a pool that can be read, as drives to look at.
+    pub fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
+        let Ok(known) = self.app.home().and_then(|home| home.pool(pool)) else { return Vec::new() };
+        if !self.sessions.borrow().iter().any(|session| session.name() == known.name) {
+            let opened = self
+                .app
+                .home()
+                .map_err(Trouble::Stop)
+                .and_then(|home| self.open_pool(home, known, Access::Look));
+            match opened {
+                Ok(session) => self.sessions.borrow_mut().push(session),
+                Err(trouble) => {
+                    let why = trouble.failure().message;
+                    self.app.printer.note(format!("note: volumes of pool {pool} are not looked at: {why}"));
+                    return Vec::new();
+                }
+            }
+        }
+        let names: Vec<String> = {
+            let sessions = self.sessions.borrow();
+            let session = sessions.iter().find(|session| session.name() == pool).expect("just opened");
+            session.pool.volumes().into_iter().map(|volume| volume.name).collect()
+        };
+        let open =
+            |volume: String| self.volume(&VolumeName { pool: pool.to_owned(), volume }, Access::Look).ok();
+        names.into_iter().filter_map(open).collect()
+    }
+
+    fn pool(&self, name: &VolumeName, access: Access) -> std::result::Result<Session<'a>, Trouble> {
+        let home = self.app.home().map_err(Trouble::Stop)?;
+        let known = home.pool(&name.pool).map_err(Trouble::Missing)?;
+        self.open_pool(home, known, access)
+    }
+
+    /// Opens a pool, and those below it first; with its lock taken before theirs.
+    pub fn open_pool(
+        &self,
+        home: Home,
+        known: KnownPool,
+        access: Access,
+    ) -> std::result::Result<Session<'a>, Trouble> {
+        if self.opening.borrow().contains(&known.name) {
+            return Err(Trouble::Stop(stands_on_itself(&known.name)));
+        }
+        let lock = home.lock_pool(&known, access, &self.doing).map_err(Trouble::Stop)?;
+        self.opening.borrow_mut().push(known.name.clone());
+        let session = Session::open_locked(self, home, known, access, lock);
+        self.opening.borrow_mut().pop();
+        session
+    }
+
+    /// Begins the jobs of the pools below.
+    pub fn start_jobs(&self) {
+        self.sessions.borrow().iter().for_each(|session| session.pool.start_jobs());
+    }
+
+    /// Closes them, the last opened first. The first error is reported; all are closed.
+    pub fn close(&self) -> Result<()> {
+        let mut result = Ok(());
+        while let Some(session) = { self.sessions.borrow_mut().pop() } {
+            result = result.and(session.close());
+        }
+        result
+    }
+}
+
+fn stands_on_itself(pool: &str) -> Failure {
+    Failure::new(format!("pool `{pool}` stands on a volume of its own"))
+        .hint("a pool's drives are files, devices, or volumes of pools that do not stand on it in turn")
+}
+
+/// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through others.
+pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
+    let pools = home.pools()?;
+    let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
+    while let Some(name) = below.pop() {
+        if name == pool {
+            return Err(Failure::new(format!(
+                "volume `{volume}` cannot be a drive of pool `{pool}`: it lies on it itself"
+            ))
+            .hint(
+                "a pool's drives are files, devices, or volumes of pools that do not stand on it in turn",
+            ));
+        }
+        if seen.contains(&name) {
+            continue;
+        }
+        let drives = pools.iter().filter(|pool| pool.name == name).flat_map(|pool| &pool.drives);
+        below.extend(drives.filter_map(|drive| match noted_place(&drive.path) {
+            Place::Volume(volume) => Some(volume.pool),
+            Place::Path(_) => None,
+        }));
+        seen.push(name);
+    }
+    Ok(())
+}
+
+/// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known pool is on.
+pub fn refuse_if_used(home: &Home, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+    for outer in home.pools()? {
+        for drive in &outer.drives {
+            let Place::Volume(name) = noted_place(&drive.path) else { continue };
+            if name.pool == pool && volume.is_none_or(|volume| volume == name.volume) {
+                return Err(Failure::new(format!(
+                    "cannot {what}: volume `{name}` is a drive of pool `{}`",
+                    outer.name
+                ))
+                .hint(format!(
+                    "`stripewise pool retire {0} {name}` or `pool remove {0} {name}` takes it out, `stripewise pool destroy {0} \
+                     --yes` ends that pool, `stripewise pool export {0}` puts it aside",
+                    outer.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}

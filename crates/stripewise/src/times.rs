@@ -1,0 +1,44 @@
+//! Moments as people read them: `2026-03-09 14:05:59Z`. Always in universal time, so that histories of two machines can be
+//! laid side by side.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time now, milliseconds since 1970; 0 where the clock stands before that.
+pub fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A moment in universal time, to the second.
+pub fn moment_text(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000;
+    let (year, month, day) = date(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day, of days since 1970-01-01. Years are counted from March, so that the odd day comes last.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_read_as_the_calendar_has_them() {
+        assert_eq!(moment_text(0), "1970-01-01 00:00:00Z");
+        assert_eq!(moment_text(951_782_399_999), "2000-02-28 23:59:59Z");
+        assert_eq!(moment_text(951_868_800_000), "2000-03-01 00:00:00Z");
+        assert_eq!(moment_text(1_709_210_096_000), "2024-02-29 12:34:56Z");
+        assert_eq!(moment_text(4_102_444_800_000), "2100-01-01 00:00:00Z");
+        assert_eq!(moment_text(u64::MAX / 2_000_000), "2262-04-11 23:47:16Z");
+    }
+}

@@ -1,0 +1,167 @@
+//! Clients: each does one thing after the other to one volume after the other, of every size and alignment, several at
+//! the same places, and looks at what it reads.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use stripewise_drive::SplitMix64;
+
+use crate::content::{SECTOR_BYTES, stamp};
+use crate::life::Life;
+use crate::subject::{Refusal, Store};
+use crate::verify::bytes_of;
+use crate::world::Guarded;
+
+/// The largest write, sectors.
+const LARGEST_SECTORS: u32 = 512;
+/// Data of a region, sectors, for the rare discard of whole regions: 1 MiB for each data unit.
+const REGION_SECTORS: u32 = 2048;
+
+/// A volume as a client sees it.
+pub type Target = (Store, Rc<Guarded>);
+
+fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
+    let total = guarded.oracle.borrow().sector_count();
+    let hot = &guarded.hot[random.below(guarded.hot.len() as u64) as usize];
+    // The volume may have become smaller.
+    let at = (hot.start + random.below(u64::from(hot.end - hot.start)) as u32).min(total - 1);
+    let (first, count) = match random.below(10) {
+        0..=2 => (at, 1 + random.below(8) as u32),
+        3..=6 => (at / 8 * 8, 8 * (1 + random.below(4) as u32)),
+        7 => (at / 8 * 8, 8 * (1 + random.below(32) as u32)),
+        // Whole stripes.
+        _ => {
+            let stripe = guarded.stripe_sectors;
+            (at / stripe * stripe, stripe * (1 + random.below(2) as u32))
+        }
+    };
+    first..(first + count.min(LARGEST_SECTORS)).min(total)
+}
+
+/// Does `steps` things, waiting now and then, until told to stop.
+pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64) {
+    let mut random = SplitMix64::new(seed);
+    for _ in 0..steps {
+        if life.is_over() {
+            return;
+        }
+        let (store, guarded) = &targets[random.below(targets.len() as u64) as usize];
+        let sectors = draw_range(&mut random, guarded);
+        match random.below(100) {
+            0..=11 => flush(&life, store, guarded).await,
+            12..=34 => read(&life, store, guarded, sectors).await,
+            35..=38 => write_zeroes(&life, store, guarded, sectors).await,
+            // Seldom: from then on there is much to look at.
+            39 => {
+                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
+                write_zeroes(&life, store, guarded, wide).await;
+            }
+            40 => {
+                let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
+                discard(&life, store, guarded, wide).await;
+            }
+            41..=43 => life.context.sleep_ns(random.below(5_000_000)).await,
+            choice => write(&life, store, guarded, sectors, choice >= 92).await,
+        }
+    }
+}
+
+/// At least a region, if the volume is so large.
+fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
+    let total = guarded.oracle.borrow().sector_count();
+    let first = random.below(u64::from(total)) as u32 / REGION_SECTORS * REGION_SECTORS;
+    first..(first.saturating_add(REGION_SECTORS * 8)).min(total)
+}
+
+async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+    let since = guarded.oracle.borrow_mut().tick();
+    let (offset, length) = bytes_of(&sectors);
+    match life.bounded("a read", store.read(offset, length)).await {
+        Some(Ok(bytes)) => life.judge(guarded, &sectors, &bytes, since, false, "beside writes"),
+        Some(Err(why)) => life.judge_refusal(guarded, &sectors, since, &why.to_string(), "beside writes"),
+        None => {}
+    }
+}
+
+async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+    let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
+    let (offset, length) = bytes_of(&sectors);
+    let mut bytes = vec![0; length];
+    stamp(&mut bytes, guarded.number, sectors.start, ticket.version);
+    life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
+    let Some(answer) = life.bounded("a write", store.write(offset, &bytes, fua)).await else { return };
+    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
+    changed(life, guarded, "a write", &sectors, answer);
+}
+
+async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+    let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), false);
+    let (offset, length) = bytes_of(&sectors);
+    life.note(&format!("zero {} {sectors:?}", guarded.name));
+    let work = store.write_zeroes(offset, length as u64);
+    let Some(answer) = life.bounded("a write of zeros", work).await else { return };
+    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
+    changed(life, guarded, "a write of zeros", &sectors, answer);
+}
+
+async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+    let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), true);
+    let (offset, length) = bytes_of(&sectors);
+    life.note(&format!("discard {} {sectors:?}", guarded.name));
+    let work = store.discard(offset, length as u64);
+    let Some(answer) = life.bounded("a discard", work).await else { return };
+    guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
+    changed(life, guarded, "a discard", &sectors, answer);
+}
+
+/// Makes durable what was written to a volume.
+pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
+    let begun = guarded.oracle.borrow_mut().tick();
+    let Some(answer) = life.bounded("a flush", store.flush()).await else { return };
+    if answer.is_ok() {
+        guarded.oracle.borrow_mut().end_flush(begun);
+    }
+    life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
+    changed(life, guarded, "a flush", &(0..0), answer);
+}
+
+/// What was refused must have been beyond what is promised.
+fn changed(life: &Life, guarded: &Guarded, what: &str, sectors: &Range<u32>, answer: Result<(), Refusal>) {
+    let Err(why) = answer else {
+        guarded.is_changed.set(true);
+        return;
+    };
+    life.note(&format!("refused {} {what} {sectors:?}: {why}", guarded.name));
+    if why.is_full && guarded.is_thin {
+        return;
+    }
+    // A part written needs what is missing to be understood.
+    if !guarded.lost().is_empty() {
+        guarded.oracle.borrow_mut().lose_suspects();
+    }
+    let may_refuse = sectors.start < sectors.end && {
+        let mut oracle = guarded.oracle.borrow_mut();
+        let since = oracle.tick();
+        let stripe = guarded.stripe_sectors;
+        let from = sectors.start / stripe * stripe;
+        let to = sectors.end.next_multiple_of(stripe).min(oracle.sector_count());
+        oracle.may_refuse(from..to, since)
+    };
+    if !guarded.is_failed.get() && !may_refuse {
+        let detail = format!("{}: {what} of sectors {sectors:?}: {why}", guarded.name);
+        life.broken("nothing-refused", detail);
+    }
+}
+
+/// Where clients of a new volume write: a few places, so that they meet, and so that little has to be looked at.
+pub fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
+    let total = (size_bytes / SECTOR_BYTES) as u32;
+    let span = ((stripe_bytes / SECTOR_BYTES) as u32 * 2).clamp(64, 512);
+    (0..1 + random.below(3))
+        .map(|_| {
+            let first = random.below(u64::from(total)) as u32 / 8 * 8;
+            let first = first.min(total.saturating_sub(span));
+            first..(first + span).min(total)
+        })
+        .collect()
+}

@@ -1,0 +1,209 @@
+//! The end of a run: no more faults. The pool must become whole again, agree with itself, and hold what it should, also
+//! with any drives missing that its layouts can do without.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, Drive, IoRequest};
+use stripewise_runtime::VirtualExecutor;
+
+use crate::Sabotage;
+use crate::clients::Target;
+use crate::content::{Content, SECTOR_BYTES, identify};
+use crate::life::{Life, end_of_life, new_executor};
+use crate::subject::Subject;
+use crate::world::World;
+
+/// Becomes whole, and is looked at.
+pub fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+    if world.options.sabotage == Some(Sabotage::Rot) {
+        spoil(world);
+    }
+    let executor = new_executor(world, kept);
+    let all: BTreeSet<usize> = (0..world.disks.borrow().len()).collect();
+    let life = Life::new(world, executor.context(), &all);
+    life.note("the end");
+    executor.block_on(life.become_whole());
+    end_of_life(&life, true);
+    drop(life);
+    // What could not be read and was needed was written again by now.
+    world.disks.borrow_mut().iter_mut().for_each(|disk| disk.unreadable.clear());
+    for _ in 0..2 {
+        if world.is_broken() || world.volumes.borrow().is_empty() {
+            return;
+        }
+        look_degraded(world, kept);
+    }
+}
+
+impl Life {
+    async fn become_whole(self: &Rc<Self>) {
+        let Some(subject) = self.open().await else { return };
+        let targets = self.targets(&subject);
+        for (store, guarded) in &targets {
+            self.verify(store, guarded, false, "at the end").await;
+        }
+        subject.start_jobs();
+        // What a drive cannot read may yet be too much, and it is failed.
+        for _ in 0..8 {
+            self.replace_all_lost(&subject).await;
+            if self.world.is_broken() || !self.all_done(&subject).await {
+                return;
+            }
+            if subject.is_online() {
+                break;
+            }
+        }
+        if !subject.is_online() {
+            return self.broken("progress", "the pool does not become whole".to_owned());
+        }
+        self.look_whole(&subject, &targets).await;
+        if !self.world.is_broken() {
+            self.end(&subject).await;
+        }
+    }
+
+    /// Whether all jobs have ended well.
+    async fn all_done(&self, subject: &Subject) -> bool {
+        let rebuilt = self.bounded("rebuilding", subject.wait_rebuilt()).await;
+        let checked = self.bounded("checking", subject.wait_checked()).await;
+        for (what, ended) in [("rebuilding", rebuilt), ("checking", checked)] {
+            match ended {
+                Some(Ok(())) => {}
+                Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),
+                None => return false,
+            }
+        }
+        !self.world.is_broken()
+    }
+
+    /// New drives for all that are still lost.
+    async fn replace_all_lost(&self, subject: &Subject) {
+        // Those that spares take over disappear from the list by themselves.
+        let Some(rebuilt) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
+        self.note(&format!("rebuilt with what there was: {rebuilt:?}"));
+        for _ in 0..20 {
+            let lacking: BTreeSet<usize> = subject.facts().iter().flat_map(|facts| facts.behind()).collect();
+            let lost = subject
+                .places()
+                .into_iter()
+                .find(|place| place.is_data && !place.is_online && lacking.contains(&place.disk));
+            let Some(old) = lost else { return };
+            let plan = &self.world.plan;
+            let capacity = plan.data_bytes.iter().chain(&plan.spare_bytes).copied().max().unwrap_or(64 << 20);
+            let disk = self.world.make_disk(capacity);
+            let top = self.plug(disk).top.clone();
+            match self.bounded("replacing a drive", subject.replace(old.id, top)).await {
+                Some(Ok(())) => self.note(&format!("replaced disk{} by disk{disk}", old.disk)),
+                // What was in its place twice may be let go of by the first replacement.
+                Some(Err(_)) if subject.places().iter().all(|place| place.id != old.id) => {}
+                Some(Err(why)) => {
+                    let detail = format!("disk{} cannot be replaced by a new drive: {why}", old.disk);
+                    return self.broken("progress", detail);
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// All is there: what is found now stays, and copies and parity agree.
+    async fn look_whole(&self, subject: &Subject, targets: &[Target]) {
+        for (store, guarded) in targets {
+            if store.needs_resync() {
+                let detail = format!("{} was not resynchronised", guarded.name);
+                return self.broken("progress", detail);
+            }
+            guarded.harmed.borrow_mut().clear();
+            guarded.oracle.borrow_mut().resynchronised();
+            crate::clients::flush(self, store, guarded).await;
+            self.verify(store, guarded, true, "when all is whole").await;
+        }
+        if self.world.is_broken() {
+            return;
+        }
+        if !self.world.spoiled().is_empty() {
+            // Finds what nobody has read yet, and repairs it.
+            let recorded = self.bounded("recording a scrub", subject.scrub()).await;
+            let checked = self.bounded("a scrub", subject.wait_checked()).await;
+            if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {
+                return self.broken("progress", format!("a scrub that repairs does not end well: {why}"));
+            }
+            self.world.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_spoiled = false);
+        }
+        let recorded = self.bounded("recording a scrub", subject.scrub()).await;
+        let checked = self.bounded("a scrub", subject.wait_checked()).await;
+        if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {
+            return self.broken("progress", format!("a scrub does not end well: {why}"));
+        }
+        if let Some(findings) = subject.scrub_findings() {
+            self.broken("redundancy-agrees", findings);
+        }
+        for (store, guarded) in targets {
+            self.verify(store, guarded, false, "after a scrub").await;
+        }
+    }
+}
+
+/// Opens for reading only without as many drives as can be spared.
+fn look_degraded(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+    let mut left_out = BTreeSet::new();
+    let count = world.disks.borrow().len();
+    for _ in 0..6 {
+        let mut more: BTreeSet<usize> = left_out.clone();
+        more.insert(world.below(count as u64) as usize);
+        if more.len() < count && world.volumes.borrow().iter().all(|guarded| guarded.can_spare(&more)) {
+            left_out = more;
+        }
+    }
+    let executor = new_executor(world, kept);
+    let present: BTreeSet<usize> = (0..count).filter(|disk| !left_out.contains(disk)).collect();
+    let life = Life::new(world, executor.context(), &present);
+    life.note(&format!("looked at without {left_out:?}"));
+    executor.block_on(async {
+        let settings = world.plan.settings;
+        let opened = Subject::open(&life.context, settings, life.tops(), true);
+        let subject = match life.bounded("opening", opened).await {
+            Some(Ok(subject)) => subject,
+            Some(Err(why)) => {
+                let detail = format!("without {left_out:?} the pool cannot be opened: {why}");
+                return life.broken("nothing-refused", detail);
+            }
+            None => return,
+        };
+        let targets = life.targets(&subject);
+        if targets.len() != world.volumes.borrow().len() {
+            let detail = format!("without {left_out:?} not every volume can be read: {}", subject.in_words());
+            return life.broken("nothing-refused", detail);
+        }
+        for (store, guarded) in &targets {
+            life.verify(store, guarded, false, &format!("without {left_out:?}")).await;
+        }
+        let _ = life.bounded("closing", subject.close()).await;
+    });
+}
+
+/// Spoils some of what clients wrote, wherever it is, behind the engine's back.
+fn spoil(world: &World) {
+    let disks = world.disks.borrow();
+    let mut spoiled = BTreeSet::new();
+    for disk in disks.iter() {
+        let mut bytes = vec![0; 4096];
+        for place in (0..disk.crash.info().capacity_bytes).step_by(bytes.len()) {
+            disk.crash.peek(place, &mut bytes);
+            let mut is_changed = false;
+            for sector in bytes.chunks_exact_mut(SECTOR_BYTES as usize) {
+                let Content::Data { volume, sector: number, .. } = identify(sector) else { continue };
+                if spoiled.len() < 64 || spoiled.contains(&(volume, number)) {
+                    spoiled.insert((volume, number));
+                    sector[77] ^= 8;
+                    is_changed = true;
+                }
+            }
+            if is_changed {
+                let buffer = Buffer::from_bytes(&bytes);
+                let _ = disk.crash.submit(IoRequest::write(place, buffer, true)).try_take();
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Torture: random lives of random pools in virtual time, with every fault that a drive can have, and every promise
+//! checked after each.
+//!
+//! A run is named by its seed and is the same every time. It makes a pool of small drives with a few volumes and leads it
+//! through several lives; each ends by closing the pool or by a power cut at any instant, and the next begins with what
+//! is on the drives. Clients write data that say what they are (`content.rs`), a judge knows for every sector what it may
+//! hold (`oracle.rs`), and meanwhile things happen to the pool (`actions.rs`), never more than what is promised to be
+//! survived, or else what is lost must be reported. At the end faults stop, and the pool must become whole again, agree
+//! with itself, and hold everything with any drives missing that its layouts can do without (`ending.rs`).
+//!
+//! What is promised is in [`Promises`]: it follows from what the engine can do and decides what may be done to the pool.
+//! Safety and progress are checked apart: a wrong byte and a request that never ends are different failures, and each
+//! has its name ([`Failure::promise`]).
+//!
+//! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of this program.
+
+#![forbid(unsafe_code)]
+
+mod actions;
+mod clients;
+mod content;
+mod ending;
+mod life;
+mod many;
+mod oracle;
+mod plan;
+mod power;
+mod run;
+mod subject;
+mod verify;
+mod volumes;
+mod world;
+
+use serde::Serialize;
+
+pub use many::{Progress, Summary, run_many};
+pub use run::run;
+
+/// What is promised of a volume: from this follows what may be done to it, and what is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in the same instant, and the
+    /// blocks that were in flight are old, new or refused.
+    pub journal: bool,
+    /// Wrong, lost and misdirected blocks of a drive are noticed and repaired.
+    pub checksums: bool,
+    /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives tear sectors.
+    pub atomic_blocks: bool,
+    /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a drive kept in part may be
+    /// refused until it is written, as long as it is never read as a mixture.
+    pub atomic_drives: bool,
+}
+
+/// What the engine under test can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Volumes have a journal.
+    pub journal: bool,
+    /// Volumes have checksums.
+    pub checksums: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { journal: true, checksums: true }
+    }
+}
+
+/// What to do behind the engine's back that nobody promises to survive, to see that it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Drives say that they have flushed and have not.
+    IgnoredFlushes,
+    /// A flushed sector changes on every drive that has a copy of it, or its data.
+    Rot,
+    /// Writes are acknowledged and not done, on all drives.
+    LostWrites,
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// What the engine can do.
+    pub features: Features,
+    /// What is done behind its back.
+    pub sabotage: Option<Sabotage>,
+    /// Keep what happened, in words, for the report of a single run.
+    pub keep_log: bool,
+}
+
+/// How often what was tried. Faults are counted when they struck, not when they were prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Drives lost: pulled, failed, too slow, absent at the next start.
+    pub drive_losses: u64,
+    /// Reads that met a sector that could not be read.
+    pub latent_errors: u64,
+    /// Sectors changed in place.
+    pub bit_rot: u64,
+    /// Writes acknowledged and not done.
+    pub lost_writes: u64,
+    /// Sectors that a power cut left half old, half new.
+    pub torn_writes: u64,
+    /// Writes that went elsewhere.
+    pub misdirected_writes: u64,
+    /// Rebuilds that a cut or the end of the pool interrupted.
+    pub interrupted_rebuilds: u64,
+    /// Changes of a volume's layout.
+    pub conversions: u64,
+}
+
+impl Coverage {
+    /// Counts another run's in.
+    pub fn add(&mut self, other: &Self) {
+        self.power_cuts += other.power_cuts;
+        self.drive_losses += other.drive_losses;
+        self.latent_errors += other.latent_errors;
+        self.bit_rot += other.bit_rot;
+        self.lost_writes += other.lost_writes;
+        self.torn_writes += other.torn_writes;
+        self.misdirected_writes += other.misdirected_writes;
+        self.interrupted_rebuilds += other.interrupted_rebuilds;
+        self.conversions += other.conversions;
+    }
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// The run.
+    pub seed: u64,
+    /// Which: `flushed-data-survives` (a sector holds something older than what was durable), `no-wrong-bytes` (something
+    /// that was never written there), `old-or-new` (a block in flight at a cut is a mixture), `nothing-refused` (what can
+    /// be read or written was refused), `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive`
+    /// (a drive that was away is taken for current), `redundancy-agrees` (copies or parity disagree when all is settled),
+    /// `progress` (something did not end), `no-panic`.
+    pub promise: String,
+    /// What happened.
+    pub detail: String,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// What was tried.
+    pub coverage: Coverage,
+    /// What was broken: empty if all is well.
+    pub failures: Vec<Failure>,
+    /// Of everything that happened, with its time: the same for every run of a seed.
+    pub trace_hash: u64,
+    /// What happened, in words, if it was asked for.
+    pub log: Vec<String>,
+}

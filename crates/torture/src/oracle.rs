@@ -1,0 +1,495 @@
+//! What each sector of a volume may hold: the judge of everything that is read.
+//!
+//! For each sector the writes are kept that it may still hold: since the last one that is surely durable, each with when
+//! it began and ended. A read may give any write that no later, acknowledged one had taken the place of before the read
+//! began; after a power cut any write may be what is left that no later, *durable* one takes the place of. From then on
+//! it is one of these, until it is written again or is looked at when all is settled.
+//!
+//! What is not promised is known here too. A block that was being written at a cut is *suspect* until all of the volume was
+//! there again: if a drive is lost meanwhile, reading it may be refused ([`Oracle::lose_suspects`]), though what is read
+//! is still right. Without a journal, where there is parity, whole stripes are suspect, and anything may be read there.
+//!
+//! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant of the clock.
+//! Memory: 32 bytes per sector of the volume and about 40 per write that a sector may hold.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::Promises;
+use crate::content::{BLOCK_BYTES, Content, SECTOR_BYTES, SectorBytes, identify, is_torn_of, stamp};
+
+const SECTORS_PER_BLOCK: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
+const IN_FLIGHT: u64 = u64::MAX;
+
+/// What a write leaves in a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Zeros.
+    Zero,
+    /// A client's data of this version.
+    Data(u32),
+    /// Anything, an error too: what was lost beyond what is promised.
+    Any,
+    /// An error, and nothing else.
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    value: Value,
+    begun: u64,
+    ended: u64,
+    acknowledged: bool,
+    durable: bool,
+    /// May have happened or not, even when acknowledged: a discard.
+    weak: bool,
+    /// Was not durable when power was cut: the sector may be torn between two of these.
+    cut: bool,
+}
+
+#[derive(Default)]
+struct Sector {
+    /// Empty: zeros that were always there.
+    entries: Vec<Entry>,
+    /// When entries were last dropped: a read that began before cannot be judged.
+    dropped_at: u64,
+}
+
+/// Zeros that were always there.
+const VIRGIN: [Entry; 1] = [Entry {
+    value: Value::Zero,
+    begun: 0,
+    ended: 0,
+    acknowledged: true,
+    durable: true,
+    weak: false,
+    cut: false,
+}];
+
+impl Sector {
+    fn entries(&self) -> &[Entry] {
+        if self.entries.is_empty() { &VIRGIN } else { &self.entries }
+    }
+
+    /// What a read that began at `since` may give.
+    fn candidates(&self, since: u64) -> impl Iterator<Item = &Entry> {
+        let all = self.entries();
+        all.iter().filter(move |entry| {
+            let is_replaced =
+                |by: &Entry| by.acknowledged && !by.weak && by.begun > entry.ended && by.ended < since;
+            !all.iter().any(is_replaced)
+        })
+    }
+
+    /// Drops what no cut can bring back.
+    fn forget_replaced(&mut self, now: u64) {
+        let settles = |entry: &&Entry| entry.durable && entry.acknowledged && !entry.weak;
+        let Some(latest) = self.entries.iter().filter(settles).map(|entry| entry.begun).max() else { return };
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.ended >= latest);
+        if self.entries.len() != before {
+            self.dropped_at = now;
+        }
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.entries.iter().any(|entry| !entry.durable)
+    }
+}
+
+/// A write under way; to be given back when it ends.
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    sectors: Range<u32>,
+    begun: u64,
+    /// Which version it writes; 0 for zeros.
+    pub version: u32,
+}
+
+/// Something was read that the promises do not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The sector.
+    pub sector: u32,
+    /// What it holds, and what it may hold.
+    pub what: String,
+    /// Whether it is an older state of the same sector, as opposed to something that was never there.
+    pub is_old: bool,
+    /// A block that is neither old nor new, while each of its sectors is one of the two.
+    pub is_torn_block: bool,
+}
+
+/// The judge of one volume.
+pub struct Oracle {
+    volume: u32,
+    promises: Promises,
+    /// What is suspect together: a block, without a journal the data of a stripe. Zero: nothing is.
+    grain_sectors: u32,
+    sectors: Vec<Sector>,
+    /// Sectors with writes that are not durable.
+    dirty: BTreeSet<u32>,
+    suspects: BTreeSet<u32>,
+    /// Something is lost that the suspects may need.
+    are_suspects_lost: bool,
+    now: u64,
+    next_version: u32,
+}
+
+impl Oracle {
+    /// Of a new volume: all zeros. `parity_stripe_bytes`: data bytes of a stripe where there is parity.
+    pub fn new(volume: u32, size_bytes: u64, parity_stripe_bytes: Option<u64>, promises: Promises) -> Self {
+        let count = (size_bytes / SECTOR_BYTES) as usize;
+        let mut sectors = Vec::with_capacity(count);
+        sectors.resize_with(count, Sector::default);
+        Self {
+            volume,
+            promises,
+            grain_sectors: match promises.journal {
+                true => SECTORS_PER_BLOCK,
+                false => (parity_stripe_bytes.unwrap_or(0) / SECTOR_BYTES) as u32,
+            },
+            sectors,
+            dirty: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            are_suspects_lost: false,
+            now: 0,
+            next_version: 1,
+        }
+    }
+
+    /// The volume's sectors.
+    pub fn sector_count(&self) -> u32 {
+        self.sectors.len() as u32
+    }
+
+    /// The volume has this size now: what is new reads as zeros, what is gone is gone.
+    pub fn resize(&mut self, size_bytes: u64) {
+        let count = (size_bytes / SECTOR_BYTES) as usize;
+        if count < self.sectors.len() {
+            let first_gone = count as u32;
+            self.dirty.retain(|sector| *sector < first_gone);
+            // What is suspect together begins before what is gone.
+            let grain = self.grain_sectors;
+            self.suspects.retain(|suspect| suspect * grain < first_gone);
+        }
+        self.sectors.resize_with(count, Sector::default);
+    }
+
+    /// What lies from this sector on is about to be given up: it may be anything, until the volume has its new size.
+    pub fn give_up_from(&mut self, first: u32) {
+        let now = self.tick();
+        for sector in first..self.sector_count() {
+            let state = &mut self.sectors[sector as usize];
+            if state.entries.is_empty() {
+                continue;
+            }
+            state.entries.push(Entry {
+                value: Value::Any,
+                begun: now,
+                ended: now,
+                acknowledged: false,
+                durable: true,
+                weak: false,
+                cut: false,
+            });
+        }
+    }
+
+    /// A moment later than all before.
+    pub fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// A write begins. The data are to be stamped with the ticket's version.
+    pub fn begin_write(&mut self, sectors: Range<u32>) -> Ticket {
+        let version = self.next_version;
+        self.next_version += 1;
+        self.begin(sectors, Value::Data(version), version, false)
+    }
+
+    /// A write of zeros begins; `weak` for a discard, which may leave what was there.
+    pub fn begin_zeroes(&mut self, sectors: Range<u32>, weak: bool) -> Ticket {
+        self.begin(sectors, Value::Zero, 0, weak)
+    }
+
+    fn begin(&mut self, sectors: Range<u32>, value: Value, version: u32, weak: bool) -> Ticket {
+        let begun = self.tick();
+        for sector in sectors.clone() {
+            let state = &mut self.sectors[sector as usize];
+            if state.entries.is_empty() {
+                state.entries.push(VIRGIN[0]);
+            }
+            state.entries.push(Entry {
+                value,
+                begun,
+                ended: IN_FLIGHT,
+                acknowledged: false,
+                durable: false,
+                weak,
+                cut: false,
+            });
+            self.dirty.insert(sector);
+        }
+        Ticket { sectors, begun, version }
+    }
+
+    /// A write was answered: acknowledged or refused; `durable` for a FUA write that was acknowledged.
+    pub fn end_write(&mut self, ticket: &Ticket, acknowledged: bool, durable: bool) {
+        let ended = self.tick();
+        for sector in ticket.sectors.clone() {
+            let state = &mut self.sectors[sector as usize];
+            let entry = state.entries.iter_mut().find(|entry| entry.begun == ticket.begun);
+            // An entry that is gone was written over meanwhile.
+            if let Some(entry) = entry {
+                entry.ended = ended;
+                entry.acknowledged = acknowledged;
+                entry.durable = durable && acknowledged;
+            }
+            if durable && acknowledged {
+                state.forget_replaced(ended);
+                if !state.is_dirty() {
+                    self.dirty.remove(&sector);
+                }
+            }
+        }
+        if !acknowledged && self.suspects_exist() {
+            let stripes = ticket.sectors.clone().map(|sector| sector / self.grain_sectors);
+            self.suspects.extend(stripes.collect::<BTreeSet<u32>>());
+        }
+    }
+
+    /// A flush that began at `begun` was acknowledged.
+    pub fn end_flush(&mut self, begun: u64) {
+        let now = self.tick();
+        let sectors = &mut self.sectors;
+        self.dirty.retain(|&sector| {
+            let state = &mut sectors[sector as usize];
+            for entry in &mut state.entries {
+                entry.durable |= entry.acknowledged && entry.ended < begun;
+            }
+            state.forget_replaced(now);
+            state.is_dirty()
+        });
+    }
+
+    fn suspects_exist(&self) -> bool {
+        self.grain_sectors > 0
+    }
+
+    /// What is being written, or was since the last flush, may not agree with its parity any more.
+    pub fn suspect_dirty(&mut self) {
+        if self.suspects_exist() {
+            self.suspects.extend(self.dirty.iter().map(|sector| sector / self.grain_sectors));
+        }
+    }
+
+    /// Power went: what was not durable is any of what it may be.
+    pub fn power_cut(&mut self) {
+        self.suspect_dirty();
+        if self.promises.journal && !self.promises.atomic_drives {
+            self.forget_suspects();
+        }
+        let now = self.tick();
+        for sector in std::mem::take(&mut self.dirty) {
+            for entry in self.sectors[sector as usize].entries.iter_mut() {
+                if !entry.durable {
+                    entry.ended = entry.ended.min(now);
+                    entry.acknowledged = false;
+                    entry.durable = true;
+                }
+                entry.cut = true;
+            }
+        }
+    }
+
+    /// Something was lost, or may be given up at any moment, that suspects may need: until they are resynchronised
+    /// they may be refused (without a journal, anything may be read), and what is written there meanwhile may go the same way.
+    pub fn lose_suspects(&mut self) {
+        self.are_suspects_lost = true;
+        self.forget_suspects();
+    }
+
+    fn is_suspect_lost(&self, sector: u32) -> bool {
+        self.are_suspects_lost
+            && !self.suspects.is_empty()
+            && self.suspects.contains(&(sector / self.grain_sectors))
+    }
+
+    /// Nothing is known of whether suspects can be read, until they are written again.
+    fn forget_suspects(&mut self) {
+        let now = self.tick();
+        let count = self.sector_count();
+        let value = if self.promises.journal { Value::Lost } else { Value::Any };
+        for grain in &self.suspects {
+            let first = grain * self.grain_sectors;
+            for sector in first..(first + self.grain_sectors).min(count) {
+                let state = &mut self.sectors[sector as usize];
+                let is_last = state.entries.last().is_some_and(|entry| entry.value == value);
+                if is_last {
+                    state.entries.pop();
+                }
+                if state.entries.is_empty() {
+                    state.entries.push(VIRGIN[0]);
+                }
+                state.entries.push(Entry {
+                    value,
+                    begun: now,
+                    ended: now,
+                    acknowledged: false,
+                    durable: true,
+                    weak: false,
+                    cut: false,
+                });
+            }
+        }
+    }
+
+    /// Stripes whose data and parity may disagree.
+    #[cfg(test)]
+    pub fn suspect_count(&self) -> usize {
+        self.suspects.len()
+    }
+
+    /// All stripes agree with their parity again.
+    pub fn resynchronised(&mut self) {
+        if self.are_suspects_lost {
+            self.forget_suspects();
+        }
+        self.are_suspects_lost = false;
+        self.suspects.clear();
+    }
+
+    /// Whether a read of the range that began at `since` may be refused.
+    pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
+        sectors.into_iter().any(|sector| {
+            let mut candidates = self.sectors[sector as usize].candidates(since);
+            self.is_suspect_lost(sector)
+                || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
+        })
+    }
+
+    /// Whether the sector was ever written.
+    pub fn is_touched(&self, sector: u32) -> bool {
+        !self.sectors[sector as usize].entries.is_empty()
+    }
+
+    /// Judges what a read gave that began at `since`.
+    pub fn check(&self, first: u32, bytes: &[u8], since: u64) -> Result<(), Wrong> {
+        let mut found = Vec::with_capacity(bytes.len() / SECTOR_BYTES as usize);
+        for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
+            found.push(self.check_sector(first + index as u32, sector, since)?);
+        }
+        if self.promises.atomic_blocks { self.check_blocks(first, &found, since) } else { Ok(()) }
+    }
+
+    fn check_sector(&self, number: u32, bytes: &[u8], since: u64) -> Result<Content, Wrong> {
+        let sector = &self.sectors[number as usize];
+        let content = identify(bytes);
+        let fits = |entry: &Entry| self.is_value(entry.value, number, content);
+        let is_anything = !self.promises.journal && self.is_suspect_lost(number);
+        let is_allowed = is_anything || sector.dropped_at >= since || sector.candidates(since).any(fits);
+        if is_allowed || (content == Content::Garbage && self.is_torn(number, bytes, since)) {
+            return Ok(content);
+        }
+        let is_old = match content {
+            Content::Zero => true,
+            Content::Data { volume, sector, .. } => volume == self.volume && sector == number,
+            Content::Garbage => false,
+        };
+        let allowed: Vec<Value> = sector.candidates(since).map(|entry| entry.value).collect();
+        let what = format!("sector {number} holds {content:?}, allowed are {allowed:?}");
+        Err(Wrong { sector: number, what, is_old, is_torn_block: false })
+    }
+
+    fn is_value(&self, value: Value, number: u32, content: Content) -> bool {
+        match (value, content) {
+            (Value::Any, _) => true,
+            (Value::Zero, Content::Zero) => true,
+            (Value::Data(expected), Content::Data { volume, sector, version }) => {
+                (volume, sector, version) == (self.volume, number, expected)
+            }
+            _ => false,
+        }
+    }
+
+    fn bytes_of(&self, value: Value, number: u32) -> SectorBytes {
+        let mut bytes = [0; SECTOR_BYTES as usize];
+        if let Value::Data(version) = value {
+            stamp(&mut bytes, self.volume, number, version);
+        }
+        bytes
+    }
+
+    /// Whether a cut may have left the sector torn, where blocks are not promised to be whole.
+    fn is_torn(&self, number: u32, bytes: &[u8], since: u64) -> bool {
+        if self.promises.atomic_blocks {
+            return false;
+        }
+        let cut: Vec<SectorBytes> = self.sectors[number as usize]
+            .candidates(since)
+            .filter(|entry| entry.cut && entry.value != Value::Lost)
+            .map(|entry| self.bytes_of(entry.value, number))
+            .collect();
+        is_torn_of(bytes, &cut)
+    }
+
+    /// Of a write that shows in a sector of a block, no other sector of the block may show the time before.
+    fn check_blocks(&self, first: u32, found: &[Content], since: u64) -> Result<(), Wrong> {
+        let end = first + found.len() as u32;
+        let content = |sector: u32| found[(sector - first) as usize];
+        let written = (first..end).filter_map(|sector| {
+            let Content::Data { version, .. } = content(sector) else { return None };
+            let entries = self.sectors[sector as usize].entries();
+            // Beside a write that is under way a read may see some of it; what a cut leaves must be whole.
+            let write = entries.iter().find(|entry| entry.cut && entry.value == Value::Data(version))?;
+            Some((sector, *write))
+        });
+        for (sector, write) in written {
+            let block = sector / SECTORS_PER_BLOCK * SECTORS_PER_BLOCK;
+            for other in block.max(first)..(block + SECTORS_PER_BLOCK).min(end) {
+                let state = &self.sectors[other as usize];
+                let covers = state.entries.iter().any(|entry| entry.begun == write.begun);
+                if !covers || state.dropped_at >= since {
+                    continue;
+                }
+                let holds = |entry: &&Entry| self.is_value(entry.value, other, content(other));
+                let newest = state.entries.iter().filter(holds).map(|entry| entry.ended).max();
+                if newest.is_some_and(|newest| newest < write.begun) {
+                    let what = format!(
+                        "sector {sector} holds {:?}, sector {other} of the same block still {:?}",
+                        content(sector),
+                        content(other)
+                    );
+                    return Err(Wrong { sector: other, what, is_old: true, is_torn_block: true });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After all is settled: what was read (and found right) is what is there from now on, and durable.
+    pub fn settle(&mut self, first: u32, bytes: &[u8]) {
+        for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
+            let number = first + index as u32;
+            let value = match identify(sector) {
+                Content::Zero => Value::Zero,
+                Content::Data { volume, sector, version } if (volume, sector) == (self.volume, number) => {
+                    Value::Data(version)
+                }
+                // Torn or lost, as was allowed: it is known again when it is written again.
+                _ => continue,
+            };
+            let now = self.tick();
+            let state = &mut self.sectors[number as usize];
+            if state.entries.is_empty() || state.is_dirty() {
+                continue;
+            }
+            state.entries = vec![Entry { value, begun: now, ended: now, ..VIRGIN[0] }];
+            state.dropped_at = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The judge is judged: it must allow all that is promised to be allowed, and nothing else.
+
+use super::*;
+
+const NO_JOURNAL: Promises =
+    Promises { journal: false, checksums: false, atomic_blocks: false, atomic_drives: false };
+const STRICT: Promises =
+    Promises { journal: true, checksums: true, atomic_blocks: true, atomic_drives: true };
+
+fn data(sector: u32, count: usize, version: u32) -> Vec<u8> {
+    let mut bytes = vec![0; count * SECTOR_BYTES as usize];
+    if version > 0 {
+        stamp(&mut bytes, 3, sector, version);
+    }
+    bytes
+}
+
+fn oracle(promises: Promises) -> Oracle {
+    Oracle::new(3, 64 * SECTOR_BYTES, Some(8 * SECTOR_BYTES), promises)
+}
+
+fn holds(oracle: &mut Oracle, sector: u32, version: u32) -> bool {
+    let since = oracle.tick();
+    oracle.check(sector, &data(sector, 1, version), since).is_ok()
+}
+
+fn write(oracle: &mut Oracle, sectors: Range<u32>, fua: bool) -> u32 {
+    let ticket = oracle.begin_write(sectors);
+    oracle.end_write(&ticket, true, fua);
+    ticket.version
+}
+
+fn flush(oracle: &mut Oracle) {
+    let begun = oracle.tick();
+    oracle.end_flush(begun);
+}
+
+#[test]
+fn an_acknowledged_write_is_what_is_read() {
+    let mut oracle = oracle(NO_JOURNAL);
+    assert!(holds(&mut oracle, 5, 0));
+    let ticket = oracle.begin_write(5..6);
+    assert!(holds(&mut oracle, 5, 0) && holds(&mut oracle, 5, 1), "in flight it is either");
+    oracle.end_write(&ticket, true, false);
+    assert!(!holds(&mut oracle, 5, 0) && holds(&mut oracle, 5, 1));
+    assert!(!holds(&mut oracle, 5, 2), "never written");
+    let since = oracle.tick();
+    assert!(oracle.check(5, &data(6, 1, 1), since).is_err(), "of another place");
+}
+
+#[test]
+fn a_read_that_began_before_may_see_what_was_there_then() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let since = oracle.tick();
+    write(&mut oracle, 5..6, true);
+    assert!(oracle.check(5, &data(5, 1, 0), since).is_ok());
+    assert!(!holds(&mut oracle, 5, 0));
+}
+
+#[test]
+fn a_cut_takes_back_what_was_not_flushed_and_nothing_else() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let one = write(&mut oracle, 5..6, false);
+    flush(&mut oracle);
+    let two = write(&mut oracle, 5..6, false);
+    let three = write(&mut oracle, 5..6, false);
+    assert!(!holds(&mut oracle, 5, two));
+    oracle.power_cut();
+    for version in [one, two, three] {
+        assert!(holds(&mut oracle, 5, version));
+    }
+    assert!(!holds(&mut oracle, 5, 0));
+    let four = write(&mut oracle, 5..6, true);
+    let five = write(&mut oracle, 5..6, false);
+    oracle.power_cut();
+    assert!(holds(&mut oracle, 5, four) && holds(&mut oracle, 5, five) && !holds(&mut oracle, 5, three));
+}
+
+#[test]
+fn a_flush_covers_only_what_was_acknowledged_before_it_began() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let ticket = oracle.begin_write(1..2);
+    let begun = oracle.tick();
+    oracle.end_write(&ticket, true, false);
+    oracle.end_flush(begun);
+    oracle.power_cut();
+    assert!(holds(&mut oracle, 1, 0) && holds(&mut oracle, 1, ticket.version));
+}
+
+#[test]
+fn a_discard_leaves_either_and_a_write_of_zeros_does_not() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let one = write(&mut oracle, 0..2, true);
+    let ticket = oracle.begin_zeroes(0..1, true);
+    oracle.end_write(&ticket, true, false);
+    let ticket = oracle.begin_zeroes(1..2, false);
+    oracle.end_write(&ticket, true, false);
+    flush(&mut oracle);
+    assert!(holds(&mut oracle, 0, one) && holds(&mut oracle, 0, 0));
+    assert!(!holds(&mut oracle, 1, one) && holds(&mut oracle, 1, 0));
+}
+
+#[test]
+fn only_without_a_journal_a_stripe_in_flight_may_be_lost_with_a_drive() {
+    for promises in [NO_JOURNAL, STRICT] {
+        let mut oracle = oracle(promises);
+        let neighbour = write(&mut oracle, 15..16, true);
+        write(&mut oracle, 9..10, false);
+        oracle.power_cut();
+        oracle.lose_suspects();
+        assert_eq!(holds(&mut oracle, 15, 77), !promises.journal, "in the same stripe");
+        assert!(holds(&mut oracle, 15, neighbour));
+        assert!(oracle.may_refuse(15..16, IN_FLIGHT), "the block that was in flight, which here is a stripe");
+        assert!(!holds(&mut oracle, 17, 77), "in another stripe");
+        // Written again before the resync, it may still be lost by what goes then.
+        let again = write(&mut oracle, 15..16, false);
+        assert!(holds(&mut oracle, 15, again));
+        assert_eq!(holds(&mut oracle, 15, 77), !promises.journal);
+        oracle.resynchronised();
+        // Written again after it, it must hold that.
+        let again = write(&mut oracle, 15..16, false);
+        assert!(holds(&mut oracle, 15, again) && !holds(&mut oracle, 15, 77));
+        assert_eq!(oracle.suspect_count(), 0);
+    }
+}
+
+#[test]
+fn torn_sectors_are_allowed_only_where_blocks_are_not_promised_and_only_after_a_cut() {
+    for promises in [NO_JOURNAL, STRICT] {
+        let mut oracle = oracle(promises);
+        let one = write(&mut oracle, 8..9, true);
+        let two = write(&mut oracle, 8..9, false);
+        let mut torn = data(8, 1, two);
+        torn[100..].copy_from_slice(&data(8, 1, one)[100..]);
+        let since = oracle.tick();
+        assert!(oracle.check(8, &torn, since).is_err());
+        oracle.power_cut();
+        let since = oracle.tick();
+        assert_eq!(oracle.check(8, &torn, since).is_ok(), !promises.atomic_blocks);
+    }
+}
+
+#[test]
+fn a_block_half_old_half_new_is_found() {
+    let mut oracle = oracle(STRICT);
+    let one = write(&mut oracle, 0..16, true);
+    let two = write(&mut oracle, 0..16, false);
+    oracle.power_cut();
+    let since = oracle.tick();
+    let mixed = |at: usize| [data(0, at, two), data(at as u32, 16 - at, one)].concat();
+    assert!(oracle.check(0, &mixed(8), since).is_ok(), "each block on its own");
+    let wrong = oracle.check(0, &mixed(5), since).unwrap_err();
+    assert!(wrong.is_torn_block, "{wrong:?}");
+}
+
+#[test]
+fn once_settled_nothing_changes_any_more() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let one = write(&mut oracle, 4..5, false);
+    oracle.power_cut();
+    assert!(holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, one));
+    oracle.settle(4, &data(4, 1, one));
+    assert!(!holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, one));
+}
+
+#[test]
+fn a_refused_write_may_be_there_or_not() {
+    let mut oracle = oracle(NO_JOURNAL);
+    let ticket = oracle.begin_write(4..5);
+    oracle.end_write(&ticket, false, false);
+    flush(&mut oracle);
+    assert!(holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, ticket.version));
+    assert_eq!(oracle.suspect_count(), 1);
+}

@@ -1,0 +1,80 @@
+//! A run from its seed to its report. Panics of what is tested are caught and reported with their place.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Once;
+
+use stripewise_runtime::VirtualExecutor;
+
+use crate::world::World;
+use crate::{Options, RunReport, Sabotage, ending, life};
+
+thread_local! {
+    /// `Some` while this thread is in a run: then panics are not printed but kept here.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let is_kept = PANIC.with_borrow_mut(|kept| {
+                let is_run = kept.is_some();
+                // Of several, as when dropping what is left panics too, the first is the cause.
+                if kept.as_ref().is_some_and(String::is_empty) {
+                    *kept = Some(format!("{}{}", info.to_string().replace('\n', " "), callers()));
+                }
+                is_run
+            });
+            if !is_kept {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// Where in the engine a panic came from: functions of ours, innermost first.
+fn callers() -> String {
+    let trace = std::backtrace::Backtrace::force_capture().to_string();
+    let ours =
+        trace.lines().filter(|line| line.contains("stripewise_engine") || line.contains("stripewise_drive"));
+    let names: Vec<&str> = ours.take(6).map(|line| line.trim().split(": ").last().unwrap_or(line)).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, options: &Options) -> RunReport {
+    keep_panics_quiet();
+    let world = World::new(seed, options);
+    // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them panic again.
+    let kept: RefCell<Vec<Rc<VirtualExecutor>>> = RefCell::default();
+    PANIC.set(Some(String::new()));
+    let outcome = catch_unwind(AssertUnwindSafe(|| live_and_end(&world, &kept)));
+    let message = PANIC.take().unwrap_or_default();
+    if outcome.is_err() {
+        let promise = if message.contains("deadlock in virtual time") { "progress" } else { "no-panic" };
+        world.broken(promise, message);
+        // What the panic left half done is better not touched again.
+        std::mem::forget(kept);
+        let report = world.report();
+        std::mem::forget(world);
+        return report;
+    }
+    world.report()
+}
+
+fn live_and_end(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+    for number in 0..world.plan.lives {
+        if world.options.sabotage == Some(Sabotage::IgnoredFlushes) {
+            world.disks.borrow().iter().for_each(|disk| disk.crash.set_ignores_flushes(true));
+        }
+        life::live(world, number, kept);
+        if world.is_broken() {
+            return;
+        }
+        kept.borrow_mut().clear();
+    }
+    ending::settle(world, kept);
+}

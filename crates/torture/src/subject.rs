@@ -1,0 +1,448 @@
+//! The one place that knows the engine's interface: what a life does to a pool, and what it asks of it, in the words of
+//! this crate. When the engine learns something new, it is made known here, and becomes an action in `actions.rs`.
+//!
+//! Faults expected: the engine's own errors, given on as text; what they mean is judged by the callers.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use stripewise_drive::{BufferPool, Context, Drive};
+use stripewise_engine::{
+    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
+    PoolState, Role, Volume, VolumeSpec,
+};
+use stripewise_layout::LayoutSpec;
+
+/// Why something was refused.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// For people.
+    text: String,
+    /// There is no space for a thin volume to grow into.
+    pub is_full: bool,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.text)
+    }
+}
+
+fn refusal(error: impl std::fmt::Display) -> Refusal {
+    Refusal { text: error.to_string(), is_full: false }
+}
+
+fn refused(error: ArrayError) -> Refusal {
+    Refusal { text: error.to_string(), is_full: matches!(error, ArrayError::NoSpace(_)) }
+}
+
+/// How a pool is run, the same in all its lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The run's seed: identities come from it.
+    pub seed: u64,
+    /// After so long without an answer a drive has failed.
+    pub timeout_ns: u64,
+    /// Bytes of client requests at a time.
+    pub in_flight_bytes: u64,
+    /// Bytes of background work at a time.
+    pub background_bytes: u64,
+    /// Whether volumes have checksums.
+    pub checksums: bool,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
+    /// Medium errors after which a drive has failed.
+    pub max_read_errors: u32,
+}
+
+impl Settings {
+    fn options(&self) -> PoolOptions {
+        PoolOptions {
+            checksum_cache_bytes: None,
+            array: ArrayOptions {
+                in_flight_bytes: self.in_flight_bytes,
+                background_bytes: self.background_bytes,
+            },
+            member: MemberOptions { timeout_ns: self.timeout_ns, max_read_errors: self.max_read_errors },
+            rebuild_priority_percent: None,
+            id_seed: Some(self.seed),
+            unix_ms: None,
+            tiers: Default::default(),
+        }
+    }
+}
+
+/// A drive of the pool as its record has it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its identity.
+    pub id: DriveId,
+    /// The number in its label.
+    pub disk: usize,
+    /// Holds data, as opposed to waiting as a spare.
+    pub is_data: bool,
+    /// Takes part.
+    pub is_online: bool,
+    /// Was taken out for a while, by request.
+    pub is_offline: bool,
+}
+
+/// One column of a volume: whose it is, and whether it is current.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// The disk's number.
+    pub disk: usize,
+    /// Holds all that it should.
+    pub is_current: bool,
+    /// Holds some of what it should; the rest is on the way.
+    pub is_filling: bool,
+}
+
+/// A volume as the pool describes it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Its name.
+    pub name: String,
+    /// How many drives it can do without when whole.
+    pub tolerance: usize,
+    /// How many of these the engine counts as lost.
+    pub counted_lost: usize,
+    /// Its columns; where rows differ, those of all rows.
+    pub columns: Vec<Column>,
+    /// Nothing of it is missing.
+    pub is_online: bool,
+    /// It can be read.
+    pub is_readable: bool,
+}
+
+impl Facts {
+    /// Disks that hold some of it.
+    pub fn disks(&self) -> BTreeSet<usize> {
+        self.columns.iter().map(|column| column.disk).collect()
+    }
+
+    /// Of those, disks that hold nothing of what they should.
+    pub fn lacking(&self) -> BTreeSet<usize> {
+        let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
+        lacking.map(|column| column.disk).collect()
+    }
+
+    /// Of those, disks that do not hold all that they should.
+    pub fn behind(&self) -> BTreeSet<usize> {
+        self.columns.iter().filter(|column| !column.is_current).map(|column| column.disk).collect()
+    }
+}
+
+/// An open pool.
+#[derive(Clone)]
+pub struct Subject {
+    pool: Pool,
+}
+
+/// A new volume.
+#[derive(Clone, Debug)]
+pub struct NewVolume {
+    /// Its name.
+    pub name: String,
+    /// Its layout.
+    pub layout: LayoutSpec,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Parts of stripes are acknowledged from the journal.
+    pub write_back: bool,
+    /// Takes space where it is written only.
+    pub thin: bool,
+}
+
+impl Subject {
+    /// Makes a pool.
+    pub async fn create(
+        context: &Context,
+        settings: Settings,
+        drives: Vec<Rc<dyn Drive>>,
+        spares: Vec<Rc<dyn Drive>>,
+        journals: Vec<Rc<dyn Drive>>,
+    ) -> Result<Self, Refusal> {
+        let buffers = BufferPool::new(16 << 20);
+        let options = settings.options();
+        let spec = PoolSpec {
+            name: "tank".to_owned(),
+            drives,
+            spares,
+            journals,
+            slab_bytes: Some(settings.slab_bytes),
+            options,
+            ..PoolSpec::default()
+        };
+        Pool::create(context, &buffers, spec).await.map(|pool| Self { pool }).map_err(refusal)
+    }
+
+    /// Opens a pool.
+    pub async fn open(
+        context: &Context,
+        settings: Settings,
+        drives: Vec<Rc<dyn Drive>>,
+        read_only: bool,
+    ) -> Result<Self, Refusal> {
+        let buffers = BufferPool::new(16 << 20);
+        let mode = if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite };
+        let pool = Pool::open(context, &buffers, drives, mode, settings.options()).await;
+        pool.map(|pool| Self { pool }).map_err(refusal)
+    }
+
+    /// Makes a volume.
+    pub async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
+        let spec = VolumeSpec {
+            size_bytes: Some(new.size_bytes),
+            write_back: Some(new.write_back),
+            thin: new.thin,
+            checksums: Some(settings.checksums),
+            ..VolumeSpec::new(&new.name, new.layout)
+        };
+        self.pool.create_volume(spec).await.map(|volume| Store { volume }).map_err(refusal)
+    }
+
+    /// Finds a volume.
+    pub fn volume(&self, name: &str) -> Result<Store, Refusal> {
+        self.pool.volume(name).map(|volume| Store { volume }).map_err(refusal)
+    }
+
+    /// All drives of the pool.
+    pub fn places(&self) -> Vec<Place> {
+        let status = self.pool.status();
+        let place = |drive: &stripewise_engine::DriveStatus| {
+            Some(Place {
+                id: drive.id,
+                disk: disk_number(&drive.path)?,
+                is_data: drive.role == Role::Data,
+                is_online: matches!(
+                    drive.state.as_str(),
+                    "online" | "rebuilding" | "catching-up" | "retiring"
+                ),
+                is_offline: drive.state == "offline",
+            })
+        };
+        status.drives.iter().filter_map(place).collect()
+    }
+
+    /// All volumes.
+    pub fn facts(&self) -> Vec<Facts> {
+        let status = self.pool.status();
+        let disk_of = |id: DriveId| {
+            let drive = status.drives.iter().find(|drive| drive.id == id);
+            drive.and_then(|drive| disk_number(&drive.path)).unwrap_or(usize::MAX)
+        };
+        let facts = |volume: &stripewise_engine::VolumeInfo| Facts {
+            name: volume.name.clone(),
+            tolerance: volume.shape.fault_tolerance(),
+            counted_lost: volume.shape.fault_tolerance().saturating_sub(volume.redundancy_left),
+            columns: volume
+                .slots
+                .iter()
+                .map(|slot| Column {
+                    disk: disk_of(slot.drive),
+                    is_current: slot.state == "active",
+                    is_filling: matches!(slot.state.as_str(), "rebuilding" | "catching-up"),
+                })
+                .collect(),
+            is_online: volume.state == stripewise_engine::VolumeState::Online,
+            is_readable: volume.state != stripewise_engine::VolumeState::Failed,
+        };
+        status.volumes.iter().map(facts).collect()
+    }
+
+    /// What the pool says of itself, for the report of a failure.
+    pub fn in_words(&self) -> String {
+        let status = self.pool.status();
+        let drives: Vec<String> =
+            status.drives.iter().map(|drive| format!("{} {}", drive.path, drive.state)).collect();
+        let of_volume = |volume: &stripewise_engine::VolumeInfo| {
+            let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.as_str()).collect();
+            let failure = volume.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            let (name, level) = (&volume.name, volume.shape.level);
+            format!("{name} {level} {:?} [{}]{failure}", volume.state, slots.join(" "))
+        };
+        let volumes: Vec<String> = status.volumes.iter().map(of_volume).collect();
+        format!("{}; {}; notices: {}", drives.join(", "), volumes.join(", "), status.notices.join("; "))
+    }
+
+    /// Whether all volumes have all of their redundancy.
+    pub fn is_online(&self) -> bool {
+        self.pool.status().state == PoolState::Online
+    }
+
+    /// Whether a rebuild is under way or due.
+    pub fn is_rebuilding(&self) -> bool {
+        self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebuild)
+    }
+
+    /// Begins all jobs.
+    pub fn start_jobs(&self) {
+        self.pool.start_jobs();
+    }
+
+    /// Works until nothing is left to rebuild.
+    pub async fn wait_rebuilt(&self) -> Result<(), Refusal> {
+        self.pool.wait(JobKind::Rebuild).await.map_err(refusal)
+    }
+
+    /// Works until nothing is left to check or to resynchronise.
+    pub async fn wait_checked(&self) -> Result<(), Refusal> {
+        self.pool.wait(JobKind::Scrub).await.map_err(refusal)
+    }
+
+    /// Has everything checked when jobs run.
+    pub async fn scrub(&self) -> Result<(), Refusal> {
+        self.pool.scrub().await.map_err(refusal)
+    }
+
+    /// What the last scrub found wrong; `None`: nothing.
+    pub fn scrub_findings(&self) -> Option<String> {
+        let reports = self.pool.scrub_reports();
+        let is_clean = |summary: &stripewise_engine::ScrubSummary| {
+            let report = &summary.report;
+            summary.error.is_none()
+                && report.blamed.is_empty()
+                && (report.unattributed_blocks, report.unreadable_strips) == (0, 0)
+        };
+        reports.iter().find(|summary| !is_clean(summary)).map(|summary| format!("{summary:?}"))
+    }
+
+    /// Takes a drive out; recorded when this ends.
+    pub async fn fail_drive(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.fail_drive(id, "torture").await.map_err(refusal)
+    }
+
+    /// Puts a drive in the place of another.
+    pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.replace(old, new, false).await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Adds a spare.
+    pub async fn add_spare(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.add_spare(drive, false).await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Adds a drive for data.
+    pub async fn add_data(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.add(drive, Role::Data, false).await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Takes a drive out for a while.
+    pub async fn offline(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.offline(id).await.map_err(refusal)
+    }
+
+    /// Takes back a drive that was taken out or went.
+    pub async fn online(&self, id: DriveId, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+        self.pool.online(id, Some(drive)).await.map_err(refusal)
+    }
+
+    /// Has a drive emptied and let go of.
+    pub async fn retire(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.retire(id).await.map_err(refusal)
+    }
+
+    /// Lets go of a drive that holds nothing.
+    pub async fn remove(&self, id: DriveId) -> Result<(), Refusal> {
+        self.pool.remove(id).await.map_err(refusal)
+    }
+
+    /// Makes a volume larger or smaller.
+    pub async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
+        self.pool.resize_volume(name, size_bytes).await.map_err(refusal)
+    }
+
+    /// Deletes a volume.
+    pub async fn delete_volume(&self, name: &str) -> Result<(), Refusal> {
+        self.pool.delete_volume(name).await.map_err(refusal)
+    }
+
+    /// Sets how much of the drives' time a rebuild gets.
+    pub async fn set_rebuild_priority(&self, percent: u32) -> Result<(), Refusal> {
+        self.pool.set_rebuild_priority(percent).await.map_err(refusal)
+    }
+
+    /// Ends the pool.
+    pub async fn close(&self) -> Result<(), Refusal> {
+        self.pool.close().await.map_err(refusal)
+    }
+}
+
+/// The number in the label that a disk was given.
+fn disk_number(path: &str) -> Option<usize> {
+    path.strip_prefix("disk")?.parse().ok()
+}
+
+/// The label of a disk.
+pub fn disk_label(number: usize) -> String {
+    format!("disk{number}")
+}
+
+/// An open volume.
+#[derive(Clone)]
+pub struct Store {
+    volume: Volume,
+}
+
+impl Store {
+    /// Its size.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.volume.capacity_bytes()
+    }
+
+    /// Data bytes of a stripe.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.volume.geometry().stripe_data_bytes()
+    }
+
+    /// Whether it has parity, and so stripes of which a part cannot be written alone.
+    pub fn has_parity(&self) -> bool {
+        self.volume.geometry().parity_units() > 0
+    }
+
+    /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own. Rows may lie on different
+    /// disks, and of copies and groups it matters which are lost; where that would have to be known the answer is no.
+    pub fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
+        let geometry = self.volume.geometry();
+        let shape = geometry.shape();
+        let lost = facts.columns.iter().filter(|column| disks.contains(&column.disk)).count();
+        let all_alike = facts.columns.len() == geometry.width()
+            && shape.groups == 1
+            && (geometry.copies() == 1 || geometry.copies() == geometry.width());
+        lost == facts.columns.len() || (all_alike && lost > facts.tolerance)
+    }
+
+    /// Whether a cut left stripes that have yet to be made to agree.
+    pub fn needs_resync(&self) -> bool {
+        self.volume.needs_resync()
+    }
+
+    /// Reads.
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
+        let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
+        Ok(buffer.to_vec())
+    }
+
+    /// Writes.
+    pub async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
+        let buffer = self.volume.buffers().allocate(data.len());
+        buffer.with_mut(|bytes| bytes.copy_from_slice(data));
+        self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
+    }
+
+    /// Makes durable.
+    pub async fn flush(&self) -> Result<(), Refusal> {
+        self.volume.flush().await.map_err(refusal)
+    }
+
+    /// Gives up a range.
+    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+        self.volume.discard(offset_bytes, length_bytes).await.map_err(refusal)
+    }
+
+    /// Writes zeros.
+    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+        self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refused)
+    }
+}

@@ -1,0 +1,82 @@
+//! Changes of the volumes themselves: made, deleted, made larger and smaller. Nobody uses them meanwhile, at the beginning of a
+//! life, as their users would have it; power may be cut at any instant of it.
+//!
+//! A conversion to another layout is one more [`Change`]: begun here, carried on by the jobs of this and later lives, and
+//! counted in `Coverage::conversions`.
+
+use crate::clients::Target;
+use crate::content::SECTOR_BYTES;
+use crate::life::Life;
+use crate::plan::draw_volume;
+use crate::subject::Subject;
+
+const MIB: u64 = 1 << 20;
+/// Volumes that a pool has at a time.
+const MOST_VOLUMES: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Create,
+    Delete,
+    Grow,
+    Shrink,
+}
+
+impl Life {
+    /// Perhaps changes a volume. Gives what is open afterwards.
+    pub async fn change_volumes(&self, subject: &Subject, targets: Vec<Target>) -> Vec<Target> {
+        if !self.world.chance(0.3) || targets.len() != self.world.volumes.borrow().len() {
+            return targets;
+        }
+        let changes = [Change::Create, Change::Delete, Change::Grow, Change::Shrink];
+        let change = self.world.pick(&changes).unwrap_or(Change::Grow);
+        let Some(target) = self.world.pick(&targets) else { return targets };
+        match change {
+            Change::Create if targets.len() < MOST_VOLUMES => self.create_another(subject).await,
+            Change::Create => {}
+            Change::Delete if targets.len() > 1 => self.delete(subject, &target).await,
+            Change::Delete => {}
+            Change::Grow => {
+                let more_bytes = (1 + self.world.below(2048)) * 4096;
+                self.resize(subject, &target, target.0.capacity_bytes() + more_bytes).await;
+            }
+            Change::Shrink => {
+                let size_bytes = (self.world.below(target.0.capacity_bytes()) / 4096 * 4096).max(MIB / 4);
+                if size_bytes < target.0.capacity_bytes() {
+                    self.resize(subject, &target, size_bytes).await;
+                }
+            }
+        }
+        self.observe(subject);
+        self.targets(subject)
+    }
+
+    async fn create_another(&self, subject: &Subject) {
+        let drives = self.world.plan.data_bytes.len();
+        let new = draw_volume(&mut self.world.random.borrow_mut(), drives, 1, 0);
+        self.make_volume(subject, &new).await;
+    }
+
+    async fn delete(&self, subject: &Subject, (_, guarded): &Target) {
+        guarded.is_leaving.set(true);
+        let deleted = self.bounded("deleting a volume", subject.delete_volume(&guarded.name)).await;
+        self.note(&format!("delete {}: {deleted:?}", guarded.name));
+        match deleted {
+            Some(Ok(())) => {
+                self.world.volumes.borrow_mut().retain(|other| other.number != guarded.number);
+            }
+            Some(Err(_)) => guarded.is_leaving.set(false),
+            None => {}
+        }
+    }
+
+    async fn resize(&self, subject: &Subject, (store, guarded): &Target, size_bytes: u64) {
+        let first_gone = (size_bytes / SECTOR_BYTES) as u32;
+        guarded.oracle.borrow_mut().give_up_from(first_gone);
+        let resized = self.bounded("resizing a volume", subject.resize(&guarded.name, size_bytes)).await;
+        self.note(&format!("resize {} to {size_bytes}: {resized:?}", guarded.name));
+        if let Some(Ok(())) = resized {
+            guarded.oracle.borrow_mut().resize(store.capacity_bytes());
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What lasts from life to life of a run: the drives with what is on them, the judges of the volumes, who was harmed,
+//! what was found.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
+
+use crate::oracle::Oracle;
+use crate::plan::Plan;
+use crate::subject::{Facts, disk_label};
+use crate::{Coverage, Failure, Options, RunReport};
+
+/// A drive of the run, whether or not it is plugged in.
+pub struct Disk {
+    /// Its memory, with its cache.
+    pub crash: Rc<CrashDrive>,
+    /// Pulled: it may come back in another life.
+    pub is_away: bool,
+    /// Ranges that could not be read when it was last seen.
+    pub unreadable: Vec<Range<u64>>,
+    /// Something of it may be wrong in a way that only checksums tell, and was not found and repaired since.
+    pub is_spoiled: bool,
+    /// Volumes (by number) that went on without it: what it holds of them is out of date.
+    pub stale: BTreeSet<u32>,
+}
+
+/// A volume and its judge.
+pub struct Guarded {
+    /// Its number; its name is `v` and this.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// The judge.
+    pub oracle: RefCell<Oracle>,
+    /// Disks that may not hold what they should of it.
+    pub harmed: RefCell<BTreeSet<usize>>,
+    /// In this life more was taken from it than it can do without: it may refuse.
+    pub is_failed: Cell<bool>,
+    /// It was failed, and has not been opened again since: the engine may have recorded some of the drives as lost before it
+    /// knew that they are too many.
+    pub is_uncertain: Cell<bool>,
+    /// Something was written in this life and acknowledged.
+    pub is_changed: Cell<bool>,
+    /// As it was last seen.
+    pub facts: RefCell<Facts>,
+    /// It may lack space.
+    pub is_thin: bool,
+    /// It is being deleted: it may be there or not.
+    pub is_leaving: Cell<bool>,
+    /// Where clients mostly write, sectors.
+    pub hot: Vec<Range<u32>>,
+    /// Sectors of a stripe's data.
+    pub stripe_sectors: u32,
+}
+
+impl Guarded {
+    /// Disks that count as lost to the volume now.
+    pub fn lost(&self) -> BTreeSet<usize> {
+        let facts = self.facts.borrow();
+        &*self.harmed.borrow() | &facts.lacking()
+    }
+
+    /// Whether the volume can do without these too, whatever the engine knows already.
+    pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
+        let facts = self.facts.borrow();
+        // Also a drive without data of the volume may have its map or its journal.
+        let is_free = disks.is_subset(&facts.lacking());
+        !self.is_uncertain.get() && (is_free || (&self.lost() | disks).len() <= facts.tolerance)
+    }
+
+    /// These are harmed from now on.
+    pub fn harm(&self, disks: &BTreeSet<usize>) {
+        self.harmed.borrow_mut().extend(disks);
+        self.oracle.borrow_mut().lose_suspects();
+    }
+}
+
+/// A run.
+pub struct World {
+    /// Its seed.
+    pub seed: u64,
+    /// How it is run.
+    pub options: Options,
+    /// What it is made of.
+    pub plan: Plan,
+    /// Where everything that happens is drawn from; clients have their own.
+    pub random: RefCell<SplitMix64>,
+    /// All drives ever.
+    pub disks: RefCell<Vec<Disk>>,
+    /// All volumes.
+    pub volumes: RefCell<Vec<Rc<Guarded>>>,
+    /// What was tried.
+    pub coverage: RefCell<Coverage>,
+    /// Volumes ever made: their numbers.
+    pub next_volume: Cell<u64>,
+    failures: RefCell<Vec<Failure>>,
+    trace_hash: Cell<u64>,
+    log: RefCell<Vec<String>>,
+}
+
+/// More failures of one run than this say nothing new.
+const MAX_FAILURES: usize = 4;
+
+impl World {
+    /// Before anything happened.
+    pub fn new(seed: u64, options: &Options) -> Rc<Self> {
+        let mut random = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x7052_7475_7265);
+        let plan = Plan::draw(seed, &mut random, options);
+        let world = Self {
+            seed,
+            options: *options,
+            plan,
+            random: RefCell::new(random),
+            disks: RefCell::default(),
+            volumes: RefCell::default(),
+            coverage: RefCell::default(),
+            next_volume: Cell::new(0),
+            failures: RefCell::default(),
+            trace_hash: Cell::new(0xcbf2_9ce4_8422_2325),
+            log: RefCell::default(),
+        };
+        world.note(0, &format!("{:?}", world.plan));
+        let plan = &world.plan;
+        let sizes = plan.data_bytes.iter().chain(&plan.spare_bytes).chain(&plan.journal_bytes);
+        for bytes in sizes.copied().collect::<Vec<u64>>() {
+            world.make_disk(bytes);
+        }
+        Rc::new(world)
+    }
+
+    /// A new, empty drive; gives its number.
+    pub fn make_disk(&self, capacity_bytes: u64) -> usize {
+        let mut disks = self.disks.borrow_mut();
+        let label = disk_label(disks.len());
+        let empty = MemoryDrive::with_block(&label, capacity_bytes, self.plan.block_bytes);
+        let crash = CrashDrive::from_image(&label, &empty);
+        crash.set_tears_sectors(self.plan.tears);
+        disks.push(Disk {
+            crash,
+            is_away: false,
+            unreadable: Vec::new(),
+            is_spoiled: false,
+            stale: BTreeSet::new(),
+        });
+        disks.len() - 1
+    }
+
+    /// Drives of which something may be wrong that only checksums tell.
+    pub fn spoiled(&self) -> Vec<usize> {
+        let disks = self.disks.borrow();
+        (0..disks.len()).filter(|disk| disks[*disk].is_spoiled).collect()
+    }
+
+    /// A random number below `limit`.
+    pub fn below(&self, limit: u64) -> u64 {
+        self.random.borrow_mut().below(limit)
+    }
+
+    /// True with `probability`.
+    pub fn chance(&self, probability: f64) -> bool {
+        self.random.borrow_mut().chance(probability)
+    }
+
+    /// A seed for somebody else.
+    pub fn next_seed(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    /// One of these.
+    pub fn pick<T: Clone>(&self, from: &[T]) -> Option<T> {
+        (!from.is_empty()).then(|| from[self.below(from.len() as u64) as usize].clone())
+    }
+
+    /// Counts.
+    pub fn cover(&self, count: impl FnOnce(&mut Coverage)) {
+        count(&mut self.coverage.borrow_mut());
+    }
+
+    /// Something happened: part of the trace.
+    pub fn note(&self, now_ns: u64, what: &str) {
+        let bytes = now_ns.to_le_bytes();
+        let hash = bytes.iter().chain(what.as_bytes()).fold(self.trace_hash.get(), |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        self.trace_hash.set(hash);
+        if self.options.keep_log {
+            self.log.borrow_mut().push(format!("{:>12.6} ms  {what}", now_ns as f64 / 1e6));
+        }
+    }
+
+    /// A promise was broken.
+    pub fn broken(&self, promise: &str, detail: String) {
+        self.note(0, &format!("BROKEN {promise}: {detail}"));
+        let mut failures = self.failures.borrow_mut();
+        if failures.len() < MAX_FAILURES {
+            failures.push(Failure { seed: self.seed, promise: promise.to_owned(), detail });
+        }
+    }
+
+    /// Whether anything was broken yet.
+    pub fn is_broken(&self) -> bool {
+        !self.failures.borrow().is_empty()
+    }
+
+    /// What came of it.
+    pub fn report(&self) -> RunReport {
+        RunReport {
+            coverage: *self.coverage.borrow(),
+            failures: self.failures.borrow().clone(),
+            trace_hash: self.trace_hash.get(),
+            log: self.log.borrow().clone(),
+        }
+    }
+}

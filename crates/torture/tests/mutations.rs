@@ -1,0 +1,43 @@
+//! Does torture notice? Each mutation of the engine (`stripewise_engine::mutation`) breaks one rule that keeps data right; a seed
+//! known to show it must show it, and must be well without it. To look for such seeds anew:
+//! `STRIPEWISE_TEST_RUNS=1000 cargo test -p stripewise-torture --test mutations -- --nocapture`.
+
+use stripewise_engine::mutation::{Mutation, choose};
+use stripewise_torture::{Failure, Options, run};
+
+/// What is broken, and a seed that shows it.
+const FOUND_AT: [(Mutation, u64); 5] = [
+    (Mutation::ReplayWithoutRedo, 1),
+    (Mutation::ReleaseBeforeFlush, 2),
+    (Mutation::ChecksumsAlwaysAgree, 116),
+    (Mutation::CommitOnOneDrive, 2),
+    (Mutation::LockWithoutWaiting, 1),
+];
+
+fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {
+    choose(mutation);
+    let failures = run(seed, &Options::default()).failures;
+    choose(None);
+    failures
+}
+
+#[test]
+fn each_broken_rule_is_found_by_a_seed_known_for_it() {
+    for (mutation, seed) in FOUND_AT {
+        assert_eq!(failures(None, seed), [], "seed {seed} shows something else");
+        assert!(!failures(Some(mutation), seed).is_empty(), "seed {seed} does not show {mutation:?}");
+    }
+}
+
+#[test]
+fn each_broken_rule_is_found_within_so_many_seeds() {
+    let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(0);
+    for (mutation, _) in FOUND_AT {
+        let found =
+            (1..=runs).find_map(|seed| Some((seed, failures(Some(mutation), seed).into_iter().next()?)));
+        match found {
+            Some((seed, failure)) => println!("{mutation:?}: seed {seed}, {}", failure.promise),
+            None => assert_eq!(runs, 0, "{mutation:?} is not found by seeds 1 to {runs}"),
+        }
+    }
+}
