@@ -182,8 +182,9 @@ impl Regions {
         first..first + self.shape.stripes_per_region
     }
 
+    /// Beyond the end there is nothing: the volume may have been made smaller since somebody took a region's number.
     pub fn state(&self, region: u64) -> RegionState {
-        self.states.borrow()[region as usize]
+        self.states.borrow().get(region as usize).copied().unwrap_or(RegionState::Unwritten)
     }
 
     fn set_state(&self, region: u64, state: RegionState) {
