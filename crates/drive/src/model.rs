@@ -86,6 +86,7 @@ impl ModelDrive {
             // Twice what keeps the link busy during one latency.
             queue_bytes: u64::try_from(2 * in_latency).unwrap_or(u64::MAX).clamp(4 << 20, 64 << 20),
             cheap_zeroes: true,
+            gap_bytes: gap_bytes(&spec),
             ..inner.info().clone()
         };
         let spawn_in = context.clone();
@@ -97,6 +98,13 @@ impl ModelDrive {
         let service = RefCell::new(Service { link, last_end_ns: 0, ends_ns: VecDeque::new() });
         Rc::new(Self { info, spec, context: context.clone(), service, inside })
     }
+}
+
+/// What the link transfers in the time that one of many requests takes, in whole blocks, within reason.
+fn gap_bytes(spec: &ModelSpec) -> u64 {
+    let request_ns = spec.latency_ns / u64::from(spec.queue_depth);
+    let bytes = u128::from(spec.bytes_per_second) * u128::from(request_ns) / u128::from(SECOND_NS);
+    u64::try_from(bytes).unwrap_or(u64::MAX).min(256 << 10) / 4096 * 4096
 }
 
 impl Drive for ModelDrive {

@@ -22,6 +22,7 @@ use stripewise_drive::{Buffer, BufferPool, Context, Event, Semaphore};
 use stripewise_layout::{Geometry, LayoutError, Shape};
 
 use crate::columns::Members;
+use crate::defer_pace::DeferPace;
 use crate::error::ArrayError;
 use crate::heat::Heat;
 use crate::member::Member;
@@ -228,6 +229,7 @@ pub(crate) struct Inner {
     pub write_back: bool,
     pub pending: Pending,
     pub destaging: Cell<bool>,
+    pub defer_pace: DeferPace,
     /// Blocks of the volume that are lost for good: they were being written when power was cut and a drive was lost.
     pub dead: RefCell<BTreeSet<u64>>,
     pub table: Rc<StripeTable>,
@@ -343,6 +345,7 @@ impl Array {
             write_back,
             pending: Pending::new(),
             destaging: Cell::new(false),
+            defer_pace: DeferPace::new(),
             dead: RefCell::default(),
             table: Rc::default(),
             regions,

@@ -11,17 +11,18 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, SemaphorePermit};
 use stripewise_layout::Stripe;
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::destage_round::Shape;
 use crate::error::ArrayError;
 use crate::journal::{Journal, Kind, Part, Quota, Record, Reservation};
 use crate::member::Class;
 use crate::pending::PendingPiece;
-use crate::stripe_table::Piece;
+use crate::stripe_table::{Piece, StripeGuard};
 use crate::write_log::{Logged, WriteLog};
 
 /// The shortest time that a piece waits for neighbours while there is room.
@@ -57,12 +58,10 @@ impl Inner {
         self.write_back && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
-    /// Room for each of the parts of a request, all at once: whoever held some and waited for more could wait for ever.
-    pub async fn reserve_rooms(
-        &self,
-        log: &WriteLog,
-        lengths: &[u64],
-    ) -> Result<Option<Vec<Room>>, ArrayError> {
+    /// Room for each of the parts of a request, all at once, or none if there is not enough now. Such a request goes in place:
+    /// clients that waited would be served at the rate of destaging, while drives that have nothing else to do could write
+    /// for them.
+    pub fn reserve_rooms(&self, log: &WriteLog, lengths: &[u64]) -> Result<Option<Vec<Room>>, ArrayError> {
         // A block more on each side, should the piece have to be widened to whole blocks, and what describes it.
         let bytes: SmallVec<[u64; 4]> = lengths.iter().map(|length| length + 2 * BLOCK_BYTES + 512).collect();
         // Each is an append of its own, in whole pages.
@@ -70,9 +69,18 @@ impl Inner {
         if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
             return Ok(None);
         }
-        let mut memory = self.pending.room.acquire(lengths.iter().sum()).await;
-        let journal = log.wait_for_room(log.journal.reserve_many(&bytes, Quota::Client)).await?;
-        let rooms = journal
+        if !self.defer_pace.may_defer(self.context.now_ns(), self.pending.is_empty()) {
+            return Ok(None);
+        }
+        let memory = self.pending.room.acquire(lengths.iter().sum()).now_or_never();
+        let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
+        let (Some(mut memory), Some(journal)) = (memory, journal) else {
+            if self.destage_shape().request_bytes == 0 {
+                self.defer_pace.note_full(self.context.now_ns());
+            }
+            return Ok(None);
+        };
+        let rooms = journal?
             .into_iter()
             .zip(lengths)
             .map(|(journal, length)| Room { journal, memory: memory.split(*length) });
@@ -152,17 +160,26 @@ impl Inner {
 
     /// Writes in place what is pending of a stripe that the caller holds alone.
     pub async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
-        let (pieces, covers) = self.pending.snapshot(index);
-        if pieces.is_empty() {
-            return Ok(());
-        }
         let stripe = self.geometry.stripe(index);
-        let parts = self.pending_parts(&stripe, &pieces).await?;
-        self.write_parts(log, stripe, parts, covers).await?;
-        for sequence in self.pending.remove(index, covers) {
-            log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
+        while let Some((pieces, covers)) = self.pending.next_round(index, self.destage_shape()) {
+            self.defer_pace.note_round(pieces.len());
+            let parts = self.pending_parts(&stripe, &pieces).await?;
+            self.write_parts(log, stripe.clone(), parts, covers).await?;
+            for sequence in self.pending.remove(index, covers) {
+                log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
+            }
         }
         Ok(())
+    }
+
+    fn destage_shape(&self) -> Shape {
+        let members = self.members.borrow();
+        let request_bytes = members.iter().map(|member| member.member.info().gap_bytes).min();
+        Shape {
+            interleave_bytes: self.geometry.interleave_bytes(),
+            parity_units: self.geometry.parity_units() as u64,
+            request_bytes: request_bytes.unwrap_or(0),
+        }
     }
 
     /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
@@ -241,7 +258,7 @@ impl Inner {
         while !self.pending.is_empty() {
             self.destage_batch().await?;
         }
-        Ok(())
+        self.flush().await
     }
 
     /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no longer matter: replayed
@@ -263,19 +280,31 @@ impl Inner {
         log.journal.mark().await
     }
 
+    /// Writes the oldest pending stripes in place and flushes the drives. It waits for nobody who may wait for room in the
+    /// journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
-        let stripes = self.pending.oldest(BATCH);
-        let destaging = stripes.into_iter().map(|stripe| {
-            let log = log.clone();
-            async move {
-                let _alone = self.table.lock(stripe).await;
-                self.destage_held(&log, stripe).await
-            }
-        });
+        let held = self.hold_oldest().await;
+        let destaging = held.iter().map(|(stripe, _)| self.destage_held(&log, *stripe));
         join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
-        // Regions written for the first time have to be known as written before the journal may forget.
-        self.flush().await
+        drop(held);
+        self.flush_members().await
+    }
+
+    /// The oldest pending stripes that nobody has. Who writes one in place has destaged it before, and may be waiting for room;
+    /// who defers more of it is soon done.
+    async fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
+        let oldest = self.pending.oldest(2 * BATCH);
+        let free = oldest.iter().filter_map(|&stripe| Some((stripe, self.table.try_lock(stripe)?)));
+        let mut held: Vec<(u64, StripeGuard)> = free.take(BATCH).collect();
+        if held.is_empty()
+            && let Some(&stripe) = oldest.first()
+        {
+            held.push((stripe, self.table.lock(stripe).await));
+        }
+        // In the order in which they lie on the drives.
+        held.sort_unstable_by_key(|(stripe, _)| *stripe);
+        held
     }
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
@@ -296,6 +325,9 @@ impl Inner {
                 if inner.destage_batch().await.is_err() {
                     // It stays in the journal, and is tried again: drives may have been excluded meanwhile.
                     inner.context.sleep_ns(RETRY_NS).await;
+                } else if let Some(log) = inner.write_log() {
+                    // Regions written for the first time have to be known as written before the journal may forget.
+                    log.start_marking_regions(&inner);
                 }
             }
             inner.destaging.set(false);

@@ -13,7 +13,9 @@ mod array;
 #[doc(hidden)]
 pub mod checksums;
 mod columns;
+mod defer_pace;
 mod destage;
+mod destage_round;
 mod discard;
 mod error;
 #[doc(hidden)]

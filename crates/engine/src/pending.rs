@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
 
+use crate::destage_round::{Extent, Shape, next_round};
+
 /// Bytes kept at a time.
 pub(crate) const PENDING_BYTES: u64 = 64 << 20;
 
@@ -33,6 +35,7 @@ impl PendingPiece {
 }
 
 struct PendingStripe {
+    /// In the order of their sequences.
     pieces: Vec<PendingPiece>,
     since_ns: u64,
 }
@@ -40,13 +43,20 @@ struct PendingStripe {
 /// All pending writes of an array.
 pub(crate) struct Pending {
     stripes: RefCell<BTreeMap<u64, PendingStripe>>,
+    /// Stripes by the sequence of the first of their pieces.
+    by_age: RefCell<BTreeMap<u64, u64>>,
     bytes: Cell<u64>,
     pub room: Semaphore,
 }
 
 impl Pending {
     pub fn new() -> Self {
-        Self { stripes: RefCell::default(), bytes: Cell::new(0), room: Semaphore::new(PENDING_BYTES) }
+        Self {
+            stripes: RefCell::default(),
+            by_age: RefCell::default(),
+            bytes: Cell::new(0),
+            room: Semaphore::new(PENDING_BYTES),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -62,6 +72,9 @@ impl Pending {
         let mut stripes = self.stripes.borrow_mut();
         let entry =
             stripes.entry(stripe).or_insert_with(|| PendingStripe { pieces: Vec::new(), since_ns: now_ns });
+        if entry.pieces.is_empty() {
+            self.by_age.borrow_mut().insert(piece.sequence, stripe);
+        }
         entry.pieces.push(piece);
     }
 
@@ -78,21 +91,39 @@ impl Pending {
             .collect()
     }
 
-    /// All that is pending of a stripe, oldest first, and the last of their sequences.
-    pub fn snapshot(&self, stripe: u64) -> (SmallVec<[(u64, Buffer); 2]>, u64) {
-        let last = |entry: &PendingStripe| entry.pieces.iter().map(|piece| piece.sequence).max();
-        let covers = self.stripes.borrow().get(&stripe).and_then(last).unwrap_or(0);
-        (self.overlapping(stripe, 0, u64::MAX), covers)
+    /// What is pending of a stripe up to this sequence, oldest first.
+    pub fn up_to(&self, stripe: u64, sequence: u64) -> SmallVec<[(u64, Buffer); 2]> {
+        let stripes = self.stripes.borrow();
+        let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
+        let pieces = entry.pieces.iter().take_while(|piece| piece.sequence <= sequence);
+        pieces.map(|piece| (piece.from, piece.data.clone())).collect()
+    }
+
+    /// What one write takes of a stripe, oldest first, and the last of their sequences.
+    pub fn next_round(&self, stripe: u64, shape: Shape) -> Option<(SmallVec<[(u64, Buffer); 2]>, u64)> {
+        let stripes = self.stripes.borrow();
+        let pieces = &stripes.get(&stripe)?.pieces;
+        let extent =
+            |piece: &PendingPiece| Extent { from: piece.from, to: piece.to(), sequence: piece.sequence };
+        let extents: SmallVec<[Extent; 8]> = pieces.iter().map(extent).collect();
+        let round = &pieces[..next_round(&extents, shape)];
+        let covers = round.last()?.sequence;
+        Some((round.iter().map(|piece| (piece.from, piece.data.clone())).collect(), covers))
     }
 
     /// The stripe's pieces up to this sequence are in place. Gives their sequences.
     pub fn remove(&self, stripe: u64, covers: u64) -> Vec<u64> {
         let mut stripes = self.stripes.borrow_mut();
         let Some(entry) = stripes.get_mut(&stripe) else { return Vec::new() };
+        let Some(first) = entry.pieces.first().map(|piece| piece.sequence) else { return Vec::new() };
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut entry.pieces).into_iter().partition(|piece| piece.sequence <= covers);
-        entry.pieces = kept;
-        if entry.pieces.is_empty() {
+        let mut by_age = self.by_age.borrow_mut();
+        by_age.remove(&first);
+        if let Some(next) = kept.first() {
+            by_age.insert(next.sequence, stripe);
+            entry.pieces = kept;
+        } else {
             stripes.remove(&stripe);
         }
         let bytes: u64 = gone.iter().map(|piece| piece.data.len() as u64).sum();
@@ -113,23 +144,19 @@ impl Pending {
         self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
     }
 
-    /// The stripes whose records are oldest, at most `count`, in the order in which they lie on the drives.
+    /// The stripes whose records are oldest, oldest first, at most `count`.
     pub fn oldest(&self, count: usize) -> Vec<u64> {
-        let stripes = self.stripes.borrow();
-        let first = |entry: &PendingStripe| entry.pieces.iter().map(|piece| piece.sequence).min();
-        let mut by_age: Vec<(u64, u64)> =
-            stripes.iter().map(|(stripe, entry)| (first(entry).unwrap_or(0), *stripe)).collect();
-        if by_age.len() > count {
-            by_age.select_nth_unstable(count);
-            by_age.truncate(count);
-        }
-        let mut oldest: Vec<u64> = by_age.into_iter().map(|(_, stripe)| stripe).collect();
-        oldest.sort_unstable();
-        oldest
+        self.by_age.borrow().values().take(count).copied().collect()
     }
 
-    /// When the stripe that waits longest began to.
+    /// The sequence of the oldest piece.
+    pub fn oldest_sequence(&self) -> Option<u64> {
+        self.by_age.borrow().first_key_value().map(|(sequence, _)| *sequence)
+    }
+
+    /// When the stripe with the oldest piece began to wait.
     pub fn waiting_since_ns(&self) -> Option<u64> {
-        self.stripes.borrow().values().map(|entry| entry.since_ns).min()
+        let (_, stripe) = self.by_age.borrow().first_key_value().map(|(age, stripe)| (*age, *stripe))?;
+        self.stripes.borrow().get(&stripe).map(|entry| entry.since_ns)
     }
 }

@@ -202,9 +202,10 @@ impl Inner {
                 // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it.
-            let (pending, _) = self.pending.snapshot(record.stripe);
-            self.pending.remove(record.stripe, record.sequence);
+            // Whoever writes a stripe in place has first put in place what was pending of it, perhaps in several steps.
+            let placed = if record.kind == Kind::Parity { record.covers } else { record.sequence };
+            let pending = self.pending.up_to(record.stripe, placed);
+            self.pending.remove(record.stripe, placed);
             let stripe = self.geometry.stripe(record.stripe);
             match record.kind {
                 Kind::Redo => {

@@ -157,17 +157,20 @@ impl Inner {
                 data.push(record);
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it, or does so now.
-            for part in data.drain(..).flat_map(|record| record.parts) {
-                if record.kind != Kind::Parity {
-                    continue;
-                }
-                let mut from =
-                    u64::from(part.unit) * self.geometry.interleave_bytes() + u64::from(part.start);
-                for segment in part.segments {
-                    let length = segment.len() as u64;
-                    pending.push((records.len(), from, segment));
-                    from += length;
+            // Whoever writes a stripe in place has first put in place what was pending of it, or does so now, perhaps not all at
+            // once.
+            let is_placed = |data: &Record| record.kind != Kind::Parity || data.sequence <= record.covers;
+            let (placed, later): (Vec<Record>, Vec<Record>) = data.into_iter().partition(is_placed);
+            data = later;
+            if record.kind == Kind::Parity {
+                for part in placed.into_iter().flat_map(|record| record.parts) {
+                    let mut from =
+                        u64::from(part.unit) * self.geometry.interleave_bytes() + u64::from(part.start);
+                    for segment in part.segments {
+                        let length = segment.len() as u64;
+                        pending.push((records.len(), from, segment));
+                        from += length;
+                    }
                 }
             }
             records.push(record);

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use futures_util::future::FutureExt;
 use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, Event};
 
@@ -156,6 +157,13 @@ impl StripeTable {
         }
         self.stripes.borrow_mut().get_mut(&stripe).expect("led").queue.pop_front();
         StripeGuard { table: self.clone(), stripe }
+    }
+
+    /// As [`Self::lock`], if nobody has the stripe.
+    pub fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
+        let is_busy = self.stripes.borrow().contains_key(&stripe);
+        (!is_busy || mutation::is_chosen(Mutation::LockWithoutWaiting))
+            .then(|| self.lock(stripe).now_or_never().expect("nobody to wait for"))
     }
 
     /// Shares the stripe with other readers, waiting for writers that came before.

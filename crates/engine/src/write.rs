@@ -134,7 +134,7 @@ impl Inner {
             self.admit_new_regions().await?;
         }
         let sequential = self.note_sequence(offset_bytes, end_bytes);
-        let mut rooms = self.rooms_for(offset_bytes, &data).await?.into_iter();
+        let mut rooms = self.rooms_for(offset_bytes, &data)?.into_iter();
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
 
         let mut led: SmallVec<[u64; 8]> = SmallVec::new();
@@ -172,13 +172,13 @@ impl Inner {
     }
 
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at once.
-    async fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
+    fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
         let Some(log) = self.write_log().filter(|_| self.may_defer(data.len() as u64)) else {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
         let lengths: SmallVec<[u64; 4]> = segments.map(|segment| segment.to - segment.from).collect();
-        Ok(self.reserve_rooms(&log, &lengths).await?.unwrap_or_default())
+        Ok(self.reserve_rooms(&log, &lengths)?.unwrap_or_default())
     }
 
     /// Waits until the piece was carried out by another leader, or carries it out.
@@ -721,13 +721,13 @@ impl Inner {
                 log.mark().await?;
             }
         }
-        if log.is_filling() && !log.checkpointing.replace(true) {
+        if self.can_make_room(log) && !log.checkpointing.replace(true) {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };
             let log = log.clone();
             self.context.spawn(async move {
                 // Until there is room: whoever waits for some does not come by here. What cannot be flushed shows when
                 // somebody asks for a flush.
-                while log.is_filling()
+                while inner.can_make_room(&log)
                     && inner.flush_members().await.is_ok()
                     && inner.release_records().await.is_ok()
                 {}
@@ -735,6 +735,13 @@ impl Inner {
             });
         }
         Ok(())
+    }
+
+    /// Whether it is time to release records, and would help: a ring is freed from its oldest end, which only destaging can do
+    /// where that is pending.
+    fn can_make_room(&self, log: &WriteLog) -> bool {
+        let oldest = log.journal.oldest();
+        log.is_filling() && oldest.is_some() && oldest != self.pending.oldest_sequence()
     }
 
     /// Awaits the reads and computes parity.

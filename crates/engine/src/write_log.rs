@@ -175,7 +175,7 @@ impl WriteLog {
 
     /// What is in new regions can be released only when the map knows them. By itself, since it waits for stripes whose
     /// holders may wait for room that the drives' flush alone can give.
-    fn start_marking_regions(&self, inner: &Rc<Inner>) {
+    pub fn start_marking_regions(&self, inner: &Rc<Inner>) {
         if self.marking_regions.replace(true) {
             return;
         }
@@ -293,10 +293,10 @@ impl WriteLog {
         Ok(())
     }
 
-    /// Whether so much of the journal is taken that it is time to make room.
+    /// Whether so much of the journal is taken, and so much of that could be released, that it is time to make room.
     pub fn is_filling(&self) -> bool {
         let fill = self.journal.fill();
-        fill.used_bytes * 2 > fill.capacity_bytes
-            && !(self.applied.borrow().is_empty() && self.settled.borrow().is_empty())
+        let over = (self.applied.borrow().len() + self.settled.borrow().len()) as u64;
+        fill.used_bytes * 2 > fill.capacity_bytes && over > 0 && over * 4 >= fill.live_records
     }
 }

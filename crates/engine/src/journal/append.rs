@@ -25,6 +25,11 @@ use crate::member::{Class, Member};
 
 /// Batches on their way to one area.
 const MAX_IN_FLIGHT: u32 = 4;
+/// So many of them may be of any size. Further ones have to be of [`LARGE_PAGES`] at least: each batch has a head of a page or
+/// more, and what waits for one to end shares the head of the next.
+const SMALL_IN_FLIGHT: u32 = 2;
+/// Pages beside which a head does not count.
+const LARGE_PAGES: u64 = 16;
 /// A batch of several appends ends here.
 const GROUP_BYTES: u64 = 1 << 20;
 /// Pieces of memory of one write; what has more is copied together.
@@ -154,7 +159,8 @@ impl State {
                 continue;
             }
             roomy += 1;
-            if ring.in_flight < MAX_IN_FLIGHT {
+            let most_in_flight = if pages < LARGE_PAGES { SMALL_IN_FLIGHT } else { MAX_IN_FLIGHT };
+            if ring.in_flight < most_in_flight {
                 found.push((ring.in_flight, u64::MAX - spare, ring.id));
             }
         }

@@ -1,0 +1,89 @@
+//! When it pays to acknowledge writes from the journal, and when they are sooner in place.
+//!
+//! A burst always pays: it is acknowledged at the rate of the journal. When clients have filled the journal, they are served
+//! no faster than it is destaged. That is still faster than writing in place if several writes go in place by one; else each
+//! of them is only written once more. So, if destaging had nothing to put together when the journal was full, writes go in
+//! place for [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of writing through.
+
+use std::cell::Cell;
+
+/// Filling again may take one part in so many of a long run.
+const REST_FACTOR: u64 = 31;
+/// However long the journal was filling: clients may have been doing something else for most of that.
+const LONGEST_REST_NS: u64 = 60_000_000_000;
+/// Acknowledged writes per write in place from which destaging is worth its records in the journal.
+const WORTHWHILE: f64 = 1.5;
+/// Weight of the last write in place in their mean.
+const LAST_WEIGHT: f64 = 1.0 / 64.0;
+
+pub(crate) struct DeferPace {
+    /// Acknowledged writes per write in place, lately.
+    merged: Cell<f64>,
+    /// Since when clients fill the journal.
+    filling_since_ns: Cell<u64>,
+    resting_until_ns: Cell<u64>,
+}
+
+impl DeferPace {
+    pub fn new() -> Self {
+        Self { merged: Cell::new(1.0), filling_since_ns: Cell::new(0), resting_until_ns: Cell::new(0) }
+    }
+
+    /// Whether a write may be deferred now. `is_idle`: nothing is pending.
+    pub fn may_defer(&self, now_ns: u64, is_idle: bool) -> bool {
+        if now_ns < self.resting_until_ns.get() {
+            return false;
+        }
+        if is_idle {
+            self.filling_since_ns.set(now_ns);
+        }
+        true
+    }
+
+    /// So many acknowledged writes went in place by one.
+    pub fn note_round(&self, pieces: usize) {
+        let mean = self.merged.get();
+        self.merged.set(mean + (pieces as f64 - mean) * LAST_WEIGHT);
+    }
+
+    /// The journal had no room. Not to be told for drives on which a request takes long: fewer and sorted ones always pay there.
+    pub fn note_full(&self, now_ns: u64) {
+        if self.merged.get() >= WORTHWHILE {
+            return;
+        }
+        let filled_in_ns = now_ns.saturating_sub(self.filling_since_ns.get());
+        let rest_ns = REST_FACTOR.saturating_mul(filled_in_ns).min(LONGEST_REST_NS);
+        let until_ns = now_ns.saturating_add(rest_ns);
+        self.resting_until_ns.set(until_ns);
+        self.filling_since_ns.set(until_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DeferPace;
+
+    #[test]
+    fn after_a_burst_without_neighbours_writes_go_in_place_for_a_while() {
+        let pace = DeferPace::new();
+        assert!(pace.may_defer(1_000, true));
+        assert!(pace.may_defer(1_050, false));
+        pace.note_full(1_100);
+        assert!(!pace.may_defer(1_101, true));
+        assert!(!pace.may_defer(4_199, true));
+        assert!(pace.may_defer(4_200, false));
+        // The next one begins there.
+        pace.note_full(4_300);
+        assert!(!pace.may_defer(7_399, false));
+        assert!(pace.may_defer(7_400, false));
+    }
+
+    #[test]
+    fn where_writes_are_put_together_the_journal_is_used_all_the_time() {
+        let pace = DeferPace::new();
+        assert!(pace.may_defer(0, true));
+        (0..200).for_each(|_| pace.note_round(3));
+        pace.note_full(100);
+        assert!(pace.may_defer(101, false));
+    }
+}
