@@ -29,6 +29,8 @@ use crate::write_log::{Logged, WriteLog};
 const HOLD_NS: u64 = 1_000_000_000;
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
+/// Where all stripes are in use, it looks again this much later.
+const BUSY_NS: u64 = 100_000;
 /// Stripes destaged at a time.
 const BATCH: usize = 64;
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
@@ -284,24 +286,22 @@ impl Inner {
     /// journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
-        let held = self.hold_oldest().await;
+        let held = self.hold_oldest();
+        if held.is_empty() {
+            self.context.sleep_ns(BUSY_NS).await;
+        }
         let destaging = held.iter().map(|(stripe, _)| self.destage_held(&log, *stripe));
         join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         drop(held);
         self.flush_members().await
     }
 
-    /// The oldest pending stripes that nobody has. Who writes one in place has destaged it before, and may be waiting for room;
-    /// who defers more of it is soon done.
-    async fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
+    /// The oldest pending stripes that nobody has. Not to be waited for: who writes one in place has destaged it before, and may
+    /// be waiting for room.
+    fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
         let oldest = self.pending.oldest(2 * BATCH);
         let free = oldest.iter().filter_map(|&stripe| Some((stripe, self.table.try_lock(stripe)?)));
         let mut held: Vec<(u64, StripeGuard)> = free.take(BATCH).collect();
-        if held.is_empty()
-            && let Some(&stripe) = oldest.first()
-        {
-            held.push((stripe, self.table.lock(stripe).await));
-        }
         // In the order in which they lie on the drives.
         held.sort_unstable_by_key(|(stripe, _)| *stripe);
         held
