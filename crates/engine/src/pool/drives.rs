@@ -304,6 +304,8 @@ impl Inner {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
+        // The next commit is to be newer than what the drive has, wherever it got that.
+        self.attempted.set(self.attempted.get().max(manifest.generation));
         // What lived on without this pool, or is not of its past, says nothing about it.
         let behind = if self.manifest.borrow().descends_from(&manifest) {
             manifest
