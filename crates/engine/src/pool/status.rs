@@ -2,7 +2,7 @@
 //!
 //! Takes time in proportion to runs of rows, not to rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use stripewise_layout::{Geometry, Level, MemberSet, Shape};
@@ -12,7 +12,7 @@ use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
 use super::jobs::JobKind;
 use super::tiers::TierInfo;
-use super::volume_record::{PartRecord, Pin, VolumeRecord};
+use super::volume_record::{PartRecord, Pin, PlaceState, VolumeRecord};
 use super::{Inner, Pool, addresses};
 use crate::rows::SlotState;
 
@@ -204,6 +204,11 @@ pub struct VolumeInfo {
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
+    /// Drives that have a copy of its region map or an area of its journal, current or not.
+    pub copies: Vec<DriveId>,
+    /// Those of them whose copy or area is not current, or not there, where the others are fewer than losing as many drives as
+    /// the layout can do without asks for.
+    pub lacking_copies: Vec<DriveId>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.
@@ -272,6 +277,9 @@ struct Tally {
     readable: bool,
     lacking: bool,
     filling: bool,
+    /// Drives with a map or a journal, and those of them that are wanted back.
+    copies: BTreeSet<u32>,
+    lacking_copies: BTreeSet<u32>,
 }
 
 impl Inner {
@@ -432,6 +440,9 @@ impl Inner {
                 lacking_bytes: share.lacking * slab_bytes,
             }
         };
+        let ids = |numbers: &BTreeSet<u32>| -> Vec<DriveId> {
+            numbers.iter().filter_map(|number| Some(manifest.drive(*number)?.id)).collect()
+        };
         let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
         let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
         // The old layout's rows come back one after the other.
@@ -460,6 +471,8 @@ impl Inner {
             tiers: self.tier_info(volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
+            copies: ids(&tally.copies),
+            lacking_copies: ids(&tally.lacking_copies),
             conversion: self.conversion_status(volume),
             needed: if readable { Vec::new() } else { self.needed_drives(volume) },
             failure,
@@ -519,8 +532,37 @@ impl Inner {
             let left = tolerance - lacking.len() as isize;
             tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
         }
+        let (left, lacking) = self.copies_left(part, is_there);
+        tally.lacking |= left < tolerance;
+        tally.copies.extend(copies(part).map(|(drive, _)| drive));
+        tally.lacking_copies.extend(lacking);
         let least = tally.left.get_or_insert(tolerance);
-        *least = (*least).min(tolerance);
+        *least = (*least).min(tolerance).min(left);
+    }
+
+    /// How many more drives may be lost, whichever they are, before nothing is left of a part's region map, or of its journal;
+    /// and whose copies are lacking where these are fewer than the layout can spare.
+    fn copies_left(&self, part: &PartRecord, is_there: impl Fn(u32) -> bool) -> (isize, Vec<u32>) {
+        let tolerance = part.shape.fault_tolerance() as isize;
+        let is_current = |(drive, is_active): &(u32, bool)| *is_active && is_there(*drive);
+        let mut lacking = Vec::new();
+        let mut left_of = |places: &[(u32, bool)]| {
+            let left = places.iter().filter(|place| is_current(place)).count() as isize - 1;
+            if left < tolerance {
+                lacking.extend(places.iter().filter(|place| !is_current(place)).map(|(drive, _)| *drive));
+            }
+            left
+        };
+        let mut left = left_of(&map_places(part).collect::<Vec<_>>());
+        let journal: Vec<(u32, bool)> = journal_places(part).collect();
+        if !journal.is_empty() {
+            left = left.min(left_of(&journal));
+            // What the open journal knows is newer; where it could not be opened without an area it is not used at all.
+            if let Some(array) = self.array(part.id).filter(|array| !array.is_protected()) {
+                left = left.min(array.journal_redundancy().unwrap_or(0) as isize);
+            }
+        }
+        (left, lacking)
     }
 }
 
@@ -537,6 +579,20 @@ fn own(manifest: &Manifest) -> impl Iterator<Item = &DriveRecord> {
 fn metadata_bytes(drive: &DriveRecord, slab_bytes: u64) -> u64 {
     let base = addresses::slabs_base_bytes(drive.capacity_bytes, slab_bytes);
     base + drive.capacity_bytes.saturating_sub(addresses::end_of_slabs(drive.capacity_bytes))
+}
+
+/// Drives with a copy of the region map, and whether it is current.
+fn map_places(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
+    part.meta.places.iter().map(|place| (place.drive, place.state == PlaceState::Active))
+}
+
+/// Drives with an area of the journal, and whether it counts.
+fn journal_places(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
+    part.journal.iter().map(|place| (place.drive, place.state == PlaceState::Active))
+}
+
+fn copies(part: &PartRecord) -> impl Iterator<Item = (u32, bool)> {
+    map_places(part).chain(journal_places(part))
 }
 
 fn map_slabs(part: &PartRecord) -> u64 {
