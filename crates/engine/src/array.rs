@@ -174,7 +174,8 @@ pub struct ArrayInit {
     pub map: Vec<AreaPlace>,
     /// The areas of its journal; none for a volume without one.
     pub journal: Vec<AreaPlace>,
-    /// Never used before for this array: tells a new journal from older ones. Not looked at when an array is opened.
+    /// Never used before for this array: tells a new journal from older ones. When an array is opened it is of concern only if
+    /// its journal is lost.
     pub journal_epoch: u64,
     /// Every block has a checksum, and every read is verified; the same for the array's whole life.
     pub checksums: Option<SumsInit>,
@@ -299,11 +300,11 @@ impl Array {
         host: Rc<dyn ArrayHost>,
         options: ArrayOptions,
     ) -> Result<Self, ArrayError> {
-        let areas = init.journal.clone();
+        let (areas, fresh_epoch) = (init.journal.clone(), init.journal_epoch);
         let array = Self::assemble(context, buffers, init, host, options)?;
         array.0.load_map().await?;
         array.0.note_columns_away();
-        array.0.open_journal(&areas).await?;
+        array.0.open_journal(&areas, fresh_epoch).await?;
         array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
         Ok(array)
     }

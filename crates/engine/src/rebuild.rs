@@ -281,7 +281,13 @@ impl Inner {
             let part = slice_of(&target, 0, block.start, block.end);
             match self.reconstruct(&stripe, block, &part, Class::Background).await {
                 Ok(()) => rebuilt.push((block, part)),
-                Err(ArrayError::Lost { .. }) => self.remember_lost(&stripe, block),
+                Err(lost @ ArrayError::Lost { .. }) => {
+                    // A drive that went meanwhile may have it, and may come back.
+                    if !self.geometry.stripe_survives(stripe.index, &self.missing_in(stripe.index)) {
+                        return Err(lost);
+                    }
+                    self.remember_lost(&stripe, block);
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -48,6 +48,17 @@ impl Array {
         self.0.write_log().is_some_and(|log| log.journal.is_short())
     }
 
+    /// How many more areas may be lost before something that the journal holds, or the journal itself, is on none. 0 where it takes
+    /// nothing more; `None` without a journal.
+    pub fn journal_redundancy(&self) -> Option<usize> {
+        Some(self.0.write_log()?.journal.least_copies().saturating_sub(1))
+    }
+
+    /// Whether the journal was found empty where it should have held something, and began anew.
+    pub fn journal_began_anew(&self) -> bool {
+        self.0.write_log().is_some_and(|log| log.began_anew.get())
+    }
+
     /// Bytes in use in the journal and bytes that it has for clients, summed over its areas.
     pub fn journal_fill(&self) -> Option<(u64, u64)> {
         let fill = self.0.write_log()?.journal.fill();
@@ -111,7 +122,7 @@ impl Inner {
     }
 
     /// Reads the journal and carries out what it holds.
-    pub async fn open_journal(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+    pub async fn open_journal(&self, places: &[AreaPlace], fresh_epoch: u64) -> Result<(), ArrayError> {
         let areas = self.journal_areas(places);
         if areas.is_empty() {
             return Ok(());
@@ -122,8 +133,9 @@ impl Inner {
             return Ok(());
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
+        let epoch = Some(fresh_epoch);
         let (journal, mut replay) =
-            Journal::open(&self.context, &self.buffers, id, areas, copies, host).await?;
+            Journal::open(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
         if mutation::is_chosen(Mutation::ReplayWithoutRedo) {
             replay.records.retain(|found| !matches!(found.record.kind, Kind::Redo | Kind::Parity));
         }
@@ -136,13 +148,14 @@ impl Inner {
             self.replay(&journal, &replay.records).await?;
         }
         let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
-        if replay.missing_batches == 0 && is_logged {
+        if replay.missing_batches == 0 && !replay.began_anew && is_logged {
             // Nothing was under way that the journal does not know.
             for chunk in self.regions.unsynced_chunks() {
                 self.regions.mark_synced(chunk);
             }
         }
         let log = Rc::new(self.new_log(journal.clone()));
+        log.began_anew.set(replay.began_anew);
         let mut is_any_over = false;
         for found in &replay.records {
             let record = &found.record;

@@ -49,6 +49,8 @@ pub(crate) struct WriteLog {
     keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
     settled: RefCell<Vec<Logged>>,
+    /// None of its areas held anything when it was opened.
+    pub began_anew: Cell<bool>,
     pub releasing: Cell<bool>,
     pub released: Event,
     /// Releases of settled records that were begun, and the number of the last one that ended well.
@@ -80,6 +82,7 @@ impl WriteLog {
             early: RefCell::default(),
             keeps_sums,
             settled: RefCell::default(),
+            began_anew: Cell::new(false),
             releasing: Cell::new(false),
             released: Event::new(),
             releases_begun: Cell::new(0),

@@ -1,5 +1,6 @@
 //! Power cut at many writes of everything that brings drives in and out: what is found afterwards opens, holds every byte that
-//! was flushed, and can be brought to its end; a further drive can be lost then.
+//! was flushed, and can be brought to its end; a further drive can be lost then. And the drive that a new one is filled from
+//! goes meanwhile: what nobody else has is not lost, but waits for it.
 
 mod pool_support;
 
@@ -7,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use pool_support::*;
-use stripewise_drive::{Drive, MemoryDrive};
+use stripewise_drive::{Delay, Drive, FaultyDrive, MemoryDrive};
 use stripewise_engine::{JobKind, Pool, PoolError, PoolState, Role};
 
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
@@ -129,4 +130,49 @@ fn going_offline_and_coming_back() {
     cut_often("bringing a drive back", &prepared(Some("drive1")), |pool, _| {
         Box::pin(async { pool.online(id_of(&pool.status(), "drive1"), None).await })
     });
+}
+
+#[test]
+fn what_a_drive_has_that_went_while_another_was_filled_from_it_is_not_lost() {
+    let start = memory_drives(3, 32);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&start[..2]), &[]).await.unwrap();
+        let volume = pool.create_volume(volume_spec("data", "raid1", Some(6 * MIB))).await.unwrap();
+        fill(&volume, 1, 0, 6 * MIB).await;
+        pool.close().await.unwrap();
+    });
+    let mut half_way = 0;
+    for moment in 0..25 {
+        let images: Vec<_> = start.iter().map(|image| image.duplicate(&image.info().label)).collect();
+        let life = Life::new();
+        life.run(async {
+            let seeded = |(seed, image): (usize, &Rc<MemoryDrive>)| {
+                FaultyDrive::new(&life.context, image.clone(), seed as u64)
+            };
+            let drives: Vec<Rc<FaultyDrive>> = images.iter().enumerate().map(seeded).collect();
+            let pool = life.open(&as_drives(&drives[..2])).await.unwrap();
+            drives.iter().for_each(|drive| drive.set_delay(Delay::Exponential { mean_ns: 1_000_000 }));
+            let old = id_of(&pool.status(), "drive0");
+            pool.replace(old, drives[2].clone(), false).await.unwrap();
+            pool.start_jobs();
+            life.context.sleep_ns(moment * 1_500_000).await;
+            drives[1].unplug();
+            let _ = pool.wait(JobKind::Rebuild).await;
+            half_way += u64::from(pool.status().state == PoolState::Failed);
+            let _ = pool.close().await;
+        });
+        let life = Life::new();
+        life.run(async {
+            let pool = life.open(&as_drives(&images[1..])).await.unwrap();
+            let volume = pool.volume("data").unwrap();
+            holds(&volume, 1, 0, 6 * MIB).await.unwrap_or_else(|why| panic!("moment {moment}: {why}"));
+            pool.wait(JobKind::Rebuild).await.unwrap();
+            assert_eq!((pool.status().state, pool.volumes()[0].lost_blocks), (PoolState::Online, 0));
+            pool.fail_drive(id_of(&pool.status(), "drive1"), "to see").await.unwrap();
+            holds(&volume, 1, 0, 6 * MIB).await.unwrap();
+            pool.close().await.unwrap();
+        });
+    }
+    assert!((5..25).contains(&half_way), "{half_way}");
 }

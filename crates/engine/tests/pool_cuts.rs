@@ -386,3 +386,55 @@ fn losing_a_drive_under_writes() {
         }
     }
 }
+
+#[test]
+fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
+    let images = memory_drives(3, 24);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.unwrap();
+        let spec = volume_spec("data", "mirror3", Some(2 * MIB));
+        let volume = pool.create_volume(spec).await.unwrap();
+        fill(&volume, 1, 0, MIB).await;
+        pool.close().await.unwrap();
+    });
+    let mut alone = 0;
+    for (at, seed) in (1..8).flat_map(|at| (0..12).map(move |seed| (at, seed))) {
+        let cut = Cut::over(&images, seed);
+        let life = Life::new();
+        let drives = cut.drives(&life.context);
+        cut.arm(at);
+        let _ = life.run(async {
+            let pool = life.open(&drives).await?;
+            // A commit of its own, and one that changes who takes part.
+            pool.set_rebuild_priority(77).await?;
+            pool.fail_drive(id_of(&pool.status(), "drive2"), "a test").await
+        });
+        for away in 0..3 {
+            let duplicate = |image: &Rc<MemoryDrive>| image.duplicate(&image.info().label);
+            let drives = as_drives(&cut.images().iter().map(duplicate).collect::<Vec<_>>());
+            let others: Vec<Rc<dyn Drive>> =
+                (0..3).filter(|drive| *drive != away).map(|drive| drives[drive].clone()).collect();
+            let life = Life::new();
+            life.run(async {
+                let when = format!("cut at write {at}, seed {seed}, without drive{away}");
+                let pool = life.open(&others).await.unwrap_or_else(|error| panic!("{when}: {error}"));
+                fill(&pool.volume("data").unwrap(), 2, 0, MIB).await;
+                pool.close().await.unwrap();
+                let pool =
+                    life.open(&drives).await.unwrap_or_else(|error| panic!("{when}, then all: {error}"));
+                holds(&pool.volume("data").unwrap(), 2, 0, MIB).await.unwrap();
+                alone += u64::from(state_of(&pool.status(), &format!("drive{away}")) == "behind");
+                pool.wait(JobKind::Rebuild).await.unwrap();
+                holds(&pool.volume("data").unwrap(), 2, 0, MIB).await.unwrap();
+                pool.close().await.unwrap();
+                // What it was told meanwhile counts, whatever it had been told before.
+                let pool =
+                    life.open(&drives).await.unwrap_or_else(|error| panic!("{when}, at last: {error}"));
+                assert_ne!(state_of(&pool.status(), &format!("drive{away}")), "behind", "{when}");
+                pool.close().await.unwrap();
+            });
+        }
+    }
+    assert!(alone > 20, "{alone}");
+}

@@ -481,7 +481,8 @@ impl Life {
         for (store, guarded) in targets {
             let facts = guarded.facts.borrow();
             // What was damaged silently is known to be repaired only when all was checked.
-            if !facts.is_online || !self.world.spoiled().is_empty() || facts.disks().iter().any(troubled) {
+            if !facts.is_online || !self.world.spoiled().is_empty() || facts.all_disks().iter().any(troubled)
+            {
                 continue;
             }
             guarded.harmed.borrow_mut().clear();

@@ -12,7 +12,7 @@ use crate::Sabotage;
 use crate::clients::Target;
 use crate::content::{Content, SECTOR_BYTES, identify};
 use crate::life::{Life, end_of_life, new_executor};
-use crate::subject::Subject;
+use crate::subject::{Place, Subject};
 use crate::world::World;
 
 /// Becomes whole, and is looked at.
@@ -84,11 +84,15 @@ impl Life {
         let Some(rebuilt) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
         self.note(&format!("rebuilt with what there was: {rebuilt:?}"));
         for _ in 0..20 {
-            let lacking: BTreeSet<usize> = subject.facts().iter().flat_map(|facts| facts.behind()).collect();
-            let lost = subject
-                .places()
-                .into_iter()
-                .find(|place| place.is_data && !place.is_online && lacking.contains(&place.disk));
+            let facts = subject.facts();
+            let lacking: BTreeSet<usize> = facts.iter().flat_map(|facts| facts.behind()).collect();
+            let lacking_copies: BTreeSet<usize> =
+                facts.iter().flat_map(|facts| facts.lacking_copies.clone()).collect();
+            let is_lost = |place: &Place| {
+                let has_data = place.is_data && lacking.contains(&place.disk);
+                !place.is_online && (has_data || lacking_copies.contains(&place.disk))
+            };
+            let lost = subject.places().into_iter().find(is_lost);
             let Some(old) = lost else { return };
             let plan = &self.world.plan;
             let capacity = plan.data_bytes.iter().chain(&plan.spare_bytes).copied().max().unwrap_or(64 << 20);
@@ -161,7 +165,7 @@ fn look_degraded(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let life = Life::new(world, executor.context(), &present);
     life.note(&format!("looked at without {left_out:?}"));
     executor.block_on(async {
-        let settings = world.plan.settings;
+        let settings = world.settings();
         let opened = Subject::open(&life.context, settings, life.tops(), true);
         let subject = match life.bounded("opening", opened).await {
             Some(Ok(subject)) => subject,

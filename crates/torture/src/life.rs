@@ -149,7 +149,7 @@ impl Life {
         for facts in subject.facts() {
             if let Some(guarded) = self.world.volumes.borrow().iter().find(|v| v.name == facts.name) {
                 // A drive that cannot read all of itself may have taken the place of another.
-                let damaged = facts.disks().into_iter().filter(|disk| self.is_damaged(*disk));
+                let damaged = facts.all_disks().into_iter().filter(|disk| self.is_damaged(*disk));
                 guarded.harmed.borrow_mut().extend(damaged);
                 guarded.harmed.borrow_mut().extend(self.world.spoiled());
                 *guarded.facts.borrow_mut() = facts;
@@ -234,7 +234,7 @@ impl Life {
 
     /// Opens the pool and judges how it is found.
     pub async fn open(&self) -> Option<Subject> {
-        let settings = self.world.plan.settings;
+        let settings = self.world.settings();
         let opened = Subject::open(&self.context, settings, self.tops(), false);
         let subject = match self.bounded("opening", opened).await? {
             Ok(subject) => subject,
@@ -278,23 +278,23 @@ impl Life {
             self.broken("no-needless-loss", detail);
         }
         let mut disks = self.world.disks.borrow_mut();
-        for column in &facts.columns {
-            let disk = &mut disks[column.disk];
-            if column.is_current && disk.stale.contains(&guarded.number) {
-                let detail = format!("{}: disk{} was away and counts as current", guarded.name, column.disk);
+        for (number, disk) in disks.iter_mut().enumerate() {
+            let is_current = facts.columns.iter().any(|column| column.disk == number && column.is_current);
+            if is_current && disk.stale.contains(&guarded.number) {
+                let detail = format!("{}: disk{number} was away and counts as current", guarded.name);
                 self.broken("no-stale-drive", detail);
-            } else if self.plugged.borrow().contains_key(&column.disk) {
-                // The engine knows, and may bring it up to date at any time.
+            } else if self.plugged.borrow().contains_key(&number) {
+                // The engine knows, and may bring it up to date, or put something new on it, at any time.
                 disk.stale.remove(&guarded.number);
             }
         }
         // What is recorded counts from now on.
-        let damaged = facts.disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
-        // Also a drive without data of the volume may have its map or its journal.
+        let damaged = facts.all_disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
+        // Also a drive without anything of the volume may get some of it.
         let spoiled = (0..disks.len()).filter(|disk| disks[*disk].is_spoiled);
         let mut harmed = guarded.harmed.borrow_mut();
-        if guarded.is_uncertain.get() || facts.behind().is_empty() {
-            *harmed = facts.behind();
+        if guarded.is_uncertain.get() || facts.is_whole() {
+            *harmed = &facts.behind() | &facts.lacking_copies;
         }
         harmed.extend(damaged.chain(spoiled));
         guarded.is_uncertain.set(false);

@@ -109,6 +109,10 @@ pub struct Facts {
     pub counted_lost: usize,
     /// Its columns; where rows differ, those of all rows.
     pub columns: Vec<Column>,
+    /// Disks with a copy of its map or an area of its journal.
+    pub copies: BTreeSet<usize>,
+    /// Those of them whose loss counts, as the others are too few.
+    pub lacking_copies: BTreeSet<usize>,
     /// Nothing of it is missing.
     pub is_online: bool,
     /// It can be read.
@@ -116,12 +120,22 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Disks that hold some of it.
+    /// Disks that hold some of its data.
     pub fn disks(&self) -> BTreeSet<usize> {
         self.columns.iter().map(|column| column.disk).collect()
     }
 
-    /// Of those, disks that hold nothing of what they should.
+    /// Disks that hold anything of it.
+    pub fn all_disks(&self) -> BTreeSet<usize> {
+        &self.disks() | &self.copies
+    }
+
+    /// Nothing of what it should have is lost.
+    pub fn is_whole(&self) -> bool {
+        self.counted_lost == 0 && self.behind().is_empty()
+    }
+
+    /// Of those with data, disks that hold nothing of what they should.
     pub fn lacking(&self) -> BTreeSet<usize> {
         let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
         lacking.map(|column| column.disk).collect()
@@ -245,6 +259,8 @@ impl Subject {
                     is_filling: matches!(slot.state.as_str(), "rebuilding" | "catching-up"),
                 })
                 .collect(),
+            copies: volume.copies.iter().map(|id| disk_of(*id)).collect(),
+            lacking_copies: volume.lacking_copies.iter().map(|id| disk_of(*id)).collect(),
             is_online: volume.state == stripewise_engine::VolumeState::Online,
             is_readable: volume.state != stripewise_engine::VolumeState::Failed,
         };

@@ -10,7 +10,7 @@ use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
 
 use crate::oracle::Oracle;
 use crate::plan::Plan;
-use crate::subject::{Facts, disk_label};
+use crate::subject::{Facts, Settings, disk_label};
 use crate::{Coverage, Failure, Options, RunReport};
 
 /// A drive of the run, whether or not it is plugged in.
@@ -66,9 +66,12 @@ impl Guarded {
     /// Whether the volume can do without these too, whatever the engine knows already.
     pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
-        // Also a drive without data of the volume may have its map or its journal.
-        let is_free = disks.is_subset(&facts.lacking());
-        !self.is_uncertain.get() && (is_free || (&self.lost() | disks).len() <= facts.tolerance)
+        let lost = self.lost();
+        // A drive that has only its map or its journal counts like any other: the engine says how many of them are gone.
+        let counted_lost = lost.len().max(facts.counted_lost);
+        let is_free = disks.is_subset(&facts.lacking()) && disks.is_disjoint(&facts.copies);
+        let more = disks.difference(&lost).count();
+        !self.is_uncertain.get() && (is_free || counted_lost + more <= facts.tolerance)
     }
 
     /// These are harmed from now on.
@@ -96,6 +99,8 @@ pub struct World {
     pub coverage: RefCell<Coverage>,
     /// Volumes ever made: their numbers.
     pub next_volume: Cell<u64>,
+    /// How often the pool was opened.
+    openings: Cell<u64>,
     failures: RefCell<Vec<Failure>>,
     trace_hash: Cell<u64>,
     log: RefCell<Vec<String>>,
@@ -118,6 +123,7 @@ impl World {
             volumes: RefCell::default(),
             coverage: RefCell::default(),
             next_volume: Cell::new(0),
+            openings: Cell::new(0),
             failures: RefCell::default(),
             trace_hash: Cell::new(0xcbf2_9ce4_8422_2325),
             log: RefCell::default(),
@@ -146,6 +152,14 @@ impl World {
             stale: BTreeSet::new(),
         });
         disks.len() - 1
+    }
+
+    /// How the pool is set the next time it is opened: what it draws identities from is never the same, as it would be where what
+    /// an opening gave to one drive was lost for all others, and the next opening gave it to another drive.
+    pub fn settings(&self) -> Settings {
+        self.openings.set(self.openings.get() + 1);
+        let settings = self.plan.settings;
+        Settings { seed: settings.seed ^ self.openings.get() << 48, ..settings }
     }
 
     /// Drives of which something may be wrong that only checksums tell.

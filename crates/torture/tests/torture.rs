@@ -9,8 +9,19 @@ const SEEDS: u64 = 200;
 ///
 /// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
 ///
+/// 669: a volume without a drive that had one of the few copies of its map counted as whole.
+///
 /// 1090: a resync went on at a region's number when the volume had been made smaller.
-const REGRESSIONS: [u64; 2] = [307, 1090];
+///
+/// 1494: power went in a commit when one drive had it; that drive was away next, and came back as the other half of a diverged
+/// pool.
+///
+/// 1570: a journal that was lost got an area which nothing was written to, and the volume could not be opened for it.
+///
+/// 3588: a volume without one of its two journal drives counted as whole, and without the other took no more writes.
+///
+/// 9315: no spare took over from a drive that had nothing but a map and a journal.
+const REGRESSIONS: [u64; 7] = [307, 669, 1090, 1494, 1570, 3588, 9315];
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)

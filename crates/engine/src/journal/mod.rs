@@ -379,6 +379,12 @@ impl Journal {
         self.0.state.borrow().is_short()
     }
 
+    /// On how many areas what it holds is at least: as many as batches go to, or what a lost area left of those that are in
+    /// use. 0 where it takes nothing more.
+    pub fn least_copies(&self) -> usize {
+        self.0.state.borrow().least_copies()
+    }
+
     /// Why the journal takes nothing more, if so.
     pub fn broken(&self) -> Option<ArrayError> {
         self.0.state.borrow().broken.clone()

@@ -44,6 +44,8 @@ pub(crate) struct Replay {
     pub missing_batches: u64,
     /// Drives whose area held nothing of this journal and was begun afresh.
     pub blank: Vec<u32>,
+    /// None of the areas held anything of this journal: whatever was in it is lost.
+    pub began_anew: bool,
 }
 
 /// The head of a batch, seen in an area.
@@ -197,11 +199,13 @@ fn payload_is_sound(whole: &Buffer, payload: &Payload) -> bool {
 
 impl Journal {
     /// Opens what is in the areas, which must be those of drives that are current: every area that took part in what was
-    /// last acknowledged, less those lost.
+    /// last acknowledged, less those lost. Where none of them holds anything of it the journal begins anew with
+    /// `fresh_epoch`, never used before with this `volume_id`; an error without one.
     pub async fn open(
         context: &Context,
         buffers: &BufferPool,
         volume_id: u128,
+        fresh_epoch: Option<u64>,
         areas: Vec<Area>,
         copies: usize,
         host: Rc<dyn JournalHost>,
@@ -216,7 +220,9 @@ impl Journal {
         }
         let mut scans = read_all(areas, volume_id, buffers).await;
         let newest = scans.iter().filter_map(|scan| scan.header).map(|(header, _)| header).max();
-        let Some(newest) = newest else { return Err(super::no_area()) };
+        let began_anew = newest.is_none();
+        let fresh = |epoch| AreaHeader { epoch, opening: 0, from_batch: 0, oldest_live: 0 };
+        let newest = newest.or(fresh_epoch.map(fresh)).ok_or_else(super::no_area)?;
         let oldest_live =
             scans.iter().flat_map(|scan| &scan.seen).map(|seen| seen.header.oldest_live).max().unwrap_or(0);
         let in_headers = scans.iter().filter_map(|scan| scan.header).map(|(header, _)| header.oldest_live);
@@ -226,6 +232,7 @@ impl Journal {
         let opening = newest.opening + 1;
         let journal = Self::assemble(context, buffers, volume_id, newest.epoch, opening, copies, host);
         let mut replay = journal.0.restore(&mut scans, batches, oldest_live);
+        replay.began_anew = began_anew;
         replay.blank = (scans.iter())
             .filter(|scan| scan.failed.is_none() && scan.header.is_none())
             .map(|scan| scan.area.drive)

@@ -34,6 +34,8 @@ pub(super) struct Batch {
     pub copies: SmallVec<[Copy; 3]>,
     pub durable: bool,
     pub acknowledged: bool,
+    /// An area with a copy of it was lost.
+    pub was_hit: bool,
     /// A bit per record.
     released: SmallVec<[u64; 2]>,
     live: u64,
@@ -51,6 +53,7 @@ impl Batch {
             copies: SmallVec::new(),
             durable: false,
             acknowledged: false,
+            was_hit: false,
             released: SmallVec::from_elem(0, records.div_ceil(64) as usize),
             live: records,
             waiting: Vec::new(),
@@ -262,7 +265,9 @@ impl State {
     pub fn remove_ring(&mut self, id: u64) {
         self.rings.retain(|ring| ring.id != id);
         for batch in &mut self.batches {
+            let before = batch.copies.len();
             batch.copies.retain(|copy| copy.ring != id);
+            batch.was_hit |= batch.copies.len() < before;
         }
     }
 
@@ -280,6 +285,15 @@ impl State {
     pub fn is_short(&self) -> bool {
         let lacks = |batch: &Batch| batch.acknowledged && batch.copies.len() < self.copies;
         self.rings.len() < self.copies || self.batches.iter().any(lacks)
+    }
+
+    pub fn least_copies(&self) -> usize {
+        // What was closed is as it was.
+        if self.broken.as_ref().is_some_and(|why| !matches!(why, ArrayError::Closed)) {
+            return 0;
+        }
+        let hit = self.batches.iter().filter(|batch| batch.acknowledged && batch.was_hit);
+        hit.map(|batch| batch.copies.len()).min().unwrap_or(usize::MAX).min(self.target())
     }
 
     /// Nothing more is taken; who appends is told when the pump sees it.

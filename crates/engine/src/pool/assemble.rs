@@ -1,13 +1,14 @@
 //! Which of the drives at hand say what counts: choosing the branch of the pool's history to live on with.
 //!
-//! Drives that missed commits describe earlier moments of one history; the newest moment counts. Where the history forked
-//! because two halves went on without each other, a branch counts as *alive* if, as far as the drives at hand tell, any of
-//! its volumes could still be read with the drives that are on it or absent. A dead branch (a change of members that was
-//! interrupted after the first drive or two) is passed over; two live ones are refused, since only a person knows which
-//! one is right. Pure: superblocks in, choice out.
+//! Drives that missed commits describe earlier moments of one history; the newest moment counts. Where the history forked,
+//! what was never lived on is passed over: a commit counts when every drive that takes part has it, so one that a drive at
+//! hand should have and has not was cut short, and nothing was written after it. The same holds for a branch of which none
+//! of the volumes could be read with the drives that are on it or absent. Two branches that were lived on, as two halves can
+//! that go on without each other, are refused, since only a person knows which one is right. Pure: superblocks in, choice
+//! out.
 
 use super::drive_record::ExclusionKind;
-use super::format::Manifest;
+use super::format::{Manifest, Moment};
 use super::slots::Superblock;
 
 /// A superblock and what people call the drive it is on.
@@ -41,8 +42,12 @@ pub(crate) struct Choice {
     pub drives: Vec<(usize, u32, Worth)>,
     /// Drives that the manifest does not name (any more): index.
     pub strangers: Vec<usize>,
-    /// Some drive that takes part has not got the newest commit.
+    /// Some drive that takes part has another commit than the one that counts.
     pub behind: bool,
+    /// Drives at hand that have a commit which never counted: index. What they say of themselves goes for nothing.
+    pub misled: Vec<usize>,
+    /// The highest generation on any drive.
+    pub newest_generation: u64,
 }
 
 /// The pool was used in two halves, each without the other: labels of the drives of both.
@@ -54,32 +59,56 @@ pub(crate) struct Diverged {
 
 /// Chooses among the superblocks of one pool, at least one, every drive at most once.
 pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
-    let leaves = leaves(found);
-    let manifest = match leaves.as_slice() {
-        [only] => only.superblock.manifest.clone(),
-        several => chosen_leaf(several, found)?.superblock.manifest.clone(),
+    let manifest = chosen_leaf(leaves(found), found)?.superblock.manifest.clone();
+    let newest = found.iter().map(|drive| drive.superblock.manifest.generation).max();
+    let newest_generation = newest.unwrap_or(manifest.generation);
+    let mut choice = Choice {
+        manifest,
+        drives: Vec::new(),
+        strangers: Vec::new(),
+        behind: false,
+        misled: Vec::new(),
+        newest_generation,
     };
-    let mut choice = Choice { manifest, drives: Vec::new(), strangers: Vec::new(), behind: false };
     for drive in found {
         let theirs = &drive.superblock.manifest;
-        let on_branch = choice.manifest.descends_from(theirs);
+        let is_past = choice.manifest.descends_from(theirs);
+        let is_misled = !is_past && choice.manifest.has_had(last_lived(theirs, found));
         let Some(record) = choice.manifest.drive_by_id(drive.superblock.drive_id) else {
             choice.strangers.push(drive.index);
             continue;
         };
+        if is_misled {
+            choice.misled.push(drive.index);
+        }
         let number = record.number;
         let worth = match record.exclusion() {
-            _ if !on_branch => Worth::Stale,
+            _ if !is_past && !is_misled => Worth::Stale,
             None => Worth::Current,
             Some(_) if choice.manifest.is_needed(number) => Worth::Returning,
             Some(ExclusionKind::Missing | ExclusionKind::Offline) if !record.replaced => Worth::Behind,
             Some(_) => Worth::Stale,
         };
         let takes_part = matches!(worth, Worth::Current | Worth::Returning);
-        choice.behind |= takes_part && theirs.generation < choice.manifest.generation;
+        choice.behind |= takes_part && theirs.moment() != choice.manifest.moment();
         choice.drives.push((drive.index, number, worth));
     }
     Ok(choice)
+}
+
+/// The last moment of a history that may have been lived on. A commit counts when every drive that takes part has it, so what
+/// came after the last that a drive at hand has, which took part all the time, never counted: nothing was acknowledged, and no
+/// drive was written to, on the strength of it.
+fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
+    let lacks_it = |other: &&Found| {
+        let takes_part =
+            manifest.drive_by_id(other.superblock.drive_id).is_some_and(|drive| drive.is_online());
+        takes_part && !other.superblock.manifest.descends_from(manifest)
+    };
+    let lacking = found.iter().filter(lacks_it);
+    let shared =
+        lacking.filter_map(|other| manifest.shares_all_but_its_last_branch(&other.superblock.manifest));
+    shared.min_by_key(|moment| moment.generation).unwrap_or(manifest.moment())
 }
 
 /// One drive for each moment that no other drive's history contains.
@@ -103,18 +132,41 @@ fn leaves(found: &[Found]) -> Vec<&Found> {
     leaves
 }
 
-fn chosen_leaf<'a>(leaves: &[&'a Found], found: &'a [Found]) -> Result<&'a Found, Diverged> {
+fn chosen_leaf<'a>(leaves: Vec<&'a Found>, found: &'a [Found]) -> Result<&'a Found, Diverged> {
+    let leaves = lived_on(leaves, found);
+    if let [only] = leaves.as_slice() {
+        return Ok(only);
+    }
     let alive: Vec<&Found> = leaves.iter().copied().filter(|leaf| is_alive(leaf, found)).collect();
     match alive.as_slice() {
         [only] => Ok(*only),
         // Nothing can be read on any of them, so nothing can be lost by the choice.
-        [] => Ok(leaves
-            .iter()
-            .copied()
-            .max_by_key(|leaf| (holders(leaf, found).len(), leaf.superblock.manifest.generation))
-            .expect("at least one leaf")),
+        [] => Ok(leaves.into_iter().max_by_key(|leaf| weight(leaf, found)).expect("at least one leaf")),
         [first, second, ..] => Err(Diverged { first: holders(first, found), second: holders(second, found) }),
     }
+}
+
+/// The leaves without those of which all that was ever lived on is in the history of another. One after the other, those
+/// that fewest drives have first: where two are in each other's, one of them stays.
+fn lived_on<'a>(mut leaves: Vec<&'a Found>, found: &[Found]) -> Vec<&'a Found> {
+    leaves.sort_by_key(|leaf| weight(leaf, found));
+    let mut index = 0;
+    while index < leaves.len() {
+        let lived = last_lived(&leaves[index].superblock.manifest, found);
+        let is_in = |other: &Found| other.superblock.manifest.has_had(lived);
+        let is_elsewhere = leaves.iter().enumerate().any(|(other, leaf)| other != index && is_in(leaf));
+        if is_elsewhere {
+            leaves.remove(index);
+        } else {
+            index += 1;
+        }
+    }
+    leaves
+}
+
+/// What speaks for a leaf where there is nothing else to go by.
+fn weight(leaf: &Found, found: &[Found]) -> (usize, u64) {
+    (holders(leaf, found).len(), leaf.superblock.manifest.generation)
 }
 
 /// Drives that say what the leaf says.

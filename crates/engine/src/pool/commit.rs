@@ -142,8 +142,10 @@ impl Inner {
             // A number that was written anywhere is never used for another state.
             next.generation = next.generation.max(self.attempted.get()) + 1;
             self.attempted.set(next.generation);
+            // What was only tried is no part of the history: a commit begins one branch at most, where the last that counted ended.
+            next.branches.clone_from(&before.branches);
             if standing(&next) != standing(&before) {
-                next.fork(self.ids.borrow_mut().next());
+                next.fork(self.ids.borrow_mut().next(), before.generation + 1);
             }
             let written = self.writer.commit(&next, first, &targets).await?;
             let mut all_have_it = true;

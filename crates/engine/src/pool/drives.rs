@@ -17,7 +17,7 @@ use super::events::EventKind;
 use super::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use super::ids::DriveId;
 use super::slots::{self, Content, Superblock};
-use super::volume_record::VolumeRecord;
+use super::volume_record::{PartRecord, VolumeRecord};
 use super::{Inner, OpenDrive, Pool, addresses, writer};
 use crate::member::Member;
 use crate::rows::SlotState;
@@ -122,12 +122,15 @@ impl Inner {
         self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
     }
 
-    /// Volumes that can be read now and could not without this drive.
+    /// Volumes that can be read now and could not without this drive, or whose journal would be left without a place.
     pub(super) fn depending_on(&self, number: u32) -> Vec<String> {
         let manifest = self.manifest.borrow();
         let is_away = |other: u32| self.working_member(other).is_none();
+        let is_gone = |other: u32| other == number || is_away(other);
         let depends = |volume: &&VolumeRecord| {
-            volume.survives(is_away) && !volume.survives(|other| other == number || is_away(other))
+            let keeps_journal =
+                |part: &PartRecord| !part.has_journal_without(is_away) || part.has_journal_without(is_gone);
+            volume.survives(is_away) && !(volume.survives(is_gone) && volume.parts.iter().all(keeps_journal))
         };
         manifest.volumes.iter().filter(depends).map(|volume| volume.name.clone()).collect()
     }
@@ -304,6 +307,8 @@ impl Inner {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
+        // The next commit is to be newer than what the drive has, wherever it got that.
+        self.attempted.set(self.attempted.get().max(manifest.generation));
         // What lived on without this pool, or is not of its past, says nothing about it.
         let behind = if self.manifest.borrow().descends_from(&manifest) {
             manifest

@@ -38,6 +38,13 @@ pub(crate) struct Branch {
     pub generation: u64,
 }
 
+/// A moment of a pool's history: so many commits, on this branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub branch: Id,
+    pub generation: u64,
+}
+
 /// A scrub that was begun: volumes still to do, the first of them from a region on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,26 +130,54 @@ impl Manifest {
         *self.branches.last().expect("a checked manifest has a branch")
     }
 
-    /// Goes on under a new branch from the current generation on.
-    pub fn fork(&mut self, id: Id) {
+    /// Goes on under a new branch from a generation on, that of the commit which is to be made, or one before it.
+    pub fn fork(&mut self, id: Id, generation: u64) {
         if self.branches.len() >= MAX_BRANCHES {
             self.branches.remove(0);
         }
-        self.branches.push(Branch { id, generation: self.generation });
+        self.branches.push(Branch { id, generation });
+    }
+
+    /// The moment that it describes.
+    pub fn moment(&self) -> Moment {
+        Moment { branch: self.branch().id, generation: self.generation }
     }
 
     /// Whether `other` describes an earlier (or the same) moment of the history that led here.
     pub fn descends_from(&self, other: &Manifest) -> bool {
-        let theirs = other.branch().id;
-        let Some(index) = self.branches.iter().position(|branch| branch.id == theirs) else {
+        self.has_had(other.moment())
+    }
+
+    /// Whether this is a moment of the history that led here.
+    pub fn has_had(&self, moment: Moment) -> bool {
+        match self.last_generation_on(moment.branch) {
+            Some(last) => moment.generation <= last,
             // Forgotten, or never known. A drive so far behind is of no use in either case.
-            let oldest = self.branches.first().expect("a checked manifest has a branch");
-            return self.branches.len() == MAX_BRANCHES && other.generation < oldest.generation;
-        };
-        match self.branches.get(index + 1) {
-            Some(next) => other.generation < next.generation,
-            None => other.generation <= self.generation,
+            None => {
+                let oldest = self.branches.first().expect("a checked manifest has a branch");
+                self.branches.len() == MAX_BRANCHES && moment.generation < oldest.generation
+            }
         }
+    }
+
+    /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
+    fn last_generation_on(&self, branch: Id) -> Option<u64> {
+        let index = self.branches.iter().position(|other| other.id == branch)?;
+        let next = self.branches.get(index + 1);
+        Some(next.map_or(self.generation, |next| next.generation - 1))
+    }
+
+    /// The last moment of this history that is one of the `other` too, where every commit since is of the last branch, so
+    /// that for all of them the same drives took part.
+    pub fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
+        let last = self.branch();
+        if let Some(theirs) = other.last_generation_on(last.id) {
+            return Some(Moment { branch: last.id, generation: theirs.min(self.generation) });
+        }
+        let before = self.branches.iter().rev().nth(1)?;
+        let generation = last.generation - 1;
+        let theirs = other.last_generation_on(before.id)?;
+        (theirs >= generation).then_some(Moment { branch: before.id, generation })
     }
 
     pub fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {

@@ -112,7 +112,13 @@ impl Inner {
         let healable = self.healable();
         for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
             let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
-            if stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty() {
+            let has_rows = !stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty();
+            // What is on a journal drive is not worth a drive for data; others have room for it.
+            let has_copies = drive.role != Role::Journal
+                && manifest
+                    .parts()
+                    .any(|part| healable.contains(&part.id) && part.lacks_copy_on(drive.number));
+            if !has_rows && !has_copies {
                 continue;
             }
             let slabs = drive.slab_count(manifest.slab_bytes);

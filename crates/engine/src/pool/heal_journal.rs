@@ -4,7 +4,7 @@
 //! before is cleared first. An area is given up only after every batch has its copies elsewhere. Faults expected: the drive
 //! with the new area fails (then it is out like any other), there is no room (then the journal goes on with fewer areas).
 
-use stripewise_drive::{IoRequest, Operation};
+use stripewise_drive::{DriveError, IoRequest, Operation};
 
 use super::Inner;
 use super::commit::Change;
@@ -28,7 +28,75 @@ impl Inner {
             let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
             place.state == PlaceState::Missing && (is_here || given_up)
         };
-        self.renew_journals(is_lost).await
+        self.renew_journals(is_lost).await?;
+        // What had a copy on an area that was lost gets another one.
+        let healable = self.healable();
+        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| healable.contains(&Id(array.spec().id))) {
+            if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
+                log.journal.restore_copies().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For a volume that is about to be opened and of whose journal no area is left: gives it new ones, empty, in place of
+    /// those that were lost, as far as there is room.
+    pub(super) async fn renew_lost_journals(&self, parts: &[Id]) {
+        for part in parts {
+            let lost: Vec<JournalPlaceRecord> = {
+                let manifest = self.manifest.borrow();
+                let Some(part) = manifest.parts().find(|other| other.id == *part) else { continue };
+                let is_away = |number: u32| self.working_member(number).is_none();
+                if part.has_journal_without(is_away) { Vec::new() } else { part.journal.clone() }
+            };
+            for old in lost {
+                if let Err(error) = self.renew_lost_area(*part, old).await {
+                    self.notice(format!("a journal that was lost could not be begun anew: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn renew_lost_area(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let in_place = self.working_member(old.drive).is_some();
+        let new = match in_place {
+            true => Some(JournalPlaceRecord { state: PlaceState::Active, ..old }),
+            false => self.place_for_journal(part, &old),
+        };
+        let Some(new) = new else { return Ok(()) };
+        let give_back = || {
+            if !in_place {
+                self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
+            }
+        };
+        let Some(member) = self.array_member(new.drive) else {
+            give_back();
+            return Ok(());
+        };
+        let slab_bytes = self.manifest.borrow().slab_bytes;
+        if let Err(error) = clear(&area(slab_bytes, &member, &new)).await {
+            give_back();
+            return Err(error.into());
+        }
+        let recorded = self
+            .try_commit(None, move |manifest| {
+                let is_online = manifest.is_online(new.drive);
+                let part = manifest.part_mut(part).filter(|_| is_online);
+                let Some(place) = part.and_then(|part| part.journal.iter_mut().find(|place| **place == old))
+                else {
+                    return Ok(Change::Nothing(false));
+                };
+                *place = new;
+                manifest.forget_replaced();
+                Ok(Change::Commit(true))
+            })
+            .await;
+        if !matches!(recorded, Ok(true)) {
+            give_back();
+        }
+        recorded.map(drop)
     }
 
     /// Moves the areas for which `is_stale` says so, as far as there is room.
@@ -53,6 +121,10 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
+        // One that takes nothing more has lost what nobody knows: that is for the next opening to find.
+        if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
+            return Ok(());
+        }
         // A drive that came back has its slabs still; every other may have an area already.
         let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
         let new = match in_place {
@@ -71,9 +143,8 @@ impl Inner {
             give_back();
             return Ok(());
         };
-        let area = area(&array, &member, &new);
-        let cleared = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
-        if let Err(error) = member.member.submit(Class::Foreground, cleared).await {
+        let area = area(array.spec().slab_bytes, &member, &new);
+        if let Err(error) = clear(&area).await {
             give_back();
             let _ = array.0.note_write_error(&error).await;
             return Ok(());
@@ -166,8 +237,14 @@ impl Inner {
     }
 }
 
-fn area(array: &Array, member: &ArrayMember, place: &JournalPlaceRecord) -> Area {
-    let slab_bytes = array.spec().slab_bytes;
+/// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends, as the record that names it is.
+async fn clear(area: &Area) -> Result<(), DriveError> {
+    let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
+    area.member.submit(Class::Foreground, headers).await?;
+    area.member.submit(Class::Foreground, IoRequest::flush()).await
+}
+
+fn area(slab_bytes: u64, member: &ArrayMember, place: &JournalPlaceRecord) -> Area {
     Area {
         drive: place.drive,
         member: member.member.clone(),

@@ -56,6 +56,7 @@ pub(crate) mod slots;
 pub(crate) mod space;
 mod spread;
 mod status;
+mod status_copies;
 mod status_words;
 mod takeover;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 
 use super::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
 use super::assemble::{Choice, Diverged, Found, Worth, choose};
-use super::drive_record::{Errors, Role, Standing, shortened};
+use super::drive_record::{DriveRecord, Errors, Role, Standing, shortened};
 use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
 use super::events::EventKind;
@@ -29,7 +29,6 @@ use super::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
 };
 use crate::member::Member;
-use crate::rows::SlotState;
 
 impl From<Diverged> for PoolError {
     fn from(Diverged { first, second }: Diverged) -> Self {
@@ -65,7 +64,7 @@ impl Pool {
                 open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
             );
         }
-        manifest.fork(ids.next());
+        manifest.fork(ids.next(), manifest.generation);
         let wiped = join_all(open.values().map(|drive| wipe(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {
             open.values().for_each(|drive| drive.member.stop());
@@ -123,6 +122,8 @@ impl Pool {
         let ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&manifest, &found)));
         let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
         let inner = &pool.0;
+        // Also that of a commit which never counted, so that the next one is newer than it on every drive.
+        inner.attempted.set(choice.newest_generation);
         notices.into_iter().for_each(|notice| inner.notice(notice));
         for (number, slot) in slots {
             inner.writer.found(number, slot);
@@ -393,7 +394,11 @@ fn take_in(
         let mut opened = open_drive(context, drive.clone(), mode, options, record.errors);
         if matches!(worth, Worth::Behind | Worth::Returning) {
             let own = found.iter().find(|found| found.index == index).expect("chosen from these");
-            opened.behind = Some(Rc::new(own.superblock.manifest.clone()));
+            let mut behind = own.superblock.manifest.clone();
+            if choice.misled.contains(&index) {
+                behind.volumes.clear();
+            }
+            opened.behind = Some(Rc::new(behind));
         }
         open.insert(number, opened);
     }
@@ -446,22 +451,12 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
 }
 
 impl Inner {
-    /// Whether a volume is about to be used without a drive that its record counts on.
+    /// Whether a volume is about to be used without a drive that takes part. Also where the volume has nothing on it: what
+    /// happens from now on is not to look, when the drive is back, as if it had come after a commit that never counted.
     fn must_exclude(&self) -> bool {
         let manifest = self.manifest.borrow();
-        let is_away = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
-        if !manifest.drives.iter().any(|drive| is_away(drive.number)) {
-            return false;
-        }
+        let is_away = |drive: &DriveRecord| drive.is_online() && self.open_drive(drive.number).is_none();
         let is_gone = |number: u32| !self.is_at_hand(number);
-        let counts_on = |part: &super::volume_record::PartRecord, number: u32| {
-            let unfinished =
-                |place: &crate::rows::SlotPlace| place.drive == number && place.state != SlotState::Missing;
-            part.needs(number) || part.rows.runs().any(|run| run.places.iter().any(unfinished))
-        };
-        let readable = manifest.volumes.iter().filter(|volume| volume.survives(is_gone));
-        readable.flat_map(|volume| &volume.parts).any(|part| {
-            manifest.drives.iter().any(|drive| is_away(drive.number) && counts_on(part, drive.number))
-        })
+        manifest.drives.iter().any(is_away) && manifest.volumes.iter().any(|volume| volume.survives(is_gone))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Takes time in proportion to runs of rows, not to rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use stripewise_layout::{Geometry, Level, MemberSet, Shape};
@@ -11,6 +11,7 @@ use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
 use super::jobs::JobKind;
+use super::status_copies::copies;
 use super::tiers::TierInfo;
 use super::volume_record::{PartRecord, Pin, VolumeRecord};
 use super::{Inner, Pool, addresses};
@@ -204,6 +205,11 @@ pub struct VolumeInfo {
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
+    /// Drives that have a copy of its region map or an area of its journal, current or not.
+    pub copies: Vec<DriveId>,
+    /// Those of them whose copy or area is not current, or not there, where the others are fewer than losing as many drives as
+    /// the layout can do without asks for.
+    pub lacking_copies: Vec<DriveId>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.
@@ -272,6 +278,9 @@ struct Tally {
     readable: bool,
     lacking: bool,
     filling: bool,
+    /// Drives with a map or a journal, and those of them that are wanted back.
+    copies: BTreeSet<u32>,
+    lacking_copies: BTreeSet<u32>,
 }
 
 impl Inner {
@@ -432,6 +441,9 @@ impl Inner {
                 lacking_bytes: share.lacking * slab_bytes,
             }
         };
+        let ids = |numbers: &BTreeSet<u32>| -> Vec<DriveId> {
+            numbers.iter().filter_map(|number| Some(manifest.drive(*number)?.id)).collect()
+        };
         let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
         let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
         // The old layout's rows come back one after the other.
@@ -460,6 +472,8 @@ impl Inner {
             tiers: self.tier_info(volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
+            copies: ids(&tally.copies),
+            lacking_copies: ids(&tally.lacking_copies),
             conversion: self.conversion_status(volume),
             needed: if readable { Vec::new() } else { self.needed_drives(volume) },
             failure,
@@ -519,8 +533,12 @@ impl Inner {
             let left = tolerance - lacking.len() as isize;
             tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
         }
+        let (left, lacking) = self.copies_left(part, is_there);
+        tally.lacking |= left < tolerance;
+        tally.copies.extend(copies(part).map(|(drive, _)| drive));
+        tally.lacking_copies.extend(lacking);
         let least = tally.left.get_or_insert(tolerance);
-        *least = (*least).min(tolerance);
+        *least = (*least).min(tolerance).min(left);
     }
 }
 

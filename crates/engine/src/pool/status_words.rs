@@ -62,6 +62,14 @@ impl Inner {
                 0 => "has no redundancy left".to_owned(),
                 left => format!("can lose {} more", counted(left, "drive")),
             };
+            if out.is_empty() {
+                let condition = format!(
+                    "everything can be read and written, but volume {} {left}: a copy of its map or journal is lacking, for which \
+                     the other drives may have no room",
+                    volume.name
+                );
+                return (condition, remedy(pool, &out));
+            }
             let condition = format!(
                 "{} out of service: {listed}; everything can be read and written, volume {} {left}",
                 counted(out.len(), "drive"),

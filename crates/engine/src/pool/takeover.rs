@@ -232,7 +232,7 @@ pub(crate) mod tests {
     /// A pool of drives with so many slabs (of 1 MiB) each, and one volume of `rows` rows.
     pub fn pool(slabs: &[u64], layout: &str, columns: usize, rows: u64) -> (Manifest, FreeSlabs) {
         let mut manifest = Manifest::new("tank", MIB, 30);
-        manifest.fork(Id(7));
+        manifest.fork(Id(7), manifest.generation);
         for (index, slabs) in slabs.iter().enumerate() {
             // Room for superblocks and checksums.
             let capacity = (slabs + 3) * MIB + (slabs * 8192).next_multiple_of(MIB);

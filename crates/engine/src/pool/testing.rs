@@ -21,7 +21,7 @@ pub(super) fn pool(sizes_mib: &[u64], slab_bytes: u64) -> Manifest {
     for (index, size) in sizes_mib.iter().enumerate() {
         manifest.add_drive(Id(100 + index as u128), &format!("/dev/d{index}"), Role::Data, size * MIB);
     }
-    manifest.fork(Id(1));
+    manifest.fork(Id(1), manifest.generation);
     manifest.generation = 1;
     manifest
 }
@@ -71,7 +71,7 @@ pub(super) fn sample() -> Manifest {
     manifest.drives[6].role = Role::Spare;
     manifest.drives[6].retiring = true;
     manifest.generation = 9;
-    manifest.fork(Id(8));
+    manifest.fork(Id(8), manifest.generation);
     manifest.generation = 12;
     manifest.former = vec![Id(77)];
     add_volume(&mut manifest, 55, Level::Raid5, 4, 9);
@@ -129,7 +129,7 @@ pub(super) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
             let kind = ExclusionKind::Offline;
             if manifest.drives.iter().filter(|drive| drive.is_online()).count() > 3 {
                 manifest.exclude(&[Exclusion { drive, reason: "off".to_owned(), kind }]);
-                manifest.fork(Id(u128::from(generation) << 32));
+                manifest.fork(Id(u128::from(generation) << 32), manifest.generation);
             }
         }
         5 if !manifest.volumes.is_empty() => {

@@ -430,6 +430,7 @@ impl Inner {
             false => Ok(()),
         };
         for record in to_open {
+            let record = self.with_journal(record).await;
             let opened = match &stamped {
                 Err(error) if record.checksums => Err(error.to_string()),
                 _ => self.open_volume(&record).await,
@@ -439,6 +440,16 @@ impl Inner {
                 Err(why) => self.failures.borrow_mut().insert(record.id, why),
             };
         }
+    }
+
+    /// A volume that is about to be opened, with new areas for its journal where none is left.
+    async fn with_journal(&self, record: VolumeRecord) -> VolumeRecord {
+        if self.mode == OpenMode::ReadOnly || !self.may_open(&record) {
+            return record;
+        }
+        let parts: Vec<Id> = record.parts.iter().map(|part| part.id).collect();
+        self.renew_lost_journals(&parts).await;
+        self.manifest.borrow().volume_by_id(record.id).cloned().unwrap_or(record)
     }
 
     /// Whether enough of a volume's drives are there.
@@ -469,6 +480,12 @@ impl Inner {
         // Arrays that are opened anew are reached by a new way.
         self.ios.borrow_mut().remove(&record.id);
         self.arrays.borrow_mut().extend(arrays);
+        if opened.iter().any(Array::journal_began_anew) {
+            self.event(
+                EventKind::Journal,
+                &format!("the journal of volume {} was lost with its drives and begins anew", record.name),
+            );
+        }
         // A drive may have been excluded since.
         opened.iter().for_each(|array| self.leave_out_excluded(array));
         // What the journal's replay found lost is recorded before the journal may forget why.

@@ -134,6 +134,11 @@ impl PartRecord {
         self.journal.iter().filter(|place| place.state.is_active() && is_away(place.drive)).count()
     }
 
+    /// Whether an area of its journal is left without the drives that are away.
+    pub fn has_journal_without(&self, is_away: impl Fn(u32) -> bool) -> bool {
+        self.journal.iter().any(|place| place.state.is_active() && !is_away(place.drive))
+    }
+
     /// Whether a place says that the drive holds something current.
     pub fn needs(&self, drive: u32) -> bool {
         let in_run = |run: &Run| {
@@ -142,6 +147,12 @@ impl PartRecord {
         self.meta.places.iter().any(|place| place.drive == drive && place.state.is_active())
             || self.journal.iter().any(|place| place.drive == drive && place.state.is_active())
             || self.rows.runs().any(in_run)
+    }
+
+    /// Whether a copy of its map, or an area of its journal, was on this drive and is not current any more.
+    pub fn lacks_copy_on(&self, drive: u32) -> bool {
+        self.meta.places.iter().any(|place| place.drive == drive && !place.state.is_active())
+            || self.journal.iter().any(|place| place.drive == drive && !place.state.is_active())
     }
 
     /// Whether anything on a drive that `is_out` counts as current, or as being made so.

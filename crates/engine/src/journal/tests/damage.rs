@@ -115,7 +115,7 @@ fn a_journal_begun_anew_holds_nothing_of_the_old_one() {
         let drives = filled(&context, 2, 2, 8).await;
         let areas = areas(&context, &as_drives(&drives), BYTES);
         let buffers = BufferPool::new(0);
-        let other = Journal::open(&context, &buffers, VOLUME + 1, areas.clone(), 2, host.clone()).await;
+        let other = Journal::open(&context, &buffers, VOLUME + 1, None, areas.clone(), 2, host.clone()).await;
         assert!(matches!(other, Err(ArrayError::Journal(_))), "another volume's");
         let journal = Journal::create(&context, &buffers, VOLUME, 2, areas.clone(), 2, host.clone())
             .await

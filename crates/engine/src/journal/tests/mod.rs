@@ -124,7 +124,7 @@ async fn open(
     host: &Rc<Host>,
 ) -> Result<(Journal, Replay), ArrayError> {
     let buffers = BufferPool::new(1 << 20);
-    Journal::open(context, &buffers, VOLUME, areas, copies, host.clone()).await
+    Journal::open(context, &buffers, VOLUME, None, areas, copies, host.clone()).await
 }
 
 fn tags(replay: &Replay) -> Vec<u64> {
@@ -274,7 +274,7 @@ fn phantoms_cost_time_and_no_memory() {
             journal.close().await.expect("closing");
             assert!(matches!(append(&journal, record(1, &[]), Quota::Client).await, Err(ArrayError::Closed)));
             let areas = areas(&context, &drives, bytes);
-            let opened = Journal::open(&context, &buffers, VOLUME, areas, 2, host.clone()).await;
+            let opened = Journal::open(&context, &buffers, VOLUME, None, areas, 2, host.clone()).await;
             let (journal, replay) = opened.expect("it opens");
             assert_eq!(replay.records.len(), found);
             for record in &replay.records {

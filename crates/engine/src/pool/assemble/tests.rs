@@ -40,7 +40,7 @@ impl History {
         next.exclude(&out);
         next.generation += 1;
         if !out.is_empty() {
-            next.fork(Id(self.next_branch));
+            next.fork(Id(self.next_branch), next.generation);
             self.next_branch += 1;
         }
         assert_eq!(next.check(), Ok(()));
@@ -147,12 +147,72 @@ fn a_branch_that_died_at_birth_is_passed_over() {
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Stale), (2, Current)]);
     // With only one of these two nobody can tell.
     assert!(matches!(history.choose(&[0, 1]), Err(Diverged { .. })));
-    // Where drive 1 has something of its own, its branch is not dead.
+    // Drive 1 has something of its own, but its branch never counted: it was to be that of drive 2, too.
     let mut history = History::new(3, &[Level::Raid5, Level::Single]);
     history.drives.iter_mut().for_each(|manifest| put_on(manifest, 1, 1));
     history.go_on(&[1], &[0], &[1]);
     history.go_on(&[0, 2], &[1], &[0, 2]);
+    assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Returning), (2, Current)]);
+    // It was used without the others after all.
+    let mut history = History::new(3, &[Level::Raid5, Level::Single]);
+    history.drives.iter_mut().for_each(|manifest| put_on(manifest, 1, 1));
+    history.go_on(&[1], &[0, 2], &[1]);
+    history.go_on(&[0, 2], &[1], &[0, 2]);
     assert!(matches!(history.choose(&[0, 1, 2]), Err(Diverged { .. })));
+}
+
+#[test]
+fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
+    for out in [&[][..], &[1]] {
+        let mut history = History::new(3, &[Level::Raid1]);
+        history.kind = ExclusionKind::Missing;
+        history.go_on(&[0, 1, 2], &[], &[0, 1, 2]);
+        // Power went when only drive 0 had it; then it was away. Alone it could be read.
+        history.go_on(&[0], out, &[0]);
+        history.go_on(&[1, 2], &[0], &[1, 2]);
+        history.go_on(&[1, 2], &[], &[1, 2]);
+        assert_eq!(history.worths(&[0, 1, 2]), [(0, Behind), (1, Current), (2, Current)]);
+        assert_eq!(history.worths(&[2, 0]), [(2, Current), (0, Behind)]);
+        let choice = history.choose(&[0, 1, 2]).unwrap();
+        assert_eq!((choice.misled.as_slice(), choice.behind), ([0].as_slice(), false));
+        assert_eq!(choice.manifest, history.drives[1]);
+        match out {
+            [] => assert_eq!(history.worths(&[1, 0]), [(1, Current), (0, Behind)]),
+            // Drive 0 may have gone on with drive 2 for all that these two know.
+            _ => assert!(matches!(history.choose(&[1, 0]), Err(Diverged { .. }))),
+        }
+        // Now it was used alone.
+        history.go_on(&[0], &[1, 2], &[0]);
+        assert!(matches!(history.choose(&[0, 1, 2]), Err(Diverged { .. })));
+    }
+}
+
+#[test]
+fn what_counted_before_a_commit_that_never_did_is_not_passed_over() {
+    let mut history = History::new(3, &[Level::Raid1]);
+    history.go_on(&[0, 1], &[2], &[0, 1]);
+    // Drive 2 was to take part again, and never heard of it.
+    let mut next = history.drives[0].clone();
+    next.drive_mut(2).unwrap().standing = super::super::drive_record::Standing::Online;
+    next.generation += 1;
+    next.fork(Id(50), next.generation);
+    history.drives[0] = next;
+    assert!(history.choose(&[0, 2]).is_ok());
+    history.go_on(&[2], &[0, 1], &[2]);
+    assert!(matches!(history.choose(&[0, 2]), Err(Diverged { .. })));
+}
+
+#[test]
+fn of_two_commits_that_never_counted_either_will_do() {
+    let mut history = History::new(4, &[Level::Raid1]);
+    let lived = history.drives[3].clone();
+    history.go_on(&[0], &[2], &[0]);
+    history.go_on(&[1], &[3], &[1]);
+    history.drives[1].generation += 5;
+    let choice = history.choose(&[0, 1]).unwrap();
+    assert!(choice.behind && choice.newest_generation == lived.generation + 6);
+    assert_eq!(choice.manifest, history.drives[1]);
+    assert_eq!(history.worths(&[0, 1]), [(0, Current), (1, Current)]);
 }
 
 #[test]
@@ -211,7 +271,7 @@ fn history_is_forgotten_in_the_end_but_nothing_old_is_believed() {
     for _ in 0..200 {
         let mut next = history.drives[0].clone();
         next.generation += 1;
-        next.fork(Id(history.next_branch));
+        next.fork(Id(history.next_branch), next.generation);
         history.next_branch += 1;
         assert_eq!(next.check(), Ok(()));
         history.drives[0] = next.clone();

@@ -1,0 +1,30 @@
+//! Runs the seeds that are given, or ranges of them, and prints what was broken: `seed 7 100..200`; `--trace` shows what
+//! happened in each as well. Builds in less time than the command line, for whoever works on the engine.
+
+use stripewise_torture::{Options, run};
+
+fn main() {
+    let (options, seeds): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument == "--trace");
+    let options = Options { keep_log: !options.is_empty(), ..Options::default() };
+    let (mut runs, mut failed) = (0, 0);
+    for seed in seeds.iter().flat_map(|argument| range(argument)) {
+        let report = run(seed, &options);
+        report.log.iter().for_each(|line| println!("{line}"));
+        for failure in &report.failures {
+            println!("{seed} {}: {}", failure.promise, failure.detail);
+        }
+        runs += 1;
+        failed += u64::from(!report.failures.is_empty());
+    }
+    println!("{failed} of {runs} failed");
+}
+
+/// `7`, or `100..200` without the last.
+fn range(argument: &str) -> std::ops::Range<u64> {
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("`{text}` is no seed"));
+    match argument.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(argument)..number(argument) + 1,
+    }
+}
