@@ -83,7 +83,8 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
     }
 }
 
-async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+/// Writes, and notes what came of it.
+pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
     let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
     let (offset, length) = bytes_of(&sectors);
     let mut bytes = vec![0; length];

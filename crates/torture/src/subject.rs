@@ -271,6 +271,23 @@ impl Subject {
         self.pool.status().state == PoolState::Online
     }
 
+    /// Whether the pool says that there is no room for what is on a drive that is to be emptied.
+    pub fn lacks_room_to_retire(&self) -> bool {
+        self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
+    }
+
+    /// Whether what is on drives that retire surely has room elsewhere: there are as many others as any row has columns, so
+    /// each row is without one of them, and each of them has room for all of it.
+    pub fn has_room_beyond_doubt(&self) -> bool {
+        let status = self.pool.status();
+        let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
+        let to_move: u64 = status.drives.iter().filter(|drive| drive.state == "retiring").map(taken).sum();
+        let takers = status.drives.iter().filter(|drive| drive.role == Role::Data && drive.state == "online");
+        let takers: Vec<u64> = takers.map(|drive| drive.usable_bytes.saturating_sub(taken(drive))).collect();
+        let widest = status.volumes.iter().map(|volume| volume.shape.width).max().unwrap_or(0);
+        takers.len() >= widest && takers.iter().all(|free| *free >= to_move)
+    }
+
     /// Whether a rebuild is under way or due.
     pub fn is_rebuilding(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebuild)

@@ -10,7 +10,23 @@ const SEEDS: u64 = 200;
 /// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
 ///
 /// 1090: a resync went on at a region's number when the volume had been made smaller.
-const REGRESSIONS: [u64; 2] = [307, 1090];
+///
+/// 1101: a row of a thin volume was recorded on a drive that had just been accepted to be emptied, so there was no room left.
+///
+/// 3754: a drive went while copies were being compared after a cut; they counted as equal, and were not.
+///
+/// 4614: a drive was accepted to be emptied into room that a rebuild was about to take.
+///
+/// 4774: a drive could not be emptied though there was room, on drives that other rows had first to be moved to.
+///
+/// 5886: two drives were accepted to be emptied into the same room.
+///
+/// 10302: an empty drive was let go of that another one, being emptied, needed.
+///
+/// 14227: parity whose recorded checksum nothing had counted as lost, though all data were there.
+///
+/// 18493: a drive could not be emptied because of a block that nobody had any more.
+const REGRESSIONS: [u64; 10] = [307, 1090, 1101, 3754, 4614, 4774, 5886, 10302, 14227, 18493];
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
