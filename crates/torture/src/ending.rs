@@ -68,8 +68,12 @@ impl Life {
     /// Whether all jobs have ended well.
     async fn all_done(&self, subject: &Subject) -> bool {
         let rebuilt = self.bounded("rebuilding", subject.wait_rebuilt()).await;
+        let converted = match self.world.conversions {
+            Some(_) => self.bounded("converting", subject.wait_converted()).await,
+            None => Some(Ok(())),
+        };
         let checked = self.bounded("checking", subject.wait_checked()).await;
-        for (what, ended) in [("rebuilding", rebuilt), ("checking", checked)] {
+        for (what, ended) in [("rebuilding", rebuilt), ("converting", converted), ("checking", checked)] {
             match ended {
                 Some(Ok(())) => {}
                 Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),
@@ -109,11 +113,18 @@ impl Life {
     }
 
     /// A drive more where one cannot be emptied because what is on it fits nowhere, as the pool says that it needs: what had room
-    /// when it was accepted may have lost it to drives that failed and to volumes that grew.
+    /// when it was accepted may have lost it to drives that failed and to volumes that grew. So it is with conversions.
     async fn make_room(&self, subject: &Subject) {
-        for _ in 0..4 {
-            let Some(Err(why)) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
-            if !subject.lacks_room_to_retire() || subject.has_room_beyond_doubt() {
+        for _ in 0..8 {
+            let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
+            let is_short = subject.lacks_room_to_retire() && !subject.has_room_beyond_doubt();
+            let is_converting = !is_short && subject.is_converting();
+            if is_converting {
+                let Some(converted) = self.bounded("converting", subject.wait_converted()).await else { return };
+                ended = converted;
+            }
+            let Err(why) = ended else { return };
+            if !is_short && !(is_converting && subject.lacks_room_to_convert()) {
                 return;
             }
             let plan = &self.world.plan;
