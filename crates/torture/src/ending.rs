@@ -120,7 +120,9 @@ impl Life {
             let is_short = subject.lacks_room_to_retire() && !subject.has_room_beyond_doubt();
             let is_converting = !is_short && subject.is_converting();
             if is_converting {
-                let Some(converted) = self.bounded("converting", subject.wait_converted()).await else { return };
+                let Some(converted) = self.bounded("converting", subject.wait_converted()).await else {
+                    return;
+                };
                 ended = converted;
             }
             let Err(why) = ended else { return };

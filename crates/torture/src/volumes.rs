@@ -5,7 +5,7 @@
 //! lives, ended at the latest at the end of the run. From before it is begun until it has ended a volume counts with the
 //! redundancy of the lower of the two layouts. All that is drawn from a stream of its own, in one run of four.
 
-use crate::clients::Target;
+use crate::clients::{Target, discard, widened, write_zeroes};
 use crate::content::SECTOR_BYTES;
 use crate::life::Life;
 use crate::plan::draw_volume;
@@ -60,7 +60,18 @@ impl Life {
             return;
         }
         self.observe(subject);
-        let (_, guarded) = &targets[random.borrow_mut().below(targets.len() as u64) as usize];
+        let (store, guarded) = &targets[random.borrow_mut().below(targets.len() as u64) as usize];
+        if guarded.facts.borrow().is_converting {
+            // Whole regions are given up while they are in one array and not in the other, or in both.
+            let sectors = widened(&mut random.borrow_mut(), guarded);
+            let choice = random.borrow_mut().below(8);
+            match choice {
+                0 => discard(self, store, guarded, sectors).await,
+                1..=2 => write_zeroes(self, store, guarded, sectors).await,
+                _ => {}
+            }
+            return;
+        }
         let drives = subject.places().iter().filter(|place| place.is_data && place.is_online).count();
         // Seldom to one without redundancy: nothing can be taken from the pool as long as there is such a volume.
         let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
