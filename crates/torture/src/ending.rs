@@ -126,7 +126,8 @@ impl Life {
                 ended = converted;
             }
             let Err(why) = ended else { return };
-            if !is_short && !(is_converting && subject.lacks_room_to_convert()) {
+            let is_stuck = is_short || (is_converting && subject.lacks_room_to_convert());
+            if !is_stuck {
                 return;
             }
             let plan = &self.world.plan;
