@@ -268,7 +268,8 @@ impl Inner {
     pub async fn forget_logged(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
-            return Ok(());
+            // What was released is still found after a crash until that is said durably.
+            return log.journal.mark_news().await;
         }
         for stripe in self.pending.stripes_in(stripes.clone()) {
             for sequence in self.pending.remove(stripe, u64::MAX) {

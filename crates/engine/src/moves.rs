@@ -3,13 +3,15 @@
 //! From the beginning of a move everything written to the column goes to both places; then, region by region and under the
 //! locks of its stripes, what was there before is copied. When that is done both places hold the same and go on being written,
 //! until the pool has recorded the new place and calls [`Array::set_rows`]. So the old place stays current and redundancy is
-//! never less than before. If the new place fails, the move is off and nothing else; if the old one fails the column is
+//! never less than before. A block that no drive has any more is lost at the new place as well, which the commit that records it
+//! says. If the new place fails, the move is off and nothing else; if the old one fails the column is
 //! missing as without a move.
 
 use futures_util::future::join_all;
-use stripewise_drive::{Completion, IoRequest, completion};
+use stripewise_drive::{Buffer, Completion, IoRequest, completion};
+use stripewise_layout::{Stripe, UnitRange};
 
-use crate::array::{Array, Inner, LocalFuture};
+use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::regions::RegionState;
@@ -180,18 +182,48 @@ impl Inner {
         }
         let bytes = copies.len() as u64 * length;
         let copying = copies.into_iter().map(|(stripe, unit, at)| async move {
-            let range = stripewise_layout::UnitRange { unit, start: 0, end: length };
-            let data = self.fetch_unit(&stripe, range, Class::Background).await?;
-            let written = self.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await;
-            match written {
-                Ok(()) => Ok(()),
-                Err(error) => {
-                    self.note_write_error(&error).await?;
-                    Err(ArrayError::Drive(error))
+            let whole = UnitRange { unit, start: 0, end: length };
+            match self.fetch_unit(&stripe, whole, Class::Background).await {
+                Ok(data) => self.write_copy(to, at, data).await,
+                // A drive that is out may have it, and may come back.
+                Err(ArrayError::Lost { .. }) if self.missing_in(stripe.index).is_empty() => {
+                    self.copy_blocks(&stripe, unit, to, at).await
                 }
+                Err(error) => Err(error),
             }
         });
         join_all(copying).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         Ok(bytes)
+    }
+
+    /// Copies block by block; those that no drive has any more are remembered as lost.
+    async fn copy_blocks(
+        &self,
+        stripe: &Stripe,
+        unit: usize,
+        to: SlotPlace,
+        at: u64,
+    ) -> Result<(), ArrayError> {
+        for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
+            let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
+            match self.fetch_unit(stripe, block, Class::Background).await {
+                Ok(data) => self.write_copy(to, at + start, data).await?,
+                Err(ArrayError::Lost { .. }) if self.missing_in(stripe.index).is_empty() => {
+                    self.remember_lost(stripe, block);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_copy(&self, to: SlotPlace, at: u64, data: Buffer) -> Result<(), ArrayError> {
+        match self.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.note_write_error(&error).await?;
+                Err(ArrayError::Drive(error))
+            }
+        }
     }
 }

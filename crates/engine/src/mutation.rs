@@ -18,6 +18,12 @@ pub enum Mutation {
     AcknowledgeBeforeExclusion,
     /// Who wants a stripe alone does not wait for who has it.
     LockWithoutWaiting,
+    /// While a volume is converted, what is copied counts in the new array before it is durable there.
+    FrontierBeforeFlush,
+    /// Where nothing is written in the old array a conversion that is resumed leaves in the new one what it finds there.
+    StaleBeyondFrontier,
+    /// What is in both arrays of a volume that is being converted is written in the old one only.
+    WriteOldArrayOnly,
 }
 
 #[cfg(feature = "mutations")]

@@ -235,15 +235,24 @@ impl Inner {
                 break;
             }
         }
+        have.sort_by_key(|(unit, _)| *unit);
+        let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
         if self.geometry.copies() > 1 {
             target.copy_from(&have[0].1);
         } else {
-            have.sort_by_key(|(unit, _)| *unit);
-            let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
             let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
             self.recover_units(&units, &sources, &[range.unit], std::slice::from_ref(target));
         }
         if self.is_unit_right(stripe, range, target).await? {
+            return Ok(());
+        }
+        let is_parity = self.geometry.copies() == 1 && range.unit >= needed;
+        if is_parity && units.iter().all(|unit| *unit < needed) {
+            // Of data that are all right parity follows, whatever was recorded of it: a write that failed half-way, with the
+            // drive of the parity gone, leaves a sum that nothing has.
+            if !self.protected.get() {
+                self.record_content(stripe, range, target).await?;
+            }
             return Ok(());
         }
         refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));

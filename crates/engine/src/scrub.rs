@@ -98,7 +98,8 @@ impl Array {
         Ok(())
     }
 
-    /// Makes copies and parity agree in the chunks that a crash left open.
+    /// Makes copies and parity agree in the chunks that a crash left open. Where members went meanwhile there is nothing to
+    /// compare: these chunks stay open ([`Self::needs_resync`]) until all is there again.
     pub async fn resync(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
@@ -107,15 +108,21 @@ impl Array {
         let total: u64 =
             chunks.iter().map(|&chunk| inner.regions.regions_of_chunk(chunk).count() as u64).sum();
         let mut done = 0;
+        let mut all_compared = true;
         for chunk in chunks {
+            let without_redundancy = report.regions_without_redundancy;
             for region in inner.regions.regions_of_chunk(chunk) {
                 inner.check_region(region, Purpose::Resync, &mut report).await?;
                 done += 1;
                 progress(done, total);
             }
-            inner.regions.mark_synced(chunk);
+            if report.regions_without_redundancy == without_redundancy {
+                inner.regions.mark_synced(chunk);
+            } else {
+                all_compared = false;
+            }
         }
-        inner.unsynced.set(false);
+        inner.unsynced.set(!all_compared);
         inner.start_settling();
         Ok(report)
     }

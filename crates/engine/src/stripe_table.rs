@@ -205,6 +205,11 @@ impl StripeTable {
         (bytes, state.joined.get_or_insert_with(|| Rc::new(Event::new())).clone())
     }
 
+    /// Whether nobody works on any stripe, nor waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.stripes.borrow().is_empty()
+    }
+
     /// For whoever holds the stripe and is done: hands it to the next in its queue.
     pub fn leave(&self, stripe: u64) {
         let mut stripes = self.stripes.borrow_mut();

@@ -261,7 +261,7 @@ fn what_cannot_be_done_is_refused_with_the_numbers() {
         let id = id_of(&pool.status(), "drive1");
         let refused = pool.retire(id).await.err().unwrap();
         assert!(
-            matches!(refused, PoolError::NoRoomElsewhere { needed_slabs, free_slabs, .. } if needed_slabs >= 12 && free_slabs > 0),
+            matches!(refused, PoolError::NoRoomElsewhere { homeless_slabs, useless_slabs, .. } if homeless_slabs >= 12 && useless_slabs > 0),
             "every other drive is in the row already: {refused}"
         );
         let tiny = MemoryDrive::new("tiny", MIB) as Rc<dyn Drive>;

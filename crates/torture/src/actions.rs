@@ -219,6 +219,7 @@ impl Life {
             .borrow()
             .values()
             .any(|plugged| plugged.is_troubled.get() || plugged.faulty.unreadable_bytes() > 0);
+        let troubled = troubled || !self.world.spoiled().is_empty();
         if troubled || all.len() < 3 || targets.len() != self.world.volumes.borrow().len() {
             return;
         }

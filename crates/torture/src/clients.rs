@@ -67,7 +67,7 @@ pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64)
 }
 
 /// At least a region, if the volume is so large.
-fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
+pub fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     let total = guarded.oracle.borrow().sector_count();
     let first = random.below(u64::from(total)) as u32 / REGION_SECTORS * REGION_SECTORS;
     first..(first.saturating_add(REGION_SECTORS * 8)).min(total)
@@ -83,7 +83,8 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
     }
 }
 
-async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+/// Writes, and notes what came of it.
+pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
     let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
     let (offset, length) = bytes_of(&sectors);
     let mut bytes = vec![0; length];
@@ -94,7 +95,8 @@ async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32
     changed(life, guarded, "a write", &sectors, answer);
 }
 
-async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+/// Writes zeros, and notes what came of it.
+pub async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), false);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("zero {} {sectors:?}", guarded.name));
@@ -104,7 +106,8 @@ async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Ra
     changed(life, guarded, "a write of zeros", &sectors, answer);
 }
 
-async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+/// Discards, and notes what came of it.
+pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), true);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("discard {} {sectors:?}", guarded.name));

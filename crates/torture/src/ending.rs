@@ -48,6 +48,7 @@ impl Life {
         // What a drive cannot read may yet be too much, and it is failed.
         for _ in 0..8 {
             self.replace_all_lost(&subject).await;
+            self.make_room(&subject).await;
             if self.world.is_broken() || !self.all_done(&subject).await {
                 return;
             }
@@ -67,8 +68,12 @@ impl Life {
     /// Whether all jobs have ended well.
     async fn all_done(&self, subject: &Subject) -> bool {
         let rebuilt = self.bounded("rebuilding", subject.wait_rebuilt()).await;
+        let converted = match self.world.conversions {
+            Some(_) => self.bounded("converting", subject.wait_converted()).await,
+            None => Some(Ok(())),
+        };
         let checked = self.bounded("checking", subject.wait_checked()).await;
-        for (what, ended) in [("rebuilding", rebuilt), ("checking", checked)] {
+        for (what, ended) in [("rebuilding", rebuilt), ("converting", converted), ("checking", checked)] {
             match ended {
                 Some(Ok(())) => {}
                 Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),
@@ -111,6 +116,35 @@ impl Life {
         }
     }
 
+    /// A drive more where one cannot be emptied because what is on it fits nowhere, as the pool says that it needs: what had room
+    /// when it was accepted may have lost it to drives that failed and to volumes that grew. So it is with conversions.
+    async fn make_room(&self, subject: &Subject) {
+        for _ in 0..8 {
+            let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };
+            let is_short = subject.lacks_room_to_retire() && !subject.has_room_beyond_doubt();
+            let is_converting = !is_short && subject.is_converting();
+            if is_converting {
+                let Some(converted) = self.bounded("converting", subject.wait_converted()).await else {
+                    return;
+                };
+                ended = converted;
+            }
+            let Err(why) = ended else { return };
+            let is_stuck = is_short || (is_converting && subject.lacks_room_to_convert());
+            if !is_stuck {
+                return;
+            }
+            let plan = &self.world.plan;
+            let capacity = plan.data_bytes.iter().chain(&plan.spare_bytes).copied().max().unwrap_or(64 << 20);
+            let disk = self.world.make_disk(capacity);
+            let top = self.plug(disk).top.clone();
+            self.note(&format!("disk{disk} is added: {why}"));
+            if let Some(Err(why)) = self.bounded("adding a drive", subject.add_data(top)).await {
+                return self.broken("progress", format!("a drive cannot be added: {why}"));
+            }
+        }
+    }
+
     /// All is there: what is found now stays, and copies and parity agree.
     async fn look_whole(&self, subject: &Subject, targets: &[Target]) {
         for (store, guarded) in targets {
@@ -122,6 +156,7 @@ impl Life {
             guarded.oracle.borrow_mut().resynchronised();
             crate::clients::flush(self, store, guarded).await;
             self.verify(store, guarded, true, "when all is whole").await;
+            crate::clients::flush(self, store, guarded).await;
         }
         if self.world.is_broken() {
             return;

@@ -86,6 +86,9 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.
     pub keep_log: bool,
+    /// Convert no volumes. Every fourth seed does otherwise (those that leave 3 when divided by 4), and draws that from a
+    /// stream of its own; so each of them is two runs, and the one without is what it was before there were conversions.
+    pub without_conversions: bool,
 }
 
 /// How often what was tried. Faults are counted when they struck, not when they were prepared.
@@ -107,8 +110,11 @@ pub struct Coverage {
     pub misdirected_writes: u64,
     /// Rebuilds that a cut or the end of the pool interrupted.
     pub interrupted_rebuilds: u64,
-    /// Changes of a volume's layout.
+    /// Changes of a volume's layout that were begun.
     pub conversions: u64,
+    /// Those that a cut or the end of the pool interrupted; no key of the report, whose keys are promised.
+    #[serde(skip)]
+    pub interrupted_conversions: u64,
 }
 
 impl Coverage {
@@ -123,6 +129,7 @@ impl Coverage {
         self.misdirected_writes += other.misdirected_writes;
         self.interrupted_rebuilds += other.interrupted_rebuilds;
         self.conversions += other.conversions;
+        self.interrupted_conversions += other.interrupted_conversions;
     }
 }
 

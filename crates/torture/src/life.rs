@@ -288,6 +288,13 @@ impl Life {
                 disk.stale.remove(&guarded.number);
             }
         }
+        if self.world.conversions.is_some() {
+            // What a drive had of a layout that is gone is nobody's any more.
+            let has_none = |disk: &usize| facts.columns.iter().all(|column| column.disk != *disk);
+            (0..disks.len()).filter(has_none).for_each(|disk| {
+                disks[disk].stale.remove(&guarded.number);
+            });
+        }
         // What is recorded counts from now on.
         let damaged = facts.all_disks().into_iter().filter(|disk| !disks[*disk].unreadable.is_empty());
         // Also a drive without anything of the volume may get some of it.
@@ -328,6 +335,7 @@ impl Life {
         if targets.is_empty() || self.is_over() {
             return;
         }
+        self.perhaps_convert(&subject, &targets).await;
         let clients = 1 + self.world.below(6);
         let steps = 10 + self.world.below(400) / clients;
         let mut random = SplitMix64::new(self.world.next_seed());
@@ -341,6 +349,7 @@ impl Life {
             if self.is_over() {
                 break;
             }
+            self.perhaps_convert(&subject, &targets).await;
             self.act(&subject, &targets).await;
         }
         if matches!(ending, Ending::Close) || self.world.is_broken() {
@@ -369,15 +378,20 @@ impl Life {
         }
     }
 
+    fn count_interrupted(&self, subject: &Subject) {
+        self.world.cover(|coverage| {
+            coverage.interrupted_rebuilds += u64::from(subject.is_rebuilding());
+            coverage.interrupted_conversions += u64::from(subject.is_converting());
+        });
+    }
+
     /// Closes the pool; all that was acknowledged is durable then.
     pub async fn end(&self, subject: &Subject) {
         if self.world.is_broken() {
             return;
         }
         self.observe(subject);
-        if subject.is_rebuilding() {
-            self.world.cover(|coverage| coverage.interrupted_rebuilds += 1);
-        }
+        self.count_interrupted(subject);
         let volumes = self.world.volumes.borrow().clone();
         let begun: Vec<u64> = volumes.iter().map(|guarded| guarded.oracle.borrow_mut().tick()).collect();
         let Some(closed) = self.bounded("closing", subject.close()).await else { return };
@@ -484,8 +498,8 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
     let world = &life.world;
     if let Some(subject) = &*life.subject.borrow() {
         life.observe(subject);
-        if !was_closed && subject.is_rebuilding() {
-            world.cover(|coverage| coverage.interrupted_rebuilds += 1);
+        if !was_closed {
+            life.count_interrupted(subject);
         }
     }
     let is_cut = !was_closed || life.power.is_off();

@@ -117,6 +117,8 @@ pub struct Facts {
     pub is_online: bool,
     /// It can be read.
     pub is_readable: bool,
+    /// It is on its way to another layout.
+    pub is_converting: bool,
 }
 
 impl Facts {
@@ -248,8 +250,8 @@ impl Subject {
         };
         let facts = |volume: &stripewise_engine::VolumeInfo| Facts {
             name: volume.name.clone(),
-            tolerance: volume.shape.fault_tolerance(),
-            counted_lost: volume.shape.fault_tolerance().saturating_sub(volume.redundancy_left),
+            tolerance: tolerance(volume),
+            counted_lost: tolerance(volume).saturating_sub(volume.redundancy_left),
             columns: volume
                 .slots
                 .iter()
@@ -263,6 +265,7 @@ impl Subject {
             lacking_copies: volume.lacking_copies.iter().map(|id| disk_of(*id)).collect(),
             is_online: volume.state == stripewise_engine::VolumeState::Online,
             is_readable: volume.state != stripewise_engine::VolumeState::Failed,
+            is_converting: volume.conversion.is_some(),
         };
         status.volumes.iter().map(facts).collect()
     }
@@ -276,7 +279,10 @@ impl Subject {
             let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.as_str()).collect();
             let failure = volume.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             let (name, level) = (&volume.name, volume.shape.level);
-            format!("{name} {level} {:?} [{}]{failure}", volume.state, slots.join(" "))
+            let from = volume.conversion.as_ref().map_or_else(String::new, |conversion| {
+                format!(" from {} at {}", conversion.from.level, conversion.next_offset_bytes)
+            });
+            format!("{name} {level}{from} {:?} [{}]{failure}", volume.state, slots.join(" "))
         };
         let volumes: Vec<String> = status.volumes.iter().map(of_volume).collect();
         format!("{}; {}; notices: {}", drives.join(", "), volumes.join(", "), status.notices.join("; "))
@@ -285,6 +291,45 @@ impl Subject {
     /// Whether all volumes have all of their redundancy.
     pub fn is_online(&self) -> bool {
         self.pool.status().state == PoolState::Online
+    }
+
+    /// Whether the pool says that there is no room for what is on a drive that is to be emptied.
+    pub fn lacks_room_to_retire(&self) -> bool {
+        self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
+    }
+
+    /// Whether the pool says that there is no room for more of a layout that a volume is converted to.
+    pub fn lacks_room_to_convert(&self) -> bool {
+        let status = self.pool.status();
+        let waits = status.volumes.iter().filter_map(|volume| volume.conversion.as_ref()?.waits.as_ref());
+        waits.into_iter().any(|why| why.contains("there is no room"))
+    }
+
+    /// Whether a volume is on its way to another layout.
+    pub fn is_converting(&self) -> bool {
+        self.pool.status().volumes.iter().any(|volume| volume.conversion.is_some())
+    }
+
+    /// Begins to convert a volume.
+    pub async fn convert(&self, name: &str, layout: LayoutSpec) -> Result<(), Refusal> {
+        self.pool.convert_volume(name, layout).await.map_err(refusal)
+    }
+
+    /// Works until no conversion is left that nothing stands in the way of.
+    pub async fn wait_converted(&self) -> Result<(), Refusal> {
+        self.pool.wait(JobKind::Convert).await.map_err(refusal)
+    }
+
+    /// Whether what is on drives that retire surely has room elsewhere: there are as many others as any row has columns, so
+    /// each row is without one of them, and each of them has room for all of it.
+    pub fn has_room_beyond_doubt(&self) -> bool {
+        let status = self.pool.status();
+        let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
+        let to_move: u64 = status.drives.iter().filter(|drive| drive.state == "retiring").map(taken).sum();
+        let takers = status.drives.iter().filter(|drive| drive.role == Role::Data && drive.state == "online");
+        let takers: Vec<u64> = takers.map(|drive| drive.usable_bytes.saturating_sub(taken(drive))).collect();
+        let widest = status.volumes.iter().map(|volume| volume.shape.width).max().unwrap_or(0);
+        takers.len() >= widest && takers.iter().all(|free| *free >= to_move)
     }
 
     /// Whether a rebuild is under way or due.
@@ -385,6 +430,12 @@ impl Subject {
     }
 }
 
+/// How many drives a volume can do without when whole: while it is converted, as many as the lower of the two layouts.
+fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
+    let from = volume.conversion.as_ref().map(|conversion| conversion.from.fault_tolerance());
+    volume.shape.fault_tolerance().min(from.unwrap_or(usize::MAX))
+}
+
 /// The number in the label that a disk was given.
 fn disk_number(path: &str) -> Option<usize> {
     path.strip_prefix("disk")?.parse().ok()
@@ -423,7 +474,8 @@ impl Store {
         let geometry = self.volume.geometry();
         let shape = geometry.shape();
         let lost = facts.columns.iter().filter(|column| disks.contains(&column.disk)).count();
-        let all_alike = facts.columns.len() == geometry.width()
+        let all_alike = !facts.is_converting
+            && facts.columns.len() == geometry.width()
             && shape.groups == 1
             && (geometry.copies() == 1 || geometry.copies() == geometry.width());
         lost == facts.columns.len() || (all_alike && lost > facts.tolerance)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::clients::write;
 use crate::content::{BLOCK_BYTES, SECTOR_BYTES};
 use crate::life::Life;
 use crate::oracle::Wrong;
@@ -46,7 +47,7 @@ fn touched(guarded: &Guarded) -> Vec<Range<u32>> {
 
 impl Life {
     /// Reads all that was written, and a place where nothing was. With `settle` nobody writes meanwhile, and what is found
-    /// is what there is from now on.
+    /// is what there is from now on; and what is lost is written.
     pub async fn verify(&self, store: &Store, guarded: &Guarded, settle: bool, when: &str) {
         let mut stretches = touched(guarded);
         let blocks = u64::from(guarded.oracle.borrow().sector_count() / BLOCK_SECTORS);
@@ -82,7 +83,13 @@ impl Life {
             let (offset, length) = bytes_of(&block);
             match self.bounded("a read", store.read(offset, length)).await {
                 Some(Ok(bytes)) => self.judge(guarded, &block, &bytes, since, settle, when),
-                Some(Err(why)) => self.judge_refusal(guarded, &block, since, &why.to_string(), when),
+                Some(Err(why)) => {
+                    self.judge_refusal(guarded, &block, since, &why.to_string(), when);
+                    if settle && !self.world.is_broken() {
+                        // What is lost, as it may be, its user writes anew; then nothing is lost any more.
+                        write(self, store, guarded, block, false).await;
+                    }
+                }
                 None => return,
             }
         }

@@ -1,10 +1,11 @@
 //! Changes of the volumes themselves: made, deleted, made larger and smaller. Nobody uses them meanwhile, at the beginning of a
 //! life, as their users would have it; power may be cut at any instant of it.
 //!
-//! A conversion to another layout is one more [`Change`]: begun here, carried on by the jobs of this and later lives, and
-//! counted in `Coverage::conversions`.
+//! Converted to other layouts they are at any time, also under load: begun here, carried on by the jobs of this and later
+//! lives, ended at the latest at the end of the run. From before it is begun until it has ended a volume counts with the
+//! redundancy of the lower of the two layouts. All that is drawn from a stream of its own, in one run of four.
 
-use crate::clients::Target;
+use crate::clients::{Target, discard, widened, write_zeroes};
 use crate::content::SECTOR_BYTES;
 use crate::life::Life;
 use crate::plan::draw_volume;
@@ -49,6 +50,47 @@ impl Life {
         }
         self.observe(subject);
         self.targets(subject)
+    }
+
+    /// In runs that convert volumes: perhaps begins to convert one, to a layout that can do without what is lost now.
+    pub async fn perhaps_convert(&self, subject: &Subject, targets: &[Target]) {
+        let Some(random) = &self.world.conversions else { return };
+        let is_wanted = random.borrow_mut().chance(0.4);
+        if !is_wanted || targets.is_empty() || self.is_over() || self.is_beyond.get() {
+            return;
+        }
+        self.observe(subject);
+        let (store, guarded) = &targets[random.borrow_mut().below(targets.len() as u64) as usize];
+        if guarded.facts.borrow().is_converting {
+            // Whole regions are given up while they are in one array and not in the other, or in both.
+            let sectors = widened(&mut random.borrow_mut(), guarded);
+            let choice = random.borrow_mut().below(8);
+            match choice {
+                0 => discard(self, store, guarded, sectors).await,
+                1..=2 => write_zeroes(self, store, guarded, sectors).await,
+                _ => {}
+            }
+            return;
+        }
+        let drives = subject.places().iter().filter(|place| place.is_data && place.is_online).count();
+        // Seldom to one without redundancy: nothing can be taken from the pool as long as there is such a volume.
+        let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
+        let layout = draw_volume(&mut random.borrow_mut(), drives, least, 0).layout;
+        let Ok(shape) = layout.resolve(drives) else { return };
+        if guarded.is_uncertain.get() || shape.fault_tolerance() < least {
+            return;
+        }
+        {
+            let mut facts = guarded.facts.borrow_mut();
+            facts.tolerance = facts.tolerance.min(shape.fault_tolerance());
+        }
+        let begun = self.bounded("beginning a conversion", subject.convert(&guarded.name, layout)).await;
+        self.note(&format!("convert {} to {layout:?}: {begun:?}", guarded.name));
+        self.world.cover(|coverage| coverage.conversions += u64::from(matches!(begun, Some(Ok(())))));
+        self.observe(subject);
+        if random.borrow_mut().chance(0.8) {
+            subject.start_jobs();
+        }
     }
 
     async fn create_another(&self, subject: &Subject) {

@@ -91,6 +91,8 @@ pub struct World {
     pub plan: Plan,
     /// Where everything that happens is drawn from; clients have their own.
     pub random: RefCell<SplitMix64>,
+    /// Where conversions are drawn from, in runs that have any.
+    pub conversions: Option<RefCell<SplitMix64>>,
     /// All drives ever.
     pub disks: RefCell<Vec<Disk>>,
     /// All volumes.
@@ -119,6 +121,8 @@ impl World {
             options: *options,
             plan,
             random: RefCell::new(random),
+            conversions: (seed % 4 == 3 && !options.without_conversions)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
             disks: RefCell::default(),
             volumes: RefCell::default(),
             coverage: RefCell::default(),

@@ -359,6 +359,12 @@ impl Journal {
         self.append(SmallVec::new(), reservation).await.map(drop)
     }
 
+    /// As [`Self::mark`], where anything was released or settled since that was last durable.
+    pub async fn mark_news(&self) -> Result<(), ArrayError> {
+        let has_news = self.0.state.borrow().has_news();
+        if has_news { self.mark().await } else { Ok(()) }
+    }
+
     /// Sequence and stripe-independent age of what holds the ring: the oldest record not released.
     pub fn oldest(&self) -> Option<u64> {
         self.0.state.borrow().oldest_record()
@@ -393,8 +399,7 @@ impl Journal {
     /// Makes releases and settling durable and ends the journal's task. Nobody appends any more. What is not released is
     /// found when it is opened next.
     pub async fn close(&self) -> Result<(), ArrayError> {
-        let stale = self.0.state.borrow().has_news();
-        let result = if stale { self.mark().await } else { Ok(()) };
+        let result = self.mark_news().await;
         self.0.state.borrow_mut().fail_all(ArrayError::Closed);
         self.0.areas_changed.notify_all();
         self.0.changed();

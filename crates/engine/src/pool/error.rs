@@ -286,15 +286,18 @@ pub enum PoolError {
     },
     /// What a drive holds fits nowhere else.
     #[error(
-        "{drive} cannot be emptied: {needed_slabs} slabs are needed, {free_slabs} are free on drives that can take them"
+        "{drive} cannot be emptied: {homeless_slabs} of {held_slabs} slabs have no place. The columns of a row lie on drives of \
+         their own, and {useless_slabs} slabs are free only where their rows lie already"
     )]
     NoRoomElsewhere {
         /// The drive's label.
         drive: String,
-        /// Slabs that it holds.
-        needed_slabs: u64,
-        /// Slabs free on the others.
-        free_slabs: u64,
+        /// Slabs on it and on other drives that are to be emptied.
+        held_slabs: u64,
+        /// Those that have no place elsewhere.
+        homeless_slabs: u64,
+        /// Slabs that are free and of no use to them.
+        useless_slabs: u64,
     },
     /// The layout is impossible.
     #[error(transparent)]

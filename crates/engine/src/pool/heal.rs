@@ -16,6 +16,7 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::Id;
+use super::space::FreeSlabs;
 use super::takeover::{Onto, Taken, candidates, stretches, take_over};
 use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use super::{Inner, Pool};
@@ -101,7 +102,10 @@ impl Inner {
 
     /// A drive whose place a dedicated spare could take, and which.
     fn next_for_spare(&self) -> Option<(u32, u32)> {
-        let manifest = self.manifest.borrow();
+        self.next_for_spare_in(&self.manifest.borrow())
+    }
+
+    fn next_for_spare_in(&self, manifest: &Manifest) -> Option<(u32, u32)> {
         let is_spare = |drive: &&DriveRecord| {
             drive.role == Role::Spare && drive.takes_new() && self.working_member(drive.number).is_some()
         };
@@ -112,7 +116,7 @@ impl Inner {
         let healable = self.healable();
         for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
             let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
-            let has_rows = !stretches(&manifest, wanted, |part| healable.contains(&part)).is_empty();
+            let has_rows = !stretches(manifest, wanted, |part| healable.contains(&part)).is_empty();
             // What is on a journal drive is not worth a drive for data; others have room for it.
             let has_copies = drive.role != Role::Journal
                 && manifest
@@ -155,6 +159,24 @@ impl Inner {
         self.event(EventKind::Drive, &format!("{to} takes the place of {from}"));
         self.set_background_share();
         self.heal_maps().await
+    }
+
+    /// What healing would do, on a copy of the record and the books: so that nobody else counts on the room it takes.
+    pub(super) fn take_over_on_paper(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
+        let healable = self.healable();
+        let may = |part| healable.contains(&part);
+        while let Some((old, new)) = self.next_for_spare_in(planned) {
+            take_over(planned, books, |drive| drive == old, may, Onto::Drive(new));
+            let role = planned.drive(old).map_or(Role::Data, |drive| drive.role);
+            if let Some(drive) = planned.drive_mut(new) {
+                drive.role = role;
+            }
+            planned.set_replaced(old);
+            books.refresh(planned);
+        }
+        let given_up = planned.drives.iter().filter(|drive| Self::is_given_up(drive));
+        let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
+        take_over(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
     }
 
     /// Has free slabs of all drives take over what is on drives that are out for good; whether anything was done.

@@ -27,6 +27,7 @@ use super::{BLOCK_BYTES, Inner};
 use crate::array::Array;
 use crate::error::ArrayError;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 
 /// Copied at a time, about: whole stripes of the new layout.
@@ -214,7 +215,7 @@ impl Inner {
             }
             if is_written {
                 self.copy(converting, zones, from, to).await?;
-            } else {
+            } else if !mutation::is_chosen(Mutation::StaleBeyondFrontier) {
                 // Nothing is there as a rule; or what was copied before the conversion was interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
                 zones.new.0.forget_dead(from, to);
@@ -298,7 +299,10 @@ impl Inner {
 
     /// Makes what was copied durable, and records that from now on it is the new array that has it.
     async fn move_frontier(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
-        zones.new.flush().await?;
+        let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
+        if is_flushed {
+            zones.new.flush().await?;
+        }
         let from = zones.committed.get();
         // Nobody writes in both arrays while it changes which of them counts.
         let _alone = zones.gate.enter(from, zones.cursor.get()).await;
@@ -306,7 +310,9 @@ impl Inner {
         if to <= from {
             return Ok(());
         }
-        zones.new.flush().await?;
+        if is_flushed {
+            zones.new.flush().await?;
+        }
         let (volume, part, array) = (converting.volume, converting.new, zones.new.clone());
         let recorded = self.try_commit(None, move |manifest| {
             let Some(volume) = manifest.volume_by_id_mut(volume) else {

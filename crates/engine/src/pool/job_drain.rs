@@ -1,5 +1,6 @@
 //! Emptying drives that retire: columns move, one by one, to drives that have room, while clients go on and without less
-//! redundancy at any time; copies of maps and areas of journals with them. Then the drive is let go of.
+//! redundancy at any time; copies of maps and areas of journals with them. Where all drives that could take a column are full,
+//! others move out of its way first (`room_elsewhere.rs`). Then the drive is let go of.
 //!
 //! A batch of moves is made, then recorded by one commit; until then both places are written. What a crash interrupts is
 //! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
@@ -12,10 +13,13 @@ use futures_util::future::join_all;
 
 use super::Inner;
 use super::drive_record::DriveRecord;
+use super::error::PoolError;
 use super::format::Manifest;
 use super::ids::Id;
 use super::jobs::{Parts, Progress, SECOND_NS};
 use super::mover::Step;
+use super::room_elsewhere::{Link, first_to_move};
+use super::space::Replacement;
 use super::takeover::{candidates, stretches};
 use super::volume_record::MetaPlaceRecord;
 use crate::rows::{SlotPlace, SlotState};
@@ -31,8 +35,6 @@ impl Inner {
                 Ok(true) => return true,
                 Ok(false) => {}
                 Err(why) => {
-                    let path = self.path_of(number);
-                    let why = format!("{path} cannot be emptied: {why}");
                     self.jobs.healing.stall(Some((drain_task(number), None)), why);
                 }
             }
@@ -56,25 +58,39 @@ impl Inner {
             return Ok(false);
         }
         let on_it = |_: &Manifest, place: &MetaPlaceRecord| (place.drive == number).then_some(false);
-        self.renew_maps(on_it).await.map_err(|error| error.to_string())?;
-        self.renew_journals(|_, place| place.drive == number).await.map_err(|error| error.to_string())?;
+        let failed = |error: PoolError| format!("{} cannot be emptied: {error}", self.path_of(number));
+        self.renew_maps(on_it).await.map_err(failed)?;
+        self.renew_journals(|_, place| place.drive == number).await.map_err(failed)?;
         if !self.manifest.borrow().named_drives().contains(&number) {
-            return self.release_drive(number).await.map_err(|error| error.to_string());
+            return self.release_drive(number).await.map_err(failed);
         }
-        let steps = self.plan_steps(number);
+        let mut steps = self.plan_steps(number);
         if steps.is_empty() {
-            let room = self.check_room_elsewhere(number);
-            let why = room.err().map_or_else(
-                || {
-                    "what is on it cannot be moved now, since it is not current or its volume takes no writes"
-                        .to_owned()
-                },
-                |error| error.to_string(),
-            );
-            return Err(why);
+            steps = self.plan_making_room(number);
         }
-        self.take_steps(number, steps).await?;
-        Ok(true)
+        if steps.is_empty() {
+            let manifest = self.manifest.borrow().clone();
+            self.check_room_elsewhere(&manifest, number).map_err(|error| error.to_string())?;
+            let path = self.path_of(number);
+            return Err(format!(
+                "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"
+            ));
+        }
+        let taken = self.take_steps(number, steps).await;
+        taken.map(|()| true).map_err(|why| format!("{} cannot be emptied: {why}", self.path_of(number)))
+    }
+
+    /// Columns on other drives that move on so that there is room for what is on this one.
+    fn plan_making_room(&self, number: u32) -> Vec<Step> {
+        let manifest = self.manifest.borrow();
+        let healable = self.healable();
+        let mut space = self.space.borrow_mut();
+        let Some(link) = first_to_move(&manifest, &space, number, |part| healable.contains(&part)) else {
+            return Vec::new();
+        };
+        let most = link.rows.min(most_steps(&manifest));
+        let found = space.replace(&[link.onto], &[], most, Some(link.from.slab));
+        found.map_or_else(Vec::new, |found| steps_of(&link, &found))
     }
 
     /// The next columns to move, and where; what is free there is taken from the books.
@@ -83,7 +99,7 @@ impl Inner {
         let healable = self.healable();
         let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
         let all = stretches(&manifest, wanted, |part| healable.contains(&part));
-        let most = (BATCH_BYTES / manifest.slab_bytes).clamp(16, 512);
+        let most = most_steps(&manifest);
         let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
         let mut space = self.space.borrow_mut();
         let mut steps = Vec::new();
@@ -100,12 +116,9 @@ impl Inner {
                 let share = total.div_ceil(32 * possible.len().max(1) as u64).max(1);
                 let rows = share.min(end - row).min(most - steps.len() as u64);
                 let Some(found) = space.replace(&possible, &in_rows, rows, Some(from.slab)) else { break };
-                for offset in 0..found.rows {
-                    let slab = found.slab + offset as u32;
-                    let from = SlotPlace { slab: from.slab + offset as u32, ..from };
-                    let to = SlotPlace { drive: found.drive, slab, state: SlotState::Active };
-                    steps.push(Step { part: part.id, row: row + offset, column: stretch.column, from, to });
-                }
+                let (part, column, onto) = (part.id, stretch.column, found.drive);
+                let link = Link { part, first_row: row, rows: found.rows, column, from, onto };
+                steps.extend(steps_of(&link, &found));
                 row += found.rows;
             }
         }
@@ -180,6 +193,22 @@ impl Inner {
             }
         }
     }
+}
+
+/// Steps before it is recorded, at most.
+fn most_steps(manifest: &Manifest) -> u64 {
+    (BATCH_BYTES / manifest.slab_bytes).clamp(16, 512)
+}
+
+/// One step for each row that was given a slab.
+fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
+    let step = |offset: u64| {
+        let from = SlotPlace { slab: link.from.slab + offset as u32, ..link.from };
+        let slab = found.slab + offset as u32;
+        let to = SlotPlace { drive: found.drive, slab, state: SlotState::Active };
+        Step { part: link.part, row: link.first_row + offset, column: link.column, from, to }
+    };
+    (0..found.rows).map(step).collect()
 }
 
 /// What stalls stand under: drives have no part of their own.

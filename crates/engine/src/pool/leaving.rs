@@ -8,13 +8,12 @@
 use std::rc::Rc;
 
 use super::commit::Change;
-use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use super::drive_record::{Exclusion, ExclusionKind};
 use super::error::PoolError;
 use super::events::EventKind;
 use super::format::{MAX_FORMER, Manifest};
 use super::ids::DriveId;
-use super::space::FreeSlabs;
-use super::takeover::candidates;
+use super::room_elsewhere::{self, Shortage};
 use super::volume_record::PartRecord;
 use super::{Inner, OpenDrive, Pool, writer};
 use crate::array::Array;
@@ -84,6 +83,7 @@ impl Pool {
         inner.check_changeable()?;
         let number = inner.number_of(id)?;
         inner.check_removable(number)?;
+        inner.check_not_needed_as_room(number)?;
         let released = inner.release_drive(number).await?;
         inner.kick_jobs();
         match released {
@@ -108,11 +108,13 @@ impl Pool {
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
         inner.check_not_the_last(number)?;
-        inner.check_room_elsewhere(number)?;
         let text = format!("{} is to be emptied", record.path);
         let time_unix_ms = inner.unix_ms();
+        let pool = inner.rc();
         inner
             .try_commit(None, move |manifest| {
+                // Here, since rows of thin volumes may be put on it until this counts.
+                pool.check_room_elsewhere(manifest, number)?;
                 let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
                     return Ok(Change::Nothing(()));
                 };
@@ -155,22 +157,46 @@ impl Inner {
         Err(PoolError::DriveInUse { drive: record.path.clone(), slabs, volumes })
     }
 
-    /// Whether all that a drive holds fits onto others; says how much there is, and room for how much, where not.
-    pub(super) fn check_room_elsewhere(&self, number: u32) -> Result<(), PoolError> {
-        let manifest = self.manifest.borrow();
+    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be emptied and what has yet to
+    /// be rebuilt; says how much does not, where it does not.
+    pub(super) fn check_room_elsewhere(&self, manifest: &Manifest, number: u32) -> Result<(), PoolError> {
         let mut planned = manifest.clone();
         if let Some(drive) = planned.drive_mut(number) {
             drive.retiring = true;
         }
-        let mut books = self.space.borrow().clone();
-        books.refresh(&planned);
-        match find_room(&planned, &mut books, number) {
+        match self.shortage_in(planned) {
             None => Ok(()),
-            Some((needed_slabs, free_slabs)) => {
-                let drive = manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
-                Err(PoolError::NoRoomElsewhere { drive, needed_slabs, free_slabs })
+            Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
+                let drive = self.path_of(number);
+                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs })
             }
         }
+    }
+
+    /// Whether drives that are being emptied can be, without this one's room.
+    fn check_not_needed_as_room(&self, number: u32) -> Result<(), PoolError> {
+        let mut planned = self.manifest.borrow().clone();
+        let retiring = planned.drives.iter().filter(|drive| drive.retiring && drive.number != number);
+        let retiring: Vec<String> = retiring.map(|drive| drive.path.clone()).collect();
+        if retiring.is_empty() || self.shortage_in(planned.clone()).is_some() {
+            return Ok(());
+        }
+        let Some(drive) = planned.drive_mut(number) else { return Ok(()) };
+        drive.retiring = true;
+        if self.shortage_in(planned).is_none() {
+            return Ok(());
+        }
+        let what =
+            format!("is needed: what is on {}, to be emptied, has no room without it", retiring.join(", "));
+        Err(PoolError::DriveStanding { drive: self.path_of(number), what })
+    }
+
+    /// What has no place of all that is on drives to be emptied, once what is missing has been taken over.
+    fn shortage_in(&self, mut planned: Manifest) -> Option<Shortage> {
+        let mut books = self.space.borrow().clone();
+        books.refresh(&planned);
+        self.take_over_on_paper(&mut planned, &mut books);
+        room_elsewhere::shortage(planned, books)
     }
 
     /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at hand; whether it did.
@@ -240,56 +266,4 @@ pub(super) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
         .map(|run| run.rows)
         .sum();
     meta * u64::from(part.meta.slabs) + journal + rows
-}
-
-/// Takes room for all that is on a drive; slabs needed and slabs free on drives that could take them, where there is not
-/// enough.
-fn find_room(manifest: &Manifest, books: &mut FreeSlabs, number: u32) -> Option<(u64, u64)> {
-    let needed: u64 = manifest.parts().map(|part| slabs_on(part, number)).sum();
-    let role = manifest.drive(number).map_or(Role::Data, |drive| drive.role);
-    let is_taker =
-        |drive: &&DriveRecord| drive.takes_new() && (drive.role == role || drive.role == Role::Data);
-    let takers = manifest.drives.iter().filter(is_taker);
-    let free: u64 = takers.map(|drive| books.free_slabs(drive.number)).sum();
-    let shortage = Some((needed, free));
-    for part in manifest.parts() {
-        // Places first: they are consecutive slabs.
-        let on_it = part.meta.places.iter().filter(|place| place.drive == number).count();
-        let others = part.meta.places.len() - on_it;
-        let taken: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
-        let possible = candidates(manifest, books, number, &taken);
-        let emptiest = books.emptiest(&possible);
-        let mut fits = |drive: &&u32| books.allocate_places(&[**drive], part.meta.slabs).is_ok();
-        // As many as the layout needs are enough.
-        let enough = part.shape.fault_tolerance() + 1;
-        if emptiest.iter().filter(|drive| fits(drive)).take(on_it).count() < on_it && others < enough {
-            return shortage;
-        }
-        let taken: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
-        for place in part.journal.iter().filter(|place| place.drive == number) {
-            let possible = candidates(manifest, books, number, &taken);
-            let emptiest = books.emptiest(&possible);
-            let fits = emptiest.iter().any(|drive| books.allocate_places(&[*drive], place.slabs).is_ok());
-            if !fits && part.journal.len() <= enough {
-                return shortage;
-            }
-        }
-    }
-    for part in manifest.parts() {
-        for run in part.rows.runs() {
-            let Some(column) = run.places.iter().position(|place| place.drive == number) else { continue };
-            let in_rows: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
-            let mut row = run.first_row;
-            while row < run.end_row() {
-                let possible = candidates(manifest, books, number, &in_rows);
-                let rows = (run.end_row() - row).div_ceil(8);
-                let slab = run.place(row, column).slab;
-                let Some(found) = books.replace(&possible, &in_rows, rows, Some(slab)) else {
-                    return shortage;
-                };
-                row += found.rows;
-            }
-        }
-    }
-    None
 }

@@ -48,6 +48,7 @@ mod open;
 mod range_gate;
 mod read_only;
 mod resize;
+mod room_elsewhere;
 mod row_queue;
 mod run_code;
 mod sections;

@@ -9,9 +9,11 @@ use std::cell::{Cell, RefCell};
 
 use super::Inner;
 use super::commit::Change;
+use super::drive_record::DriveRecord;
 use super::freed::until_row_is_quiet;
 use super::ids::Id;
 use super::takeover::put;
+use super::volume_record::PartRecord;
 use crate::error::ArrayError;
 use crate::moves::Pace;
 use crate::rows::SlotPlace;
@@ -70,18 +72,27 @@ impl Inner {
         let committed = self
             .try_commit(None, move |manifest| {
                 for step in planned {
-                    let is_online = manifest.is_online(step.to.drive);
+                    // Somebody may have asked for just that drive to be emptied, or it may be out.
+                    let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
                     // A move that ended since, because the drive it went to refused a write, is none.
-                    let is_moving = pool.array(step.part).is_some_and(|array| {
+                    let array = pool.array(step.part);
+                    let is_moving = array.as_ref().is_some_and(|array| {
                         let moves = array.0.moves.borrow();
                         let moving = moves.get(&(step.row, step.column));
                         moving.is_some_and(|moving| moving.target() == Some(step.to))
                     });
-                    let part = manifest.part_mut(step.part).filter(|_| is_online && is_moving);
-                    let is_there = |part: &&mut super::volume_record::PartRecord| {
-                        part.rows.place(step.row, step.column) == Some(step.from)
+                    // Where more blocks are lost than can be recorded, the old place keeps what it has.
+                    let says_what_is_lost = |part: &PartRecord| {
+                        let mut known = part.clone();
+                        array.as_ref().is_some_and(|array| {
+                            known.set_lost(&array.lost_blocks());
+                            known.lost == part.lost
+                        })
                     };
-                    match part.filter(is_there) {
+                    let part = manifest.part_mut(step.part).filter(|_| takes_new && is_moving);
+                    let is_there =
+                        |part: &&mut PartRecord| part.rows.place(step.row, step.column) == Some(step.from);
+                    match part.filter(is_there).filter(|part| says_what_is_lost(part)) {
                         Some(part) => {
                             put(&mut part.rows, step.row, 1, step.column, step.to);
                             counter.set(counter.get() + 1);

@@ -90,6 +90,9 @@ impl Inner {
             .filter(|drive| drive.state == "retiring")
             .map(|drive| drive.path.as_str())
             .collect();
+        if let Some(why) = self.retiring_without_room(manifest) {
+            return (format!("all there, but {why}"), format!("stripewise pool add {pool} NEW-DRIVE"));
+        }
         if !retiring.is_empty() {
             let condition = format!("all there; {} is being emptied", retiring.join(", "));
             return (condition, format!("stripewise pool wait {pool} rebuild"));
@@ -120,6 +123,13 @@ impl Inner {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
         }
         ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+    }
+
+    /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may have gone since, or
+    /// something new may have taken it.
+    fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
+        let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
+        self.check_room_elsewhere(manifest, first.number).err().map(|error| error.to_string())
     }
 
     /// Where so much is taken that a person should know.
@@ -153,6 +163,7 @@ impl Inner {
             ));
         }
         notices.extend(self.space_in_words(&manifest));
+        notices.extend(self.retiring_without_room(&manifest));
         let is_away = |number: u32| self.working_member(number).is_none();
         for volume in &manifest.volumes {
             let lost: usize = volume.parts.iter().map(|part| part.lost_journals(is_away)).sum();

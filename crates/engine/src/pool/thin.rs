@@ -8,7 +8,7 @@
 use std::rc::{Rc, Weak};
 
 use super::commit::Change;
-use super::drive_record::Role;
+use super::drive_record::{DriveRecord, Role};
 use super::error::PoolError;
 use super::events::EventKind;
 use super::ids::{Id, VolumeId};
@@ -80,19 +80,25 @@ impl Inner {
         self.check_changeable()?;
         for row in first_row..first_row + rows {
             let _alone = self.allocating.acquire(1).await;
-            let Some(wanted) = self.wanted(part, row)? else { continue };
-            let new = match self.take_rows(part, &wanted) {
-                Ok(new) => new,
-                Err(_) if self.is_reclaiming() => {
-                    let reclaimed = std::pin::pin!(self.until_reclaimed());
-                    let _ = self.context.time_limit_ns(PATIENCE_NS, reclaimed).await;
-                    self.take_rows(part, &wanted)?
+            while let Some(wanted) = self.wanted(part, row)? {
+                let new = self.take_rows_in_time(part, &wanted).await?;
+                if self.record_rows(part, row, new).await? {
+                    break;
                 }
-                Err(error) => return Err(error),
-            };
-            self.record_rows(part, row, new).await?;
+            }
         }
         Ok(())
+    }
+
+    async fn take_rows_in_time(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
+        match self.take_rows(part, wanted) {
+            Err(_) if self.is_reclaiming() => {
+                let reclaimed = std::pin::pin!(self.until_reclaimed());
+                let _ = self.context.time_limit_ns(PATIENCE_NS, reclaimed).await;
+                self.take_rows(part, wanted)
+            }
+            taken => taken,
+        }
     }
 
     /// How many rows to allocate from one on; none where it has slabs already.
@@ -154,20 +160,25 @@ impl Inner {
         }
     }
 
-    async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<(), PoolError> {
+    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is to be emptied.
+    async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
         let rows = new.clone();
         let recorded = self
             .try_commit(None, move |manifest| {
+                let takes_new = |drive: u32| manifest.drive(drive).is_some_and(DriveRecord::takes_new);
+                if !rows.iter().flat_map(|new| &new.places).all(|(drive, _)| takes_new(*drive)) {
+                    return Ok(Change::Nothing(false));
+                }
                 let count: u64 = rows.iter().map(|new| new.rows).sum();
                 let record = manifest.part_mut(part).filter(|part| first_row + count <= part.rows.rows());
                 let Some(record) = record else {
                     return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
                 };
                 put_rows(&mut record.rows, first_row, &rows, SlotState::Active);
-                Ok(Change::Commit(()))
+                Ok(Change::Commit(true))
             })
             .await;
-        if recorded.is_err() {
+        if !matches!(recorded, Ok(true)) {
             self.space.borrow_mut().give_rows(&new);
         }
         recorded

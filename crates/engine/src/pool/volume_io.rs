@@ -18,6 +18,7 @@ use super::range_gate::RangeGate;
 use super::{BLOCK_BYTES, Inner, VolumeId};
 use crate::array::Array;
 use crate::error::ArrayError;
+use crate::mutation::{self, Mutation};
 
 /// What all handles of an open volume share.
 pub(super) struct VolumeIo {
@@ -256,6 +257,9 @@ impl Zones {
                 match piece.zone {
                     Zone::New => self.new.write(piece.start, part, fua).await,
                     Zone::Old => self.old.write(piece.start, part, fua).await,
+                    Zone::Both if mutation::is_chosen(Mutation::WriteOldArrayOnly) => {
+                        self.old.write(piece.start, part, fua).await
+                    }
                     Zone::Both => {
                         let old = self.old.write(piece.start, part.clone(), fua);
                         let new = self.new.write(piece.start, part, fua);

@@ -83,6 +83,7 @@ fn print(report: &Report, page: &mut Page) {
         (coverage.misdirected_writes, "writes misdirected"),
         (coverage.interrupted_rebuilds, "rebuilds interrupted"),
         (coverage.conversions, "conversions"),
+        (coverage.interrupted_conversions, "conversions interrupted"),
     ] {
         page.field("tried", format!("{count} {what}"), Style::Plain);
     }

@@ -1,0 +1,276 @@
+//! Whether what is on drives that are to be emptied fits onto others, and what has to move first where it does not fit at
+//! once. Pure.
+//!
+//! The columns of a row lie on drives of their own, so a column may go to those drives only that its row is not on. Where all
+//! of these are full, one of them may be able to pass something on: a column of another row moves from it to a drive with
+//! room, perhaps by way of several. The shortest such *chain* is looked for drive by drive. Where there is none the column has
+//! no place, whatever else is moved: rows are matched with drives, and a chain is what augments a matching.
+//!
+//! Maps and areas of journals of several slabs need them in one piece; for these nothing is moved out of the way. The only fault
+//! expected is that there is not enough.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::drive_record::{DriveRecord, Role};
+use super::format::Manifest;
+use super::ids::Id;
+use super::leaving::slabs_on;
+use super::space::FreeSlabs;
+use super::takeover::{candidates, put};
+use crate::rows::{Places, SlotPlace, SlotState};
+
+/// A column of consecutive rows that goes to another drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub part: Id,
+    pub first_row: u64,
+    pub rows: u64,
+    pub column: usize,
+    /// Where the first of the rows lies.
+    pub from: SlotPlace,
+    pub onto: u32,
+}
+
+/// What does not fit anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shortage {
+    /// Slabs on the drives that are to be emptied.
+    pub held_slabs: u64,
+    /// Those of them that have no place.
+    pub homeless_slabs: u64,
+    /// Slabs that are free and could not be used, since the rows in question are on these drives already.
+    pub useless_slabs: u64,
+}
+
+/// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and that is none of `not_on`:
+/// what is to be moved first, first. Of columns in parts that it `may` and in places that are `movable`. `None` also where there is
+/// such a slab already.
+pub(super) fn chain(
+    manifest: &Manifest,
+    books: &FreeSlabs,
+    old: u32,
+    not_on: &[u32],
+    may: impl Fn(Id) -> bool,
+    movable: impl Fn(SlotPlace) -> bool,
+) -> Option<Vec<Link>> {
+    let mut waiting: VecDeque<u32> =
+        takers_of(manifest, books, old).into_iter().filter(|drive| !not_on.contains(drive)).collect();
+    if waiting.iter().any(|drive| books.free_slabs(*drive) > 0) {
+        return None;
+    }
+    // For each drive that something can be passed on to, the link by which.
+    let mut by: BTreeMap<u32, Option<Link>> = waiting.iter().map(|drive| (*drive, None)).collect();
+    while let Some(drive) = waiting.pop_front() {
+        let takers = takers_of(manifest, books, drive);
+        for part in manifest.parts().filter(|part| may(part.id)) {
+            for run in part.rows.runs() {
+                let on_it = |place: &SlotPlace| place.drive == drive && movable(*place);
+                let Some(column) = run.places.iter().position(on_it) else { continue };
+                let is_in_run = |drive: &u32| run.places.iter().any(|place| place.drive == *drive);
+                for &onto in takers.iter().filter(|onto| !is_in_run(onto)) {
+                    if by.contains_key(&onto) {
+                        continue;
+                    }
+                    let (first_row, rows, from) = (run.first_row, run.rows, run.places[column]);
+                    by.insert(onto, Some(Link { part: part.id, first_row, rows, column, from, onto }));
+                    if books.free_slabs(onto) > 0 {
+                        return Some(walked_back(&by, onto));
+                    }
+                    waiting.push_back(onto);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The links that lead to a drive, the last one first.
+fn walked_back(by: &BTreeMap<u32, Option<Link>>, goal: u32) -> Vec<Link> {
+    let (mut links, mut at) = (Vec::new(), goal);
+    while let Some(link) = &by[&at] {
+        links.push(link.clone());
+        at = link.from.drive;
+    }
+    links
+}
+
+/// Drives that may take what lies on a drive of this role, whether or not they have room.
+fn takers_of(manifest: &Manifest, books: &FreeSlabs, old: u32) -> Vec<u32> {
+    let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
+    let mut takers = books.usable(role);
+    if role != Role::Data {
+        takers.extend(books.usable(Role::Data));
+    }
+    takers
+}
+
+/// Moves on paper as many rows as all links of a chain have, at most `most`.
+fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: u64) {
+    let mut rows = chain.iter().map(|link| link.rows).min().unwrap_or(0).min(most);
+    for link in chain {
+        let Some(found) = books.replace(&[link.onto], &[], rows, Some(link.from.slab)) else { return };
+        rows = found.rows;
+        let to = SlotPlace { drive: found.drive, slab: found.slab, state: link.from.state };
+        if let Some(part) = manifest.part_mut(link.part) {
+            put(&mut part.rows, link.first_row, rows, link.column, to);
+        }
+        books.give(link.from.drive, link.from.slab, rows as u32);
+    }
+}
+
+/// Finds places for all that is on drives that are to be emptied, as their manifest says; what is left without one.
+pub(super) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
+    let retiring: Vec<u32> = manifest
+        .drives
+        .iter()
+        .filter(|drive| drive.retiring && drive.is_online())
+        .map(|drive| drive.number)
+        .collect();
+    let mut shortage = Shortage::default();
+    // Drives that could be of no use to what has no place.
+    let mut useless: BTreeSet<u32> = BTreeSet::new();
+    for &number in &retiring {
+        shortage.held_slabs += manifest.parts().map(|part| slabs_on(part, number)).sum::<u64>();
+        // Places first: they are consecutive slabs.
+        for (slabs, not_on) in homeless_places(&mut manifest, &mut books, number) {
+            shortage.homeless_slabs += slabs;
+            useless.extend(not_on);
+        }
+    }
+    for &number in &retiring {
+        for (rows, not_on) in homeless_rows(&mut manifest, &mut books, number) {
+            shortage.homeless_slabs += rows;
+            useless.extend(not_on);
+        }
+    }
+    let is_usable = |drive: &&u32| manifest.drive(**drive).is_some_and(DriveRecord::takes_new);
+    shortage.useless_slabs = useless.iter().filter(is_usable).map(|drive| books.free_slabs(*drive)).sum();
+    (shortage.homeless_slabs > 0).then_some(shortage)
+}
+
+/// Takes room for the maps and areas of journals on a drive; those that have none, as slabs and the drives they cannot go to.
+fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
+    let mut homeless = Vec::new();
+    for part in manifest.clone().parts() {
+        // As many as the layout needs are enough.
+        let enough = part.shape.fault_tolerance() + 1;
+        let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        if maps.contains(&number) {
+            match place(manifest, books, number, &maps, part.meta.slabs) {
+                Some(drive) => maps.push(drive),
+                None if maps.len() > enough => {}
+                None => homeless.push((u64::from(part.meta.slabs), maps.clone())),
+            }
+        }
+        let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        for area in part.journal.iter().filter(|place| place.drive == number) {
+            match place(manifest, books, number, &areas, area.slabs) {
+                Some(drive) => areas.push(drive),
+                None if part.journal.len() > enough => {}
+                None => homeless.push((u64::from(area.slabs), areas.clone())),
+            }
+        }
+    }
+    homeless
+}
+
+/// Takes consecutive slabs on a drive that something on `number` may go to; which.
+fn place(
+    manifest: &mut Manifest,
+    books: &mut FreeSlabs,
+    number: u32,
+    not_on: &[u32],
+    slabs: u32,
+) -> Option<u32> {
+    if slabs == 1
+        && let Some(chain) = chain(manifest, books, number, not_on, |_| true, is_there)
+    {
+        follow(manifest, books, &chain, 1);
+    }
+    let possible = candidates(manifest, books, number, not_on);
+    let emptiest = books.emptiest(&possible);
+    emptiest.into_iter().find(|drive| books.allocate_places(&[*drive], slabs).is_ok())
+}
+
+/// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that they cannot go to.
+fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
+    let mut homeless = Vec::new();
+    for part in manifest.parts().map(|part| part.id).collect::<Vec<Id>>() {
+        let mut row = 0;
+        while let Some((first_row, rows, column, places)) = next_on(manifest, part, number, row) {
+            let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
+            let chain = chain(manifest, books, number, &in_rows, |_| true, is_there);
+            if let Some(chain) = chain {
+                follow(manifest, books, &chain, rows);
+            }
+            let possible = candidates(manifest, books, number, &in_rows);
+            let prefer = Some(places[column].slab);
+            // In short stretches, so that it is spread.
+            let Some(found) = books.replace(&possible, &in_rows, rows.div_ceil(8), prefer) else {
+                homeless.push((rows, in_rows));
+                row = first_row + rows;
+                continue;
+            };
+            let to = SlotPlace { drive: found.drive, slab: found.slab, ..places[column] };
+            if let Some(part) = manifest.part_mut(part) {
+                put(&mut part.rows, first_row, found.rows, column, to);
+            }
+            row = first_row + found.rows;
+        }
+    }
+    homeless
+}
+
+/// The first rows from `row` on with a column on a drive: the first of them, how many, which column, where the first lies.
+fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64, u64, usize, Places)> {
+    let part = manifest.parts().find(|other| other.id == part)?;
+    part.rows.runs().filter(|run| run.end_row() > row).find_map(|run| {
+        let column = run.places.iter().position(|place| place.drive == number)?;
+        let first_row = run.first_row.max(row);
+        Some((first_row, run.end_row() - first_row, column, run.places_of(first_row)))
+    })
+}
+
+/// On paper a column that is yet to be filled moves as well: by the time its turn comes it is filled.
+fn is_there(place: SlotPlace) -> bool {
+    place.state != SlotState::Missing
+}
+
+/// What has to move first so that something on a drive, for which there is no room, gets a place; of parts that it `may`.
+/// `None` where nothing helps.
+pub(super) fn first_to_move(
+    manifest: &Manifest,
+    books: &FreeSlabs,
+    number: u32,
+    may: impl Fn(Id) -> bool,
+) -> Option<Link> {
+    let is_current = |place: SlotPlace| place.state == SlotState::Active;
+    let found = |not_on: &[u32], rows: u64| {
+        let links = chain(manifest, books, number, not_on, &may, is_current)?;
+        let rows = links.iter().map(|link| link.rows).min()?.min(rows);
+        links.into_iter().next().map(|link| Link { rows, ..link })
+    };
+    for part in manifest.parts().filter(|part| may(part.id)) {
+        let maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        let areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        let has_one_slab = part.journal.iter().any(|place| place.drive == number && place.slabs == 1);
+        let link = (maps.contains(&number) && part.meta.slabs == 1).then(|| found(&maps, 1)).flatten();
+        let link = link.or_else(|| has_one_slab.then(|| found(&areas, 1)).flatten());
+        if link.is_some() {
+            return link;
+        }
+        for run in part.rows.runs() {
+            if run.places.iter().any(|place| place.drive == number && is_current(*place)) {
+                let in_rows: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
+                let link = found(&in_rows, run.rows);
+                if link.is_some() {
+                    return link;
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
