@@ -275,7 +275,7 @@ impl Journal {
         let numbers: Vec<u64> = {
             let state = inner.state.borrow();
             let target = state.target();
-            let lacks = |batch: &&Batch| batch.acknowledged && batch.copies.len() < target;
+            let lacks = |batch: &&Batch| batch.acknowledged && state.copies_of(batch) < target;
             state.batches.iter().filter(lacks).map(|batch| batch.number).collect()
         };
         let mut lacking = 0;
@@ -392,6 +392,14 @@ impl Inner {
             .map(|note| (note.first, note.first + u64::from(note.count)))
             .collect();
         released.sort_unstable();
+        // What an area that was given up had said was said again.
+        released.dedup_by(|next, run| {
+            let joins = next.0 <= run.1;
+            if joins {
+                run.1 = run.1.max(next.1);
+            }
+            joins
+        });
 
         let mut next_sequence = 0;
         for (number, whole) in batches {
@@ -410,7 +418,6 @@ impl Inner {
                 }
             }
             for (index, (record, payload)) in whole.head.records.into_iter().enumerate() {
-                // Runs do not overlap: a record is released once. A forged one that does is at worst not seen.
                 let at = released.partition_point(|&(first, _)| first <= record.sequence);
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);
@@ -471,7 +478,7 @@ impl Inner {
     fn next_restore(&self, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let batch = state.batches.iter().find(|batch| batch.number == number)?;
-        (batch.copies.len() < state.target()).then_some(batch.pages)
+        (state.copies_of(batch) < state.target()).then_some(batch.pages)
     }
 
     /// One more copy of a batch. `false`: there is no room, or no copy can be read.

@@ -77,6 +77,8 @@ impl Batch {
 
 pub(super) struct State {
     pub rings: Vec<Ring>,
+    /// Areas that are about to be given up: read, and written by what was on its way, but no copy there counts any more.
+    pub leaving: Vec<Ring>,
     next_ring: u64,
     pub copies: usize,
     pub destage_percent: u64,
@@ -112,6 +114,7 @@ impl State {
         assert!(copies > 0, "a journal has at least one copy");
         Self {
             rings: Vec::new(),
+            leaving: Vec::new(),
             next_ring: 0,
             copies,
             destage_percent: 125,
@@ -146,7 +149,7 @@ impl State {
     }
 
     pub fn ring(&mut self, id: u64) -> Option<&mut Ring> {
-        self.rings.iter_mut().find(|ring| ring.id == id)
+        self.rings.iter_mut().chain(&mut self.leaving).find(|ring| ring.id == id)
     }
 
     pub fn batch(&mut self, number: u64) -> &mut Batch {
@@ -190,6 +193,15 @@ impl State {
         let batch = self.batches.iter().find(|batch| batch.live > 0)?;
         let index = (0..batch.records).find(|&index| !batch.is_released(index))?;
         Some(batch.first_sequence + index)
+    }
+
+    /// Has the next batches say again what was released of batches in use: who said so first may be gone with an area.
+    fn renew_notes(&mut self) {
+        let released = self.batches.iter().flat_map(|batch| {
+            let indexes = (0..batch.records).filter(|&index| batch.is_released(index));
+            indexes.map(|index| batch.first_sequence + index)
+        });
+        self.notes = released.collect();
     }
 
     /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one need none.
@@ -261,9 +273,41 @@ impl State {
     /// The area is gone, with all that was in it.
     pub fn remove_ring(&mut self, id: u64) {
         self.rings.retain(|ring| ring.id != id);
+        self.leaving.retain(|ring| ring.id != id);
+        if self.rings.is_empty() {
+            self.rings = std::mem::take(&mut self.leaving);
+        }
         for batch in &mut self.batches {
             batch.copies.retain(|copy| copy.ring != id);
         }
+        self.renew_notes();
+    }
+
+    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it cannot be done without.
+    pub fn begin_leaving(&mut self, drive: u32) -> bool {
+        let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
+        if self.rings.len() <= self.copies {
+            return false;
+        }
+        let ring = self.rings.remove(index);
+        self.leaving.push(ring);
+        self.renew_notes();
+        true
+    }
+
+    /// The drive's area is used on.
+    pub fn stay(&mut self, drive: u32) {
+        let (back, leaving) =
+            std::mem::take(&mut self.leaving).into_iter().partition(|ring| ring.area.drive == drive);
+        self.leaving = leaving;
+        self.rings.extend::<Vec<Ring>>(back);
+        self.note_durable_oldest(0);
+    }
+
+    /// How many areas that stay have a copy of the batch.
+    pub fn copies_of(&self, batch: &Batch) -> usize {
+        let stays = |copy: &&Copy| self.rings.iter().any(|ring| ring.id == copy.ring);
+        batch.copies.iter().filter(stays).count()
     }
 
     pub fn fill(&self) -> JournalFill {
@@ -278,7 +322,7 @@ impl State {
     }
 
     pub fn is_short(&self) -> bool {
-        let lacks = |batch: &Batch| batch.acknowledged && batch.copies.len() < self.copies;
+        let lacks = |batch: &Batch| batch.acknowledged && self.copies_of(batch) < self.copies;
         self.rings.len() < self.copies || self.batches.iter().any(lacks)
     }
 

@@ -125,11 +125,17 @@ impl Inner {
             return Ok(());
         }
         if let Some(log) = array.0.write_log() {
-            log.journal.remove_area(old.drive);
+            if !log.journal.begin_leaving(old.drive) {
+                return Ok(());
+            }
             // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
-            array.flush().await?;
-            log.journal.restore_copies().await?;
-            log.journal.until_written().await;
+            let flushed = match array.flush().await {
+                Ok(()) => array.0.release_records().await,
+                Err(error) => Err(error),
+            };
+            if !log.journal.leave_area(old.drive).await? {
+                return flushed.map_err(PoolError::from);
+            }
         }
         self.try_commit(None, move |manifest| {
             let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {

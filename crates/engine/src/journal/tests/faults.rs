@@ -199,3 +199,63 @@ fn appends_end_in_order_even_when_a_later_batch_is_durable_first() {
         assert_eq!(*ended.borrow(), (0..8).collect::<Vec<_>>());
     });
 }
+
+#[test]
+fn what_only_an_area_that_is_given_up_said_is_said_again() {
+    for lost in [None, Some(0), Some(1)] {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        executor.block_on(async {
+            let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+            let drives = memory(3, bytes);
+            let all = areas(&context, &as_drives(&drives), bytes);
+            let copies = if lost.is_some() { 2 } else { 1 };
+            let journal = create(&context, all.clone(), copies, &host).await;
+            let mut sequences = Vec::new();
+            for tag in 0..24 {
+                sequences.push(append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room"));
+            }
+            // Every other one, each told by a batch of its own on any of the areas; the oldest stays.
+            for sequence in sequences.iter().skip(1).step_by(2) {
+                journal.release(*sequence);
+                journal.mark().await.expect("room");
+            }
+            assert!(journal.begin_leaving(2), "two are left");
+            assert!(journal.leave_area(2).await.expect("leaving"), "they have room");
+            assert!(!journal.is_short());
+            // Power is cut, and the drive that was given up is not asked any more.
+            let left: Vec<Area> =
+                (0..2).filter(|area| Some(*area) != lost).map(|area| all[area].clone()).collect();
+            let (journal, replay) = open(&context, left, copies, &host).await.expect("it opens");
+            assert_eq!(tags(&replay), (0..24).step_by(2).collect::<Vec<_>>(), "without {lost:?}");
+            for found in &replay.records {
+                check_record(&journal.load(found).await.expect("loads"), &[4096], "loaded");
+            }
+        });
+    }
+}
+
+#[test]
+fn an_area_that_cannot_be_done_without_is_used_on() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let all = areas(&context, &as_drives(&memory(2, bytes)), bytes);
+        let journal = create(&context, all.clone(), 1, &host).await;
+        // More than one area holds is live.
+        let mut tag = 0;
+        while journal.fill().percent() < 90 {
+            append(&journal, record(tag, &[8192]), Quota::InPlace).await.expect("room");
+            tag += 1;
+        }
+        assert!(
+            journal.begin_leaving(0) && !journal.leave_area(0).await.expect("leaving"),
+            "there is no room"
+        );
+        journal.set_copies(2);
+        assert!(!journal.begin_leaving(0), "there would be too few");
+        let (_, replay) = open(&context, all, 2, &host).await.expect("it opens");
+        assert_eq!(tags(&replay), (0..tag).collect::<Vec<_>>());
+    });
+}
