@@ -147,6 +147,8 @@ impl Life {
 
 /// Opens for reading only without as many drives as can be spared.
 fn look_degraded(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+    // All was closed, so there is nothing in a journal that anybody needs.
+    world.volumes.borrow().iter().for_each(|guarded| guarded.facts.borrow_mut().journal_lacks.clear());
     let mut left_out = BTreeSet::new();
     let count = world.disks.borrow().len();
     for _ in 0..6 {

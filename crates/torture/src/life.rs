@@ -293,7 +293,7 @@ impl Life {
         // Also a drive without data of the volume may have its map or its journal.
         let spoiled = (0..disks.len()).filter(|disk| disks[*disk].is_spoiled);
         let mut harmed = guarded.harmed.borrow_mut();
-        if guarded.is_uncertain.get() || facts.behind().is_empty() {
+        if guarded.is_uncertain.get() || facts.columns.iter().all(|column| column.is_current) {
             *harmed = facts.behind();
         }
         harmed.extend(damaged.chain(spoiled));

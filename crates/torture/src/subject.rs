@@ -109,6 +109,8 @@ pub struct Facts {
     pub counted_lost: usize,
     /// Its columns; where rows differ, those of all rows.
     pub columns: Vec<Column>,
+    /// Disks that are gone with an area of its journal, where too few are left.
+    pub journal_lacks: BTreeSet<usize>,
     /// Nothing of it is missing.
     pub is_online: bool,
     /// It can be read.
@@ -121,15 +123,16 @@ impl Facts {
         self.columns.iter().map(|column| column.disk).collect()
     }
 
-    /// Of those, disks that hold nothing of what they should.
+    /// Disks that hold nothing of what they should, its journal included.
     pub fn lacking(&self) -> BTreeSet<usize> {
         let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
-        lacking.map(|column| column.disk).collect()
+        lacking.map(|column| column.disk).chain(self.journal_lacks.iter().copied()).collect()
     }
 
-    /// Of those, disks that do not hold all that they should.
+    /// Disks that do not hold all that they should, its journal included.
     pub fn behind(&self) -> BTreeSet<usize> {
-        self.columns.iter().filter(|column| !column.is_current).map(|column| column.disk).collect()
+        let behind = self.columns.iter().filter(|column| !column.is_current);
+        behind.map(|column| column.disk).chain(self.journal_lacks.iter().copied()).collect()
     }
 }
 
@@ -245,6 +248,7 @@ impl Subject {
                     is_filling: matches!(slot.state.as_str(), "rebuilding" | "catching-up"),
                 })
                 .collect(),
+            journal_lacks: volume.journal_lacks.iter().map(|drive| disk_of(*drive)).collect(),
             is_online: volume.state == stripewise_engine::VolumeState::Online,
             is_readable: volume.state != stripewise_engine::VolumeState::Failed,
         };

@@ -105,10 +105,15 @@ impl Inner {
         }
         if let Some(log) = array.0.write_log()
             && self.working_member(new.drive).is_some()
-            && let Err(error) = log.journal.add_area(area).await
         {
-            // The commit stands; the area holds nothing and is tried again when the array is opened.
-            self.notice(format!("an area of a journal could not be taken into use: {error}"));
+            match log.journal.add_area(area).await {
+                // What is there already has lacked a copy since the old area went.
+                Ok(()) => drop(log.journal.restore_copies().await),
+                // The commit stands; the area holds nothing and is tried again when the array is opened.
+                Err(error) => {
+                    self.notice(format!("an area of a journal could not be taken into use: {error}"))
+                }
+            }
         }
         if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
     }

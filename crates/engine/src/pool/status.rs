@@ -12,7 +12,7 @@ use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
 use super::jobs::JobKind;
 use super::tiers::TierInfo;
-use super::volume_record::{PartRecord, Pin, VolumeRecord};
+use super::volume_record::{JournalPlaceRecord, PartRecord, Pin, PlaceState, VolumeRecord};
 use super::{Inner, Pool, addresses};
 use crate::rows::SlotState;
 
@@ -204,6 +204,10 @@ pub struct VolumeInfo {
     pub rows: (u64, u64),
     /// The drives that it lies on: in the order of its first row's columns, then the others.
     pub slots: Vec<SlotStatus>,
+    /// Drives that are gone with an area of its journal, where too few areas are left for losing as many drives as the layout
+    /// can do without.
+    #[serde(skip)]
+    pub journal_lacks: Vec<DriveId>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.
@@ -272,6 +276,13 @@ struct Tally {
     readable: bool,
     lacking: bool,
     filling: bool,
+}
+
+impl Tally {
+    /// No more than so many drives may be lost.
+    fn limit_left(&mut self, left: isize) {
+        self.left = Some(self.left.map_or(left, |least| least.min(left)));
+    }
 }
 
 impl Inner {
@@ -401,8 +412,16 @@ impl Inner {
         // What is in the making counts as the volume's layout; all its parts count for its state.
         let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
         let mut tally = Tally { readable: true, ..Tally::default() };
+        let mut journal_lacks = Vec::new();
         for part in &volume.parts {
             self.tally(part, &mut tally);
+            let (here, lacking) = self.journal_areas_here(part);
+            if !lacking.is_empty() && here <= part.shape.fault_tolerance() {
+                tally.limit_left(here as isize - 1);
+                journal_lacks.extend(
+                    lacking.iter().filter_map(|number| manifest.drive(*number)).map(|drive| drive.id),
+                );
+            }
         }
         let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.array(part.id)).collect();
         let is_open = arrays.len() == volume.parts.len();
@@ -460,6 +479,7 @@ impl Inner {
             tiers: self.tier_info(volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),
+            journal_lacks,
             conversion: self.conversion_status(volume),
             needed: if readable { Vec::new() } else { self.needed_drives(volume) },
             failure,
@@ -475,6 +495,16 @@ impl Inner {
             percent: next_offset_bytes as f64 * 100.0 / volume.size_bytes.max(1) as f64,
             waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
         })
+    }
+
+    /// How many areas of the journal are at hand, and the drives of the others.
+    fn journal_areas_here(&self, part: &PartRecord) -> (usize, Vec<u32>) {
+        let is_here = |place: &&JournalPlaceRecord| {
+            place.state == PlaceState::Active && self.working_member(place.drive).is_some()
+        };
+        let (here, lacking): (Vec<&JournalPlaceRecord>, Vec<&JournalPlaceRecord>) =
+            part.journal.iter().partition(is_here);
+        (here.len(), lacking.iter().map(|place| place.drive).collect())
     }
 
     fn tally(&self, part: &PartRecord, tally: &mut Tally) {
@@ -516,8 +546,7 @@ impl Inner {
                 tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
                 seen = Some(lacking);
             }
-            let left = tolerance - lacking.len() as isize;
-            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
+            tally.limit_left(tolerance - lacking.len() as isize);
         }
         let least = tally.left.get_or_insert(tolerance);
         *least = (*least).min(tolerance);
