@@ -5,12 +5,24 @@ use stripewise_torture::{Options, Sabotage, run, run_many};
 /// In every test run.
 const SEEDS: u64 = 200;
 
-/// Seeds that once showed a fault of the engine, by now mended.
+/// Seeds that once showed a fault of the engine, or of the judge, by now mended.
 ///
 /// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
 ///
 /// 1090: a resync went on at a region's number when the volume had been made smaller.
-const REGRESSIONS: [u64; 2] = [307, 1090];
+///
+/// 2036: a retired drive took what only its area of the journal had said with it, and released records were carried out.
+///
+/// 2109: a flush beside the loss of too many drives passed, and the journal forgot what they lacked.
+///
+/// 2993: the judge asked of a partial write, refused beside one that made the lost block whole, to have come after it.
+///
+/// 3907: a volume counted as able to lose a drive while the only area of its journal was there.
+///
+/// 7988: blocks of a torn stripe were lost although the journal had newer data of them.
+///
+/// 17161: the judge forgot that a drive was gone, of which the engine did not know yet, and which a thin volume then used.
+const REGRESSIONS: [u64; 8] = [307, 1090, 2036, 2109, 2993, 3907, 7988, 17161];
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)

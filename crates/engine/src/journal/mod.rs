@@ -339,14 +339,10 @@ impl Journal {
     }
 
     async fn move_out(&self) -> Result<bool, ArrayError> {
-        // Batches are acknowledged in order: afterwards all that went to the area is, and has what copies it gets.
+        // It says from where on there is something live, which perhaps only that area did; and as batches are acknowledged in
+        // order, all that went there has what copies it gets. What was released of what is in use is said by batches in use.
         self.mark().await?;
-        if self.restore_copies().await? > 0 {
-            return Ok(false);
-        }
-        // What copies were made of says an older state.
-        self.mark().await?;
-        Ok(true)
+        Ok(self.restore_copies().await? == 0)
     }
 
     /// From now on batches go to so many areas. What is there already stays as it is, see [`Self::restore_copies`].

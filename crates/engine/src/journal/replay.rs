@@ -392,14 +392,6 @@ impl Inner {
             .map(|note| (note.first, note.first + u64::from(note.count)))
             .collect();
         released.sort_unstable();
-        // What an area that was given up had said was said again.
-        released.dedup_by(|next, run| {
-            let joins = next.0 <= run.1;
-            if joins {
-                run.1 = run.1.max(next.1);
-            }
-            joins
-        });
 
         let mut next_sequence = 0;
         for (number, whole) in batches {
@@ -418,6 +410,7 @@ impl Inner {
                 }
             }
             for (index, (record, payload)) in whole.head.records.into_iter().enumerate() {
+                // Runs do not overlap: a record is released once. A forged one that does is at worst not seen.
                 let at = released.partition_point(|&(first, _)| first <= record.sequence);
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);

@@ -195,15 +195,6 @@ impl State {
         Some(batch.first_sequence + index)
     }
 
-    /// Has the next batches say again what was released of batches in use: who said so first may be gone with an area.
-    fn renew_notes(&mut self) {
-        let released = self.batches.iter().flat_map(|batch| {
-            let indexes = (0..batch.records).filter(|&index| batch.is_released(index));
-            indexes.map(|index| batch.first_sequence + index)
-        });
-        self.notes = released.collect();
-    }
-
     /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one need none.
     pub fn take_notes(&mut self, limit: usize) -> Vec<Note> {
         if self.notes.is_empty() {
@@ -280,7 +271,6 @@ impl State {
         for batch in &mut self.batches {
             batch.copies.retain(|copy| copy.ring != id);
         }
-        self.renew_notes();
     }
 
     /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it cannot be done without.
@@ -291,7 +281,6 @@ impl State {
         }
         let ring = self.rings.remove(index);
         self.leaving.push(ring);
-        self.renew_notes();
         true
     }
 
