@@ -7,7 +7,7 @@ use stripewise_torture::{Failure, Options, run};
 
 /// What is broken, and a seed that shows it.
 const FOUND_AT: [(Mutation, u64); 5] = [
-    (Mutation::ReplayWithoutRedo, 1),
+    (Mutation::ReplayWithoutRedo, 2),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
     (Mutation::CommitOnOneDrive, 2),
