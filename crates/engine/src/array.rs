@@ -473,7 +473,8 @@ impl Array {
 
     /// Restores what [`Self::dead_blocks`] gave when the array was closed.
     pub fn set_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
-        self.0.dead.borrow_mut().extend(blocks);
+        let lost = blocks.into_iter().filter(|&block| !self.0.is_block_pending(block));
+        self.0.dead.borrow_mut().extend(lost);
     }
 
     /// Restores what [`Self::lost_blocks`] gave when the array was closed.

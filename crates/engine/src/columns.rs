@@ -421,7 +421,9 @@ impl Inner {
                 first_error.get_or_insert(error);
             }
         }
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err)?;
+        // One that cannot be spared is not among the drives any more, and has perhaps not kept what it acknowledged.
+        if self.protected.get() { Err(ArrayError::Protected) } else { Ok(()) }
     }
 
     /// Writes zeros to a range of a column.

@@ -255,6 +255,8 @@ impl Inner {
             let mut from = unit * interleave + start;
             for data in &part.segments {
                 let piece = PendingPiece { from, data: data.clone(), sequence: record.sequence, room: None };
+                let start = record.stripe * self.geometry.stripe_data_bytes() + from;
+                self.forget_dead(start, start + data.len() as u64);
                 from = piece.to();
                 self.pending.insert(record.stripe, piece, self.context.now_ns());
             }
@@ -339,8 +341,7 @@ impl Inner {
             data.push(match read {
                 Some(buffer) => buffer,
                 None => {
-                    dead_blocks += interleave.div_ceil(BLOCK_BYTES);
-                    self.declare_dead(stripe.index, unit);
+                    dead_blocks += self.declare_dead(stripe.index, unit);
                     self.buffers.allocate_zeroed(interleave as usize)
                 }
             });
@@ -365,18 +366,28 @@ impl Inner {
         Ok(dead_blocks)
     }
 
-    /// One block of a data unit is lost; `start` is its place in the strip.
-    pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) {
-        let first =
-            stripe * self.geometry.stripe_data_bytes() + unit as u64 * self.geometry.interleave_bytes();
-        self.dead.borrow_mut().insert((first + start) / BLOCK_BYTES);
+    /// One block of a data unit is lost; `start` is its place in the strip. `false`: what was acknowledged since is pending,
+    /// and nobody needs it.
+    pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
+        let in_stripe = unit as u64 * self.geometry.interleave_bytes() + start;
+        let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
+        let is_needed = !self.is_block_pending(block);
+        if is_needed {
+            self.dead.borrow_mut().insert(block);
+        }
+        is_needed
     }
 
-    fn declare_dead(&self, stripe: u64, unit: usize) {
-        let interleave = self.geometry.interleave_bytes();
-        let first = stripe * self.geometry.stripe_data_bytes() + unit as u64 * interleave;
-        let mut dead = self.dead.borrow_mut();
-        dead.extend(first / BLOCK_BYTES..(first + interleave) / BLOCK_BYTES);
+    /// Gives the number of blocks that are lost.
+    fn declare_dead(&self, stripe: u64, unit: usize) -> u64 {
+        let blocks = (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize);
+        blocks.filter(|&start| self.declare_block_dead(stripe, unit, start)).count() as u64
+    }
+
+    /// Whether the journal has newer data of a block of the volume. Pending pieces are whole blocks.
+    pub fn is_block_pending(&self, block: u64) -> bool {
+        let location = self.geometry.locate(block * BLOCK_BYTES);
+        !self.pending.overlapping(location.stripe, location.from, location.from + BLOCK_BYTES).is_empty()
     }
 
     /// Refuses to read what is dead.

@@ -93,8 +93,26 @@ impl Settling<'_> {
         Some(part.segments.first()?.slice(from..from + BLOCK_BYTES as usize))
     }
 
-    /// The sum that the block had after so many of the records.
+    /// The sum that the block had after so many of the records. Of copies one says it for all: of one that was not there
+    /// nothing may be recorded.
     fn sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
+        let own = self.own_sum_after(inner, unit, block, records);
+        if own.is_some() || inner.geometry.copies() == 1 {
+            return own;
+        }
+        let sums = inner.sums.get()?;
+        let name = |unit: usize| {
+            let place = self.stripe.units[unit];
+            (place.member as u16, place.offset_bytes + block as u64 * BLOCK_BYTES)
+        };
+        let of_other = |other: usize| {
+            let sum = self.own_sum_after(inner, other, block, records)?;
+            Some(sums.table.translate(&[sum], name(other), name(unit))[0])
+        };
+        (0..self.stripe.units.len()).find_map(of_other)
+    }
+
+    fn own_sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
         let touches = self.touches(unit, block);
         match touches.iter().rev().find(|touch| touch.record < records) {
             Some(touch) => touch.new,
@@ -388,8 +406,8 @@ impl Inner {
     /// What stands in for a block that is lost. Not zeros, nor anything else that may have been there before: should this be
     /// interrupted, the block must not be taken for an old version of itself when it is done again.
     fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
-        settling.dead_blocks += 1;
-        self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
+        let is_dead = self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
+        settling.dead_blocks += u64::from(is_dead);
         let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
         let mark = self.spec.id.to_le_bytes();
         stand_in

@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 
+use futures_util::future::{Either, select};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use stripewise_drive::Event;
@@ -62,6 +63,8 @@ pub(crate) struct WriteLog {
     pub checkpointing: Cell<bool>,
     /// Who waits for room in the journal; only a flush can give it.
     waiting: Cell<u32>,
+    /// The array takes no more writes: nobody gets what he waits for.
+    room_denied: Event,
     making_room: Cell<bool>,
     marking_regions: Cell<bool>,
     inner: Weak<Inner>,
@@ -91,6 +94,7 @@ impl WriteLog {
             marked: Cell::new(0),
             checkpointing: Cell::new(false),
             waiting: Cell::new(0),
+            room_denied: Event::new(),
             making_room: Cell::new(false),
             marking_regions: Cell::new(false),
             inner,
@@ -146,16 +150,24 @@ impl WriteLog {
             .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
     }
 
-    /// Waits for a reservation; where it is not granted at once, sees to it that room is made.
-    pub async fn wait_for_room<T>(&self, reservation: impl Future<Output = T>) -> T {
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An error where none can be made,
+    /// because the array takes no more writes.
+    pub async fn wait_for_room<T>(
+        &self,
+        reservation: impl Future<Output = Result<T, ArrayError>>,
+    ) -> Result<T, ArrayError> {
         let mut reservation = pin!(reservation);
         let at_once = poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context))).await;
         if let Poll::Ready(room) = at_once {
             return room;
         }
+        let denied = pin!(self.room_denied.wait());
         self.waiting.set(self.waiting.get() + 1);
         self.start_making_room();
-        let room = reservation.await;
+        let room = match select(reservation, denied).await {
+            Either::Left((room, _)) => room,
+            Either::Right(_) => Err(ArrayError::Protected),
+        };
         self.waiting.set(self.waiting.get() - 1);
         room
     }
@@ -173,6 +185,9 @@ impl WriteLog {
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
+            if inner.protected.get() {
+                log.room_denied.notify_all();
+            }
         });
     }
 

@@ -479,14 +479,20 @@ impl Life {
                 .get(disk)
                 .is_none_or(|plugged| plugged.is_troubled.get() || plugged.faulty.unreadable_bytes() > 0)
         };
+        // The engine does not know yet, and may give a volume space there.
+        let places = subject.places();
+        let is_trusted = |disk: &usize| places.iter().any(|place| place.disk == *disk && place.is_online);
         for (store, guarded) in targets {
             let facts = guarded.facts.borrow();
             // What was damaged silently is known to be repaired only when all was checked.
-            if !facts.is_online || !self.world.spoiled().is_empty() || facts.all_disks().iter().any(troubled)
+            if !facts.is_online
+                || !facts.lacking_copies.is_empty()
+                || !self.world.spoiled().is_empty()
+                || facts.all_disks().iter().any(troubled)
             {
                 continue;
             }
-            guarded.harmed.borrow_mut().clear();
+            guarded.harmed.borrow_mut().retain(|disk| troubled(disk) && is_trusted(disk));
             for disk in facts.disks() {
                 self.world.disks.borrow_mut()[disk].stale.remove(&guarded.number);
             }

@@ -92,7 +92,7 @@ pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range
     life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
     let Some(answer) = life.bounded("a write", store.write(offset, &bytes, fua)).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    changed(life, guarded, "a write", &sectors, answer);
+    changed(life, guarded, "a write", &sectors, ticket.begun, answer);
 }
 
 /// Writes zeros, and notes what came of it.
@@ -103,7 +103,7 @@ pub async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors
     let work = store.write_zeroes(offset, length as u64);
     let Some(answer) = life.bounded("a write of zeros", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
-    changed(life, guarded, "a write of zeros", &sectors, answer);
+    changed(life, guarded, "a write of zeros", &sectors, ticket.begun, answer);
 }
 
 /// Discards, and notes what came of it.
@@ -114,7 +114,7 @@ pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Ran
     let work = store.discard(offset, length as u64);
     let Some(answer) = life.bounded("a discard", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
-    changed(life, guarded, "a discard", &sectors, answer);
+    changed(life, guarded, "a discard", &sectors, ticket.begun, answer);
 }
 
 /// Makes durable what was written to a volume.
@@ -125,11 +125,18 @@ pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
         guarded.oracle.borrow_mut().end_flush(begun);
     }
     life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
-    changed(life, guarded, "a flush", &(0..0), answer);
+    changed(life, guarded, "a flush", &(0..0), begun, answer);
 }
 
 /// What was refused must have been beyond what is promised.
-fn changed(life: &Life, guarded: &Guarded, what: &str, sectors: &Range<u32>, answer: Result<(), Refusal>) {
+fn changed(
+    life: &Life,
+    guarded: &Guarded,
+    what: &str,
+    sectors: &Range<u32>,
+    begun: u64,
+    answer: Result<(), Refusal>,
+) {
     let Err(why) = answer else {
         guarded.is_changed.set(true);
         return;
@@ -143,12 +150,11 @@ fn changed(life: &Life, guarded: &Guarded, what: &str, sectors: &Range<u32>, ans
         guarded.oracle.borrow_mut().lose_suspects();
     }
     let may_refuse = sectors.start < sectors.end && {
-        let mut oracle = guarded.oracle.borrow_mut();
-        let since = oracle.tick();
+        let oracle = guarded.oracle.borrow();
         let stripe = guarded.stripe_sectors;
         let from = sectors.start / stripe * stripe;
         let to = sectors.end.next_multiple_of(stripe).min(oracle.sector_count());
-        oracle.may_refuse(from..to, since)
+        oracle.may_refuse(from..to, begun)
     };
     if !guarded.is_failed.get() && !may_refuse {
         let detail = format!("{}: {what} of sectors {sectors:?}: {why}", guarded.name);

@@ -10,7 +10,7 @@
 //! is still right. Without a journal, where there is parity, whole stripes are suspect, and anything may be read there.
 //!
 //! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant of the clock.
-//! Memory: 32 bytes per sector of the volume and about 40 per write that a sector may hold.
+//! Memory: 40 bytes per sector of the volume and about 40 per write that a sector may hold.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -34,6 +34,12 @@ pub enum Value {
     Lost,
 }
 
+impl Value {
+    fn may_be_refused(self) -> bool {
+        matches!(self, Self::Any | Self::Lost)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     value: Value,
@@ -53,6 +59,8 @@ struct Sector {
     entries: Vec<Entry>,
     /// When entries were last dropped: a read that began before cannot be judged.
     dropped_at: u64,
+    /// Until when it might be refused: what began before may still be.
+    refusable_until: u64,
 }
 
 /// Zeros that were always there.
@@ -86,6 +94,9 @@ impl Sector {
         let settles = |entry: &&Entry| entry.durable && entry.acknowledged && !entry.weak;
         let Some(latest) = self.entries.iter().filter(settles).map(|entry| entry.begun).max() else { return };
         let before = self.entries.len();
+        if self.entries.iter().any(|entry| entry.ended < latest && entry.value.may_be_refused()) {
+            self.refusable_until = now;
+        }
         self.entries.retain(|entry| entry.ended >= latest);
         if self.entries.len() != before {
             self.dropped_at = now;
@@ -101,7 +112,8 @@ impl Sector {
 #[derive(Clone, Debug)]
 pub struct Ticket {
     sectors: Range<u32>,
-    begun: u64,
+    /// When it began.
+    pub begun: u64,
     /// Which version it writes; 0 for zeros.
     pub version: u32,
 }
@@ -360,12 +372,13 @@ impl Oracle {
         self.suspects.clear();
     }
 
-    /// Whether a read of the range that began at `since` may be refused.
+    /// Whether a read of the range, or a write that has to read there, may be refused if it began at `since`.
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
-            let mut candidates = self.sectors[sector as usize].candidates(since);
+            let state = &self.sectors[sector as usize];
             self.is_suspect_lost(sector)
-                || candidates.any(|entry| matches!(entry.value, Value::Any | Value::Lost))
+                || state.refusable_until >= since
+                || state.candidates(since).any(|entry| entry.value.may_be_refused())
         })
     }
 

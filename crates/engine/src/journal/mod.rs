@@ -306,13 +306,43 @@ impl Journal {
     pub fn remove_area(&self, drive: u32) {
         let ids: SmallVec<[u64; 1]> = {
             let state = self.0.state.borrow();
-            state.rings.iter().filter(|ring| ring.area.drive == drive).map(|ring| ring.id).collect()
+            let all = state.rings.iter().chain(&state.leaving);
+            all.filter(|ring| ring.area.drive == drive).map(|ring| ring.id).collect()
         };
         for id in ids {
             self.0.state.borrow_mut().remove_ring(id);
         }
         self.0.areas_changed.notify_all();
         self.0.changed();
+    }
+
+    /// Before an area is given up whose drive is there: nothing new goes to it. `false`: without it there would be too few.
+    /// What is durable in place need not be copied, so flush, then [`Self::leave_area`].
+    pub fn begin_leaving(&self, drive: u32) -> bool {
+        let may_leave = self.0.state.borrow_mut().begin_leaving(drive);
+        self.0.changed();
+        may_leave
+    }
+
+    /// Gives up an area that [`Self::begin_leaving`] was called for, when the others have copies of all that is in use and say
+    /// durably all that only this one said. `false`: they have no room for that, and it is used on.
+    pub async fn leave_area(&self, drive: u32) -> Result<bool, ArrayError> {
+        let moved = self.move_out().await;
+        if matches!(moved, Ok(true)) {
+            self.remove_area(drive);
+            self.until_written().await;
+        } else {
+            self.0.state.borrow_mut().stay(drive);
+            self.0.changed();
+        }
+        moved
+    }
+
+    async fn move_out(&self) -> Result<bool, ArrayError> {
+        // It says from where on there is something live, which perhaps only that area did; and as batches are acknowledged in
+        // order, all that went there has what copies it gets. What was released of what is in use is said by batches in use.
+        self.mark().await?;
+        Ok(self.restore_copies().await? == 0)
     }
 
     /// From now on batches go to so many areas. What is there already stays as it is, see [`Self::restore_copies`].

@@ -282,7 +282,7 @@ impl Journal {
         let numbers: Vec<u64> = {
             let state = inner.state.borrow();
             let target = state.target();
-            let lacks = |batch: &&Batch| batch.acknowledged && batch.copies.len() < target;
+            let lacks = |batch: &&Batch| batch.acknowledged && state.copies_of(batch) < target;
             state.batches.iter().filter(lacks).map(|batch| batch.number).collect()
         };
         let mut lacking = 0;
@@ -478,7 +478,7 @@ impl Inner {
     fn next_restore(&self, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let batch = state.batches.iter().find(|batch| batch.number == number)?;
-        (batch.copies.len() < state.target()).then_some(batch.pages)
+        (state.copies_of(batch) < state.target()).then_some(batch.pages)
     }
 
     /// One more copy of a batch. `false`: there is no room, or no copy can be read.

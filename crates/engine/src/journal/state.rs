@@ -80,6 +80,8 @@ impl Batch {
 
 pub(super) struct State {
     pub rings: Vec<Ring>,
+    /// Areas that are about to be given up: read, and written by what was on its way, but no copy there counts any more.
+    pub leaving: Vec<Ring>,
     next_ring: u64,
     pub copies: usize,
     pub destage_percent: u64,
@@ -115,6 +117,7 @@ impl State {
         assert!(copies > 0, "a journal has at least one copy");
         Self {
             rings: Vec::new(),
+            leaving: Vec::new(),
             next_ring: 0,
             copies,
             destage_percent: 125,
@@ -149,7 +152,7 @@ impl State {
     }
 
     pub fn ring(&mut self, id: u64) -> Option<&mut Ring> {
-        self.rings.iter_mut().find(|ring| ring.id == id)
+        self.rings.iter_mut().chain(&mut self.leaving).find(|ring| ring.id == id)
     }
 
     pub fn batch(&mut self, number: u64) -> &mut Batch {
@@ -264,11 +267,41 @@ impl State {
     /// The area is gone, with all that was in it.
     pub fn remove_ring(&mut self, id: u64) {
         self.rings.retain(|ring| ring.id != id);
+        self.leaving.retain(|ring| ring.id != id);
+        if self.rings.is_empty() {
+            self.rings = std::mem::take(&mut self.leaving);
+        }
         for batch in &mut self.batches {
             let before = batch.copies.len();
             batch.copies.retain(|copy| copy.ring != id);
             batch.was_hit |= batch.copies.len() < before;
         }
+    }
+
+    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it cannot be done without.
+    pub fn begin_leaving(&mut self, drive: u32) -> bool {
+        let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
+        if self.rings.len() <= self.copies {
+            return false;
+        }
+        let ring = self.rings.remove(index);
+        self.leaving.push(ring);
+        true
+    }
+
+    /// The drive's area is used on.
+    pub fn stay(&mut self, drive: u32) {
+        let (back, leaving) =
+            std::mem::take(&mut self.leaving).into_iter().partition(|ring| ring.area.drive == drive);
+        self.leaving = leaving;
+        self.rings.extend::<Vec<Ring>>(back);
+        self.note_durable_oldest(0);
+    }
+
+    /// How many areas that stay have a copy of the batch.
+    pub fn copies_of(&self, batch: &Batch) -> usize {
+        let stays = |copy: &&Copy| self.rings.iter().any(|ring| ring.id == copy.ring);
+        batch.copies.iter().filter(stays).count()
     }
 
     pub fn fill(&self) -> JournalFill {
@@ -283,7 +316,7 @@ impl State {
     }
 
     pub fn is_short(&self) -> bool {
-        let lacks = |batch: &Batch| batch.acknowledged && batch.copies.len() < self.copies;
+        let lacks = |batch: &Batch| batch.acknowledged && self.copies_of(batch) < self.copies;
         self.rings.len() < self.copies || self.batches.iter().any(lacks)
     }
 

@@ -176,10 +176,15 @@ impl Inner {
         }
         if let Some(log) = array.0.write_log()
             && self.working_member(new.drive).is_some()
-            && let Err(error) = log.journal.add_area(area).await
         {
-            // The commit stands; the area holds nothing and is tried again when the array is opened.
-            self.notice(format!("an area of a journal could not be taken into use: {error}"));
+            match log.journal.add_area(area).await {
+                // What is there already has lacked a copy since the old area went.
+                Ok(()) => drop(log.journal.restore_copies().await),
+                // The commit stands; the area holds nothing and is tried again when the array is opened.
+                Err(error) => {
+                    self.notice(format!("an area of a journal could not be taken into use: {error}"))
+                }
+            }
         }
         if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
     }
@@ -196,11 +201,17 @@ impl Inner {
             return Ok(());
         }
         if let Some(log) = array.0.write_log() {
-            log.journal.remove_area(old.drive);
+            if !log.journal.begin_leaving(old.drive) {
+                return Ok(());
+            }
             // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
-            array.flush().await?;
-            log.journal.restore_copies().await?;
-            log.journal.until_written().await;
+            let flushed = match array.flush().await {
+                Ok(()) => array.0.release_records().await,
+                Err(error) => Err(error),
+            };
+            if !log.journal.leave_area(old.drive).await? {
+                return flushed.map_err(PoolError::from);
+            }
         }
         self.try_commit(None, move |manifest| {
             let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {

@@ -129,9 +129,9 @@ impl PartRecord {
             })
     }
 
-    /// Journal areas that hold something and cannot be read without the drives that are away.
+    /// Journal areas that are on drives which are away, or hold nothing current.
     pub fn lost_journals(&self, is_away: impl Fn(u32) -> bool) -> usize {
-        self.journal.iter().filter(|place| place.state.is_active() && is_away(place.drive)).count()
+        self.journal.iter().filter(|place| !place.state.is_active() || is_away(place.drive)).count()
     }
 
     /// Whether an area of its journal is left without the drives that are away.

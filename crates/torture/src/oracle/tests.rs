@@ -172,3 +172,23 @@ fn a_refused_write_may_be_there_or_not() {
     assert!(holds(&mut oracle, 4, 0) && holds(&mut oracle, 4, ticket.version));
     assert_eq!(oracle.suspect_count(), 1);
 }
+
+#[test]
+fn what_began_while_a_block_might_be_refused_may_still_be() {
+    let torn = Promises { atomic_drives: false, ..STRICT };
+    for is_flushed in [false, true] {
+        let mut oracle = oracle(torn);
+        write(&mut oracle, 8..16, false);
+        oracle.power_cut();
+        let beside = oracle.begin_write(9..10);
+        assert!(oracle.may_refuse(8..16, beside.begun), "a drive may have kept it in part");
+        // Another one writes all of the block, and is faster.
+        write(&mut oracle, 8..16, false);
+        if is_flushed {
+            flush(&mut oracle);
+        }
+        assert!(oracle.may_refuse(8..16, beside.begun), "flushed {is_flushed}");
+        let later = oracle.tick();
+        assert!(!oracle.may_refuse(8..16, later), "flushed {is_flushed}");
+    }
+}

@@ -199,3 +199,71 @@ fn appends_end_in_order_even_when_a_later_batch_is_durable_first() {
         assert_eq!(*ended.borrow(), (0..8).collect::<Vec<_>>());
     });
 }
+
+/// Gives up the third of three areas; then power is cut, and that drive is not asked any more, nor the one that is `lost`.
+/// The first `over` records were released, and of the others every other one.
+async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<usize>) {
+    let (bytes, host) = (512 << 10, Rc::new(Host::default()));
+    let all = areas(context, &as_drives(&memory(3, bytes)), bytes);
+    let copies = if lost.is_some() { 2 } else { 1 };
+    let journal = create(context, all.clone(), copies, &host).await;
+    let mut sequences = Vec::new();
+    for tag in 0..24 {
+        sequences.push(append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room"));
+    }
+    let is_over = |tag: u64| tag < over || tag % 2 == 1;
+    for tag in (0..24).filter(|tag| is_over(*tag)) {
+        journal.release(sequences[tag as usize]);
+        // Each is told by a batch of its own, in any of the areas.
+        journal.mark().await.expect("room");
+    }
+    for _ in 0..marks {
+        journal.mark().await.expect("room");
+    }
+    assert!(journal.begin_leaving(2), "two are left");
+    assert!(journal.leave_area(2).await.expect("leaving"), "they have room");
+    assert!(!journal.is_short());
+    let left = (0..2).filter(|area| Some(*area) != lost).map(|area| all[area].clone()).collect();
+    let (journal, replay) = open(context, left, copies, &host).await.expect("it opens");
+    let live: Vec<u64> = (0..24).filter(|tag| !is_over(*tag)).collect();
+    assert_eq!(tags(&replay), live, "{over} over, {marks} marks, without {lost:?}");
+    for found in &replay.records {
+        check_record(&journal.load(found).await.expect("loads"), &[4096], "loaded");
+    }
+}
+
+#[test]
+fn what_only_an_area_that_is_given_up_said_is_known_without_it() {
+    for lost in [None, Some(0), Some(1)] {
+        for (over, marks) in [(0, 0), (0, 1), (0, 2), (9, 0), (9, 1), (9, 2), (24, 0), (24, 1), (24, 2)] {
+            let executor = VirtualExecutor::new();
+            let context = executor.context();
+            executor.block_on(give_up_an_area(&context, over, marks, lost));
+        }
+    }
+}
+
+#[test]
+fn an_area_that_cannot_be_done_without_is_used_on() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (256 << 10, Rc::new(Host::default()));
+        let all = areas(&context, &as_drives(&memory(2, bytes)), bytes);
+        let journal = create(&context, all.clone(), 1, &host).await;
+        // More than one area holds is live.
+        let mut tag = 0;
+        while journal.fill().percent() < 90 {
+            append(&journal, record(tag, &[8192]), Quota::InPlace).await.expect("room");
+            tag += 1;
+        }
+        assert!(
+            journal.begin_leaving(0) && !journal.leave_area(0).await.expect("leaving"),
+            "there is no room"
+        );
+        journal.set_copies(2);
+        assert!(!journal.begin_leaving(0), "there would be too few");
+        let (_, replay) = open(&context, all, 2, &host).await.expect("it opens");
+        assert_eq!(tags(&replay), (0..tag).collect::<Vec<_>>());
+    });
+}
