@@ -8,6 +8,8 @@
 pub enum Mutation {
     /// After a crash what the journal has of partial stripes written in place is passed over.
     ReplayWithoutRedo,
+    /// A parity record counts for all data records of its stripe before it, also those that it does not cover.
+    ParityCoversAll,
     /// What the journal has released comes back: it may be forgotten before it is durable in place.
     ReleaseBeforeFlush,
     /// No block is ever found to disagree with its checksum.

@@ -216,7 +216,8 @@ impl Inner {
                 continue;
             }
             // Whoever writes a stripe in place has first put in place what was pending of it, perhaps in several steps.
-            let placed = if record.kind == Kind::Parity { record.covers } else { record.sequence };
+            let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
+            let placed = if covers_all { record.sequence } else { record.covers };
             let pending = self.pending.up_to(record.stripe, placed);
             self.pending.remove(record.stripe, placed);
             let stripe = self.geometry.stripe(record.stripe);

@@ -24,6 +24,7 @@ use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::journal::{Found, Journal, Kind, Record};
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 use crate::replay::ReplayReport;
 use crate::sums::{OLD_SUMS, UnitSums};
@@ -177,7 +178,8 @@ impl Inner {
             }
             // Whoever writes a stripe in place has first put in place what was pending of it, or does so now, perhaps not all at
             // once.
-            let is_placed = |data: &Record| record.kind != Kind::Parity || data.sequence <= record.covers;
+            let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
+            let is_placed = |data: &Record| covers_all || data.sequence <= record.covers;
             let (placed, later): (Vec<Record>, Vec<Record>) = data.into_iter().partition(is_placed);
             data = later;
             if record.kind == Kind::Parity {

@@ -6,8 +6,9 @@ use stripewise_engine::mutation::{Mutation, choose};
 use stripewise_torture::{Failure, Options, run};
 
 /// What is broken, and a seed that shows it.
-const FOUND_AT: [(Mutation, u64); 8] = [
-    (Mutation::ReplayWithoutRedo, 1),
+const FOUND_AT: [(Mutation, u64); 9] = [
+    (Mutation::ReplayWithoutRedo, 2),
+    (Mutation::ParityCoversAll, 69),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
     (Mutation::CommitOnOneDrive, 2),
