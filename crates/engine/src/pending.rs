@@ -40,6 +40,9 @@ struct PendingStripe {
     since_ns: u64,
 }
 
+/// Bytes of a stripe's data: where they begin, and what they are.
+pub(crate) type Pieces = SmallVec<[(u64, Buffer); 2]>;
+
 /// All pending writes of an array.
 pub(crate) struct Pending {
     stripes: RefCell<BTreeMap<u64, PendingStripe>>,
@@ -79,7 +82,7 @@ impl Pending {
     }
 
     /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.
-    pub fn overlapping(&self, stripe: u64, from: u64, to: u64) -> SmallVec<[(u64, Buffer); 2]> {
+    pub fn overlapping(&self, stripe: u64, from: u64, to: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
         let pieces = entry.pieces.iter().filter(|piece| piece.from < to && from < piece.to());
@@ -92,7 +95,7 @@ impl Pending {
     }
 
     /// What is pending of a stripe up to this sequence, oldest first.
-    pub fn up_to(&self, stripe: u64, sequence: u64) -> SmallVec<[(u64, Buffer); 2]> {
+    pub fn up_to(&self, stripe: u64, sequence: u64) -> Pieces {
         let stripes = self.stripes.borrow();
         let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
         let pieces = entry.pieces.iter().take_while(|piece| piece.sequence <= sequence);
@@ -100,7 +103,7 @@ impl Pending {
     }
 
     /// What one write takes of a stripe, oldest first, and the last of their sequences.
-    pub fn next_round(&self, stripe: u64, shape: Shape) -> Option<(SmallVec<[(u64, Buffer); 2]>, u64)> {
+    pub fn next_round(&self, stripe: u64, shape: Shape) -> Option<(Pieces, u64)> {
         let stripes = self.stripes.borrow();
         let pieces = &stripes.get(&stripe)?.pieces;
         let extent =

@@ -53,7 +53,8 @@ async fn client(volume: &Volume, written: &Written, number: u64) {
 }
 
 async fn check(volume: &Volume, written: &Written) {
-    for (block, seed) in written.borrow().iter().enumerate() {
+    let seeds = written.borrow().clone();
+    for (block, seed) in seeds.iter().enumerate() {
         let at = block as u64 * BLOCK;
         pool_support::holds(volume, *seed, at, BLOCK).await.expect("the newest version");
     }
