@@ -385,11 +385,15 @@ impl Inner {
         start: u64,
         segments: &Segments,
     ) -> Result<bool, ArrayError> {
-        let place = self
-            .state
-            .borrow_mut()
-            .ring(ring)
-            .map(|ring| (ring.area.member.clone(), ring.offset_bytes(start), ring.area.drive));
+        let place = {
+            let mut state = self.state.borrow_mut();
+            if let Some(error) = &state.broken {
+                // Also when it was closed: what is not under way by then must not begin, for the area may be somebody else's soon.
+                return Err(error.clone());
+            }
+            let ring = state.ring(ring);
+            ring.map(|ring| (ring.area.member.clone(), ring.offset_bytes(start), ring.area.drive))
+        };
         let Some((member, offset_bytes, drive)) = place else { return Ok(false) };
         let under_way = self.writes.begin();
         if write_fua(&member, offset_bytes, segments).await.is_ok() {

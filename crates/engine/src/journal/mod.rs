@@ -430,12 +430,16 @@ impl Journal {
     /// found when it is opened next.
     pub async fn close(&self) -> Result<(), ArrayError> {
         let result = self.mark_news().await;
+        self.stop().await;
+        result
+    }
+
+    /// Ends the journal's task as things are. Its areas may be somebody else's when this has ended.
+    pub async fn stop(&self) {
         self.0.state.borrow_mut().fail_all(ArrayError::Closed);
         self.0.areas_changed.notify_all();
         self.0.changed();
-        // Its slabs may be somebody else's soon.
         self.0.writes.until_arrived().await;
-        result
     }
 
     /// Ends when nothing is on its way any more to areas that were removed before.
