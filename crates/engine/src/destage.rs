@@ -1,10 +1,10 @@
 //! Write-back: partial stripes are acknowledged when the journal has them, and written in place later.
 //!
-//! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging takes a stripe, puts all its
-//! pending pieces together, plans them as one write, logs the new *parity* (replay has the data already) and writes in place.
-//! It begins when a stripe has waited for [`HOLD_NS`], so that neighbours can join it, or at once when the journal fills;
-//! oldest records first, since a ring is freed from its oldest end, and within a batch in the order of the drives. When clients
-//! are faster than that, they wait for room in the journal: the rate is then that of destaging.
+//! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging takes a stripe and puts pending
+//! pieces together, as many as pays (`destage_round.rs`), plans them as one write, logs the new *parity* (replay has the data
+//! already) and writes in place. It begins when a stripe has waited for [`HOLD_NS`], so that neighbours can join it, or at once
+//! when the journal fills; oldest records first, since a ring is freed from its oldest end, and within a batch in the order of
+//! the drives. Clients that find no room in the journal write in place (`defer_pace.rs` says when else).
 //!
 //! Whoever writes a stripe in place by another way destages what is pending of it first, under the same lock. So a record of a
 //! write in place stands for all data records of its stripe before it.
