@@ -1,7 +1,7 @@
 //! An array: one layout over rows of slabs, and everything that must agree about them.
 //!
 //! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at a time. Where they go
-//! next: `read.rs` (healthy and degraded reads), `write.rs` (gathering, planning, parity), `recover.rs` (what to do when a
+//! next: `read.rs` (healthy and degraded reads), `write.rs` and `write/` (gathering, planning, parity), `recover.rs` (what to do when a
 //! drive says no), `rebuild.rs`, `moves.rs` and `scrub.rs` (background work), `discard.rs`. Which columns of which rows are
 //! missing is settled in `columns.rs`, what the region map on the drives says in `map.rs`.
 //!
