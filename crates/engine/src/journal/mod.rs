@@ -62,8 +62,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, BufferPool, Context, DriveError, Event, Segments};
+use stripewise_drive::{Buffer, BufferPool, Context, DriveError, DriveKind, Event, IoRequest, Segments};
 
 pub(crate) use area::Area;
 pub(crate) use batch::decode_sealed;
@@ -73,12 +74,16 @@ pub(crate) use space::{Quota, Reservation};
 
 use crate::LocalFuture;
 use crate::error::ArrayError;
+use crate::member::Class;
 use area::{AreaHeader, MIN_AREA_BYTES, Ring};
 use batch::PAGE_BYTES;
 use state::State;
 
 /// Bits of a batch number below its opening.
 const OPENING_SHIFT: u32 = 40;
+/// Of an area in a file, what is written once before it is used, and how much of that at a time.
+const MOST_WRITTEN_ONCE_BYTES: u64 = 256 << 20;
+const WRITTEN_AT_A_TIME_BYTES: usize = 1 << 20;
 /// Openings that fit above.
 const MAX_OPENING: u64 = 1 << 23;
 
@@ -241,8 +246,9 @@ impl Journal {
         host: Rc<dyn JournalHost>,
     ) -> Result<Self, ArrayError> {
         let journal = Self::assemble(context, buffers, volume_id, epoch, 1, copies, host);
+        join_all(areas.iter().map(|area| journal.write_through_once(area))).await;
         for area in areas {
-            journal.add_area(area).await?;
+            journal.take_into_use(area).await?;
         }
         Ok(journal)
     }
@@ -276,6 +282,33 @@ impl Journal {
 
     /// Takes one more area into use, after writing a fresh header there. An error is the drive's.
     pub async fn add_area(&self, area: Area) -> Result<(), ArrayError> {
+        self.write_through_once(&area).await;
+        self.take_into_use(area).await
+    }
+
+    /// Writes zeros to all of an area that lies in a file, [`MOST_WRITTEN_ONCE_BYTES`] at most. The space of a file that was
+    /// never written is only promised: the file system records each first write to it before that counts as durable, which
+    /// takes several times as long as the write. What fails here shows when the area is used.
+    async fn write_through_once(&self, area: &Area) {
+        if area.member.info().kind != DriveKind::File {
+            return;
+        }
+        let zeroes = self.0.buffers.allocate_zeroed(WRITTEN_AT_A_TIME_BYTES);
+        let bytes = area.bytes.min(MOST_WRITTEN_ONCE_BYTES);
+        for at in (0..bytes).step_by(WRITTEN_AT_A_TIME_BYTES) {
+            let length = (bytes - at).min(zeroes.len() as u64) as usize;
+            let piece = IoRequest::write(area.base_bytes + at, zeroes.slice(0..length), false);
+            let _under_way = self.0.writes.begin();
+            if self.broken().is_some() {
+                return;
+            }
+            if area.member.submit(Class::Foreground, piece).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn take_into_use(&self, area: Area) -> Result<(), ArrayError> {
         assert!(
             area.base_bytes.is_multiple_of(PAGE_BYTES) && area.bytes.is_multiple_of(PAGE_BYTES),
             "an area is whole pages"

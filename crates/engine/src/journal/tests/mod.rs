@@ -3,6 +3,7 @@
 mod cuts;
 mod damage;
 mod faults;
+mod files;
 mod room;
 
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,54 @@
+//! Areas in files are written once before they are used; elsewhere that is left out.
+
+use std::rc::Rc;
+
+use stripewise_drive::{Completion, Drive, DriveInfo, DriveKind, IoRequest, MemoryDrive};
+use stripewise_runtime::VirtualExecutor;
+
+use super::{BASE, area, create};
+
+/// Memory that says to be something else.
+struct CalledA {
+    info: DriveInfo,
+    memory: Rc<MemoryDrive>,
+}
+
+impl Drive for CalledA {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        self.memory.submit(request)
+    }
+}
+
+/// How many bytes behind the headers a new journal has overwritten of what lay there.
+fn overwritten(kind: DriveKind, bytes: u64) -> u64 {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let memory = MemoryDrive::new("m", BASE + bytes + 4096);
+        memory.poke(0, &vec![0xff; (BASE + bytes + 4096) as usize]);
+        let info = DriveInfo { kind, ..memory.info().clone() };
+        let drive = Rc::new(CalledA { info, memory: memory.clone() });
+        let journal = create(&context, vec![area(&context, 0, drive, bytes)], 1, &Rc::default()).await;
+        journal.close().await.expect("closing");
+        let read = |at: u64, length: u64| {
+            let mut bytes = vec![0; length as usize];
+            memory.peek(at, &mut bytes);
+            bytes
+        };
+        assert!(read(BASE + bytes, 4096).iter().all(|byte| *byte == 0xff), "behind the area");
+        assert!(read(0, BASE).iter().all(|byte| *byte == 0xff), "in front of the area");
+        read(BASE + 8192, bytes - 8192).iter().filter(|byte| **byte != 0xff).count() as u64
+    })
+}
+
+#[test]
+fn an_area_in_a_file_is_written_once_before_it_is_used() {
+    // Not a whole number of pieces.
+    let bytes = (2 << 20) + (256 << 10);
+    assert_eq!(overwritten(DriveKind::File, bytes), bytes - 8192);
+    assert_eq!(overwritten(DriveKind::BlockDevice, bytes), 0);
+}
