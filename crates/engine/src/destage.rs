@@ -136,7 +136,7 @@ impl Inner {
         let whole = if (from, to) == (piece.from, piece.to()) {
             self.buffers.allocate(piece.data.len())
         } else {
-            self.complete_blocks(stripe, piece, virgin).await?.data
+            Box::pin(self.complete_blocks(stripe, piece, virgin)).await?.data
         };
         let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
         let pending = self.pending.overlapping(stripe.index, from, to);
@@ -227,7 +227,7 @@ impl Inner {
                 if has_gap(&ranges) {
                     match virgin {
                         true => whole.fill(0),
-                        false => self.fetch_data(stripe, start, &whole, Class::Foreground).await?,
+                        false => Box::pin(self.fetch_data(stripe, start, &whole, Class::Foreground)).await?,
                     }
                 }
                 for (from, data) in pieces {

@@ -69,7 +69,7 @@ impl Inner {
     async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
         let buffer = self.buffers.allocate((end - start) as usize);
         if !self.is_whole() {
-            return self.read_degraded(class, start, end, buffer).await;
+            return Box::pin(self.read_degraded(class, start, end, buffer)).await;
         }
         let (place, left) = self.read_place(start);
         if end - start <= left && self.regions.all_written() {
@@ -83,7 +83,8 @@ impl Inner {
             let location = self.geometry.locate(start);
             let range = self.unit_range(location.from, end - start);
             let error = answer.err();
-            return self.recover_read(location.stripe, range, place.member, error.as_ref(), class).await;
+            let recovered = self.recover_read(location.stripe, range, place.member, error.as_ref(), class);
+            return Box::pin(recovered).await;
         }
         let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
         let mut at = start;
@@ -147,7 +148,7 @@ impl Inner {
         }
         let mut recovered = Recovered::new();
         for ((stripe, range, at, slot), error) in refused {
-            match self.recover_read(stripe, range, slot, error.as_ref(), class).await {
+            match Box::pin(self.recover_read(stripe, range, slot, error.as_ref(), class)).await {
                 Ok(bytes) => recovered.push((at, bytes)),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -358,7 +359,7 @@ impl Inner {
                 target.fill(0);
                 return Ok(());
             }
-            return self.fetch_data(&stripe, segment.from, &target, class).await;
+            return Box::pin(self.fetch_data(&stripe, segment.from, &target, class)).await;
         }
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {

@@ -127,7 +127,7 @@ impl Inner {
     async fn follow(&self, stripe: u64, wait: Waiting) -> Result<(), ArrayError> {
         match wait.await {
             Turn::Done(outcome) => outcome,
-            Turn::Lead => self.lead(&[stripe]).await,
+            Turn::Lead => Box::pin(self.lead(&[stripe])).await,
         }
     }
 
@@ -174,7 +174,7 @@ impl Inner {
             self.hold_for_more(tail).await;
             self.lead(&[tail]).await
         };
-        let (first, second) = join(now, later).await;
+        let (first, second) = Box::pin(join(now, later)).await;
         first.and(second)
     }
 

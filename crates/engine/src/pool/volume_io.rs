@@ -129,7 +129,7 @@ impl VolumeIo {
                 let array = self.array();
                 array.read(offset_bytes, length).await
             }
-            Some(zones) => zones.read(offset_bytes, length).await,
+            Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
         }
     }
 
@@ -139,7 +139,7 @@ impl VolumeIo {
                 let (array, _counted) = (self.array(), self.count_write());
                 array.write(offset_bytes, data, fua).await
             }
-            Some(zones) => zones.write(offset_bytes, data, fua).await,
+            Some(zones) => Box::pin(zones.write(offset_bytes, data, fua)).await,
         }
     }
 
@@ -167,7 +167,7 @@ impl VolumeIo {
                 pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
                 Ok(())
             }
-            Some(zones) => zones.clear(pool, volume, false, offset_bytes, length_bytes).await,
+            Some(zones) => Box::pin(zones.clear(pool, volume, false, offset_bytes, length_bytes)).await,
         }
     }
 
@@ -185,7 +185,7 @@ impl VolumeIo {
                 pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
                 Ok(())
             }
-            Some(zones) => zones.clear(pool, volume, true, offset_bytes, length_bytes).await,
+            Some(zones) => Box::pin(zones.clear(pool, volume, true, offset_bytes, length_bytes)).await,
         }
     }
 

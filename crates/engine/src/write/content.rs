@@ -21,7 +21,7 @@ impl Inner {
         if let [(_, piece)] = &mut work.taken[..]
             && !(piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES))
         {
-            let whole = self.complete_blocks(&work.stripe, piece, virgin).await?;
+            let whole = Box::pin(self.complete_blocks(&work.stripe, piece, virgin)).await?;
             *piece = whole;
         }
         let mut order: SmallVec<[&Piece; 4]> = work.taken.iter().map(|(_, piece)| piece).collect();
@@ -122,7 +122,7 @@ impl Inner {
     }
 
     /// Loads the checksum pages that the writes will change, while what has to be read of the old data is being read.
-    pub(super) async fn load_pages(&self, works: &mut [Work]) -> Vec<Pin> {
+    pub(super) async fn load_pages(&self, works: &mut [Box<Work>]) -> Vec<Pin> {
         if self.sums.get().is_none() {
             return Vec::new();
         }
@@ -162,7 +162,7 @@ impl Inner {
                     }
                     planned_for = self.missing_in(work.index);
                     if !planned_for.contains(work.stripe.units[range.unit].member) {
-                        buffer = self.fetch_unit(&work.stripe, range, work.class).await?;
+                        buffer = Box::pin(self.fetch_unit(&work.stripe, range, work.class)).await?;
                     }
                 }
                 old.push((range, buffer));

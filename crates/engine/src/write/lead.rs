@@ -10,24 +10,26 @@ use stripewise_layout::Stripe;
 use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::write::UnitParts;
-use crate::write::work::Work;
+use crate::write::work::{Work, Works};
 use crate::write_log::WriteLog;
 
 impl Inner {
     /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The result is of all of them.
     pub(super) async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
-        let works: SmallVec<[Work; 1]> = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
+        let works: Works = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
         let Some(log) = self.write_log() else {
             return self.lead_in_place(works).await;
         };
-        let (later, now): (Vec<Work>, Vec<Work>) =
-            works.into_iter().partition(|work| self.is_deferrable(work));
-        let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(&log, work)));
+        let (later, now): (Works, Works) = works.into_iter().partition(|work| self.is_deferrable(work));
         // Stripes never written need no room in the journal, and must not wait for those that do: a flush that makes room may
         // have to wait for them.
-        let (new, others): (Vec<Work>, Vec<Work>) =
+        let (new, others): (Works, Works) =
             now.into_iter().partition(|work| self.regions.is_virgin(work.index));
-        let in_place = join(self.lead_in_place(new.into()), self.lead_in_place(others.into()));
+        if later.is_empty() && (new.is_empty() || others.is_empty()) {
+            return self.lead_in_place(if new.is_empty() { others } else { new }).await;
+        }
+        let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(&log, work)));
+        let in_place = Box::pin(join(self.lead_in_place(new), self.lead_in_place(others)));
         let (deferred, (first, second)) = join(deferring, in_place).await;
         deferred.into_iter().fold(first.and(second), Result::and)
     }
@@ -41,7 +43,7 @@ impl Inner {
     }
 
     /// Acknowledges pieces of a stripe from the journal, and leaves the stripe.
-    async fn lead_deferred(&self, log: &WriteLog, work: Work) -> Result<(), ArrayError> {
+    async fn lead_deferred(&self, log: &WriteLog, work: Box<Work>) -> Result<(), ArrayError> {
         let pieces = work.taken.iter().map(|(_, piece)| {
             let room = piece.room.as_ref().and_then(|room| room.take()).expect("a deferrable piece has room");
             (piece.clone(), room)
@@ -58,7 +60,7 @@ impl Inner {
         result
     }
 
-    async fn lead_in_place(&self, mut works: SmallVec<[Work; 1]>) -> Result<(), ArrayError> {
+    async fn lead_in_place(&self, mut works: Works) -> Result<(), ArrayError> {
         if works.is_empty() {
             return Ok(());
         }
@@ -109,10 +111,10 @@ impl Inner {
     }
 
     /// What is pending of the stripes goes in place before anything else does.
-    async fn destage_first(&self, works: &[Work]) -> Result<(), ArrayError> {
+    async fn destage_first(&self, works: &[Box<Work>]) -> Result<(), ArrayError> {
         let Some(log) = self.write_log().filter(|_| !self.pending.is_empty()) else { return Ok(()) };
         for work in works {
-            self.destage_held(&log, work.index).await?;
+            Box::pin(self.destage_held(&log, work.index)).await?;
         }
         Ok(())
     }
@@ -126,7 +128,7 @@ impl Inner {
         parts: SmallVec<[UnitParts; 8]>,
         covers: u64,
     ) -> Result<(), ArrayError> {
-        let mut works = [Work { parts, covers: Some(covers), ..Work::of(stripe) }];
+        let mut works = [Box::new(Work { parts, covers: Some(covers), ..Work::of(stripe) })];
         self.fill_holes(&works).await?;
         self.begin_sums_of(&works).await?;
         self.mark_dirty(&mut works).await?;

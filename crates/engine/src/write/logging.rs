@@ -14,7 +14,7 @@ use crate::write_log::{Logged, WriteLog};
 impl Inner {
     /// Logs and sends as much as the journal takes at once. What is logged is in place before there is more: whoever has a
     /// record in the journal and waits for room there could wait for ever.
-    pub(super) async fn log_in_portions(&self, log: &Rc<WriteLog>, works: &mut [Work]) {
+    pub(super) async fn log_in_portions(&self, log: &Rc<WriteLog>, works: &mut [Box<Work>]) {
         let mut rest = works;
         while !rest.is_empty() {
             let (portion, later) = rest.split_at_mut(self.portion_of(log, rest));
@@ -29,7 +29,7 @@ impl Inner {
     }
 
     /// How many of the first writes the journal takes at once; at least one.
-    fn portion_of(&self, log: &WriteLog, works: &[Work]) -> usize {
+    fn portion_of(&self, log: &WriteLog, works: &[Box<Work>]) -> usize {
         if works.len() == 1 {
             return 1;
         }
@@ -46,10 +46,10 @@ impl Inner {
     }
 
     /// Makes durable in the journal what is about to be written, then sends the writes.
-    pub(super) async fn log_and_send(&self, log: &WriteLog, works: &mut [Work]) {
+    pub(super) async fn log_and_send(&self, log: &WriteLog, works: &mut [Box<Work>]) {
         let mut prepared = Ok(());
         let must_flush =
-            |work: &Work| work.result.is_ok() && log.must_flush_before(work.index, work.record_kind());
+            |work: &Box<Work>| work.result.is_ok() && log.must_flush_before(work.index, work.record_kind());
         if works.iter().any(must_flush) {
             prepared = self.flush_members().await;
         }

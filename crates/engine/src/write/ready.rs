@@ -13,7 +13,7 @@ use crate::write::work::Work;
 
 impl Inner {
     /// Has slabs allocated for rows that have none: a thin volume's first write there.
-    pub(super) async fn fill_holes(&self, works: &[Work]) -> Result<(), ArrayError> {
+    pub(super) async fn fill_holes(&self, works: &[Box<Work>]) -> Result<(), ArrayError> {
         for work in works {
             let row = self.row_of(work.index);
             if self.rows.borrow().is_hole(row) {
@@ -24,7 +24,7 @@ impl Inner {
     }
 
     /// Regions that are written for the first time begin with checksum pages in which nothing is recorded.
-    pub(super) async fn begin_sums_of(&self, works: &[Work]) -> Result<(), ArrayError> {
+    pub(super) async fn begin_sums_of(&self, works: &[Box<Work>]) -> Result<(), ArrayError> {
         for work in works {
             self.begin_region_sums(self.regions.region_of(work.index)).await?;
         }
@@ -32,7 +32,7 @@ impl Inner {
     }
 
     /// Counts the writes in and makes their chunks' dirty marks durable where they are not.
-    pub(super) async fn mark_dirty(&self, works: &mut [Work]) -> Result<(), ArrayError> {
+    pub(super) async fn mark_dirty(&self, works: &mut [Box<Work>]) -> Result<(), ArrayError> {
         let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
         for work in works {
             let region = self.regions.region_of(work.index);

@@ -19,6 +19,9 @@ use crate::write_log::Logged;
 /// New data of one data unit: parts in order, without gaps.
 pub(crate) type UnitParts = SmallVec<[(u64, Buffer); 1]>;
 
+/// The stripes that one request leads. Each on the heap: they are handed from step to step, and are large.
+pub(super) type Works = SmallVec<[Box<Work>; 1]>;
+
 /// One stripe on its way through the steps of a write.
 pub(super) struct Work {
     pub(super) index: u64,
@@ -84,7 +87,7 @@ impl Work {
 
 impl Inner {
     /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps within a unit.
-    pub(super) fn begin(&self, index: u64) -> Work {
+    pub(super) fn begin(&self, index: u64) -> Box<Work> {
         let taken = self.table.take_pieces(index, |taken, next| {
             let aligned = |piece: &Piece| {
                 piece.from.is_multiple_of(BLOCK_BYTES) && piece.to().is_multiple_of(BLOCK_BYTES)
@@ -97,7 +100,7 @@ impl Inner {
         let is_urgent = taken.iter().any(|(_, piece)| piece.class == Class::Foreground);
         let class = if is_urgent { Class::Foreground } else { Class::Background };
         let fua = taken.iter().any(|(_, piece)| piece.fua);
-        Work { fua, class, taken, ..Work::of(self.geometry.stripe(index)) }
+        Box::new(Work { fua, class, taken, ..Work::of(self.geometry.stripe(index)) })
     }
 
     fn fits(&self, taken: &[(Rc<Ticket>, Piece)], next: &Piece) -> bool {
