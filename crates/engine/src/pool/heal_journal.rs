@@ -9,9 +9,11 @@ use stripewise_drive::{DriveError, IoRequest, Operation};
 use super::Inner;
 use super::commit::Change;
 use super::error::PoolError;
+use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::Id;
 use super::takeover::candidates;
+use super::volume_open::journal_place;
 use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
 use crate::array::{Array, ArrayMember};
 use crate::journal::Area;
@@ -37,12 +39,50 @@ impl Inner {
             place.state == PlaceState::Missing && (is_here || given_up)
         };
         self.renew_journals(is_lost).await?;
+        self.begin_journals().await?;
         // What had a copy on an area that was lost gets another one.
         let healable = self.healable();
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
         for array in arrays.iter().filter(|array| healable.contains(&Id(array.spec().id))) {
             if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
                 log.journal.restore_copies().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a volume goes on without its journal, since there was no room for any of its areas when it was opened.
+    pub(super) fn is_journal_wanted(&self) -> bool {
+        !self.parts_without_journal().is_empty()
+    }
+
+    fn parts_without_journal(&self) -> Vec<(Id, Array)> {
+        let (manifest, healable) = (self.manifest.borrow(), self.healable());
+        let is_without = |part: &&PartRecord| !part.journal.is_empty() && healable.contains(&part.id);
+        let arrays =
+            manifest.parts().filter(is_without).filter_map(|part| Some((part.id, self.array(part.id)?)));
+        arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
+    }
+
+    /// Volumes that go on without their journal begin one, as soon as it has an area.
+    async fn begin_journals(&self) -> Result<(), PoolError> {
+        for (part, array) in self.parts_without_journal() {
+            let (places, epoch) = {
+                let manifest = self.manifest.borrow();
+                let Some(part) = manifest.parts().find(|other| other.id == part) else { continue };
+                let is_there = |place: &&JournalPlaceRecord| {
+                    place.state == PlaceState::Active && self.working_member(place.drive).is_some()
+                };
+                let places: Vec<_> = part.journal.iter().filter(is_there).map(journal_place).collect();
+                (places, manifest.generation + 1)
+            };
+            if !places.is_empty() && array.begin_journal(&places, epoch).await? {
+                self.event(
+                    EventKind::Journal,
+                    &format!("volume {} has a journal again", self.volume_of(part).1),
+                );
+                // So that no other journal begins with this epoch.
+                self.commit(None, |_| ()).await?;
             }
         }
         Ok(())
