@@ -42,6 +42,22 @@ impl Array {
         log.journal.restore_copies().await.map(drop)
     }
 
+    /// Begins a journal where the array has been going on without one; `epoch` as for [`Array::create`]. Requests wait meanwhile:
+    /// after a crash whatever the journal does not know counts as whole, so all that was written without it is durable in place
+    /// first. `false`: not yet, since an earlier crash left something to be compared, or there is a journal.
+    pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
+        let inner = &self.0;
+        let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
+        let is_unclear = inner.needs_replay.get() || !inner.regions.unsynced_chunks().is_empty();
+        if inner.write_log().is_some() || is_unclear {
+            return Ok(false);
+        }
+        inner.check_writable()?;
+        inner.flush().await?;
+        inner.create_journal(places, epoch).await?;
+        Ok(inner.write_log().is_some())
+    }
+
     /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many drives as the layout can spare asks
     /// for. `false` without a journal.
     pub fn is_journal_short(&self) -> bool {

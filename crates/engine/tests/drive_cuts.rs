@@ -138,8 +138,7 @@ fn what_a_drive_has_that_went_while_another_was_filled_from_it_is_not_lost() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&start[..2]), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid1", Some(6 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 6 * MIB).await;
+        full_volume(&pool, volume_spec("data", "raid1", Some(6 * MIB)), 1).await;
         pool.close().await.unwrap();
     });
     let mut half_way = 0;

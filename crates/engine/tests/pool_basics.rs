@@ -241,8 +241,7 @@ fn volumes_share_the_drives_and_give_their_space_back() {
         let second = pool.create_volume(volume_spec("second", "raid6", Some(10 * MIB))).await.unwrap();
         fill(&first, 1, 0, 8 * MIB).await;
         fill(&second, 2, 0, 10 * MIB).await;
-        let rest = pool.create_volume(volume_spec("rest", "raid0", None)).await.unwrap();
-        fill(&rest, 3, 0, rest.capacity_bytes()).await;
+        full_volume(&pool, volume_spec("rest", "raid0", None), 3).await;
         assert!(matches!(
             pool.create_volume(volume_spec("more", "raid0", None)).await,
             Err(PoolError::NoSpace { .. })
@@ -304,8 +303,7 @@ fn opened_for_reading_nothing_is_written() {
     life.run(async {
         let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
         let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "mirror3", None) };
-        let volume = pool.create_volume(spec).await.unwrap();
-        fill(&volume, 1, 0, volume.capacity_bytes()).await;
+        let volume = full_volume(&pool, spec, 1).await;
         volume.flush().await.unwrap();
         // Left without closing: dirty marks are set, so a writer would have things to do.
         fill(&volume, 1, 0, MIB).await;
@@ -484,8 +482,7 @@ fn journals_go_to_journal_drives_where_there_are_enough() {
                 ..spec("tank", &drives[..3], &[])
             };
             let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
-            let volume = pool.create_volume(volume_spec("data", "raid5", Some(4 * MIB))).await.unwrap();
-            fill(&volume, 1, 0, 4 * MIB).await;
+            full_volume(&pool, volume_spec("data", "raid5", Some(4 * MIB)), 1).await;
             let status = pool.status();
             let on_own: u64 = status
                 .drives

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use pool_support::*;
 use stripewise_drive::MemoryDrive;
-use stripewise_engine::{JobKind, Pool, PoolError, PoolSpec, PoolState, VolumeSpec};
+use stripewise_engine::{JobKind, Pool, PoolError, PoolSpec, PoolState, Role, VolumeSpec};
 
 /// A thin volume: its drives hold nothing but its map and its journal.
 fn thin(name: &str, layout: &str) -> VolumeSpec {
@@ -130,4 +130,41 @@ fn an_area_that_was_recorded_and_never_used_does_not_keep_a_volume_from_opening(
             pool.close().await.unwrap();
         }
     });
+}
+
+#[test]
+fn a_volume_without_room_for_its_journal_gets_one_as_soon_as_there_is_room() {
+    for deleting in [false, true] {
+        let images = memory_drives(6, 32);
+        let life = Life::new();
+        life.run(async {
+            let pool = with_journals(&life, &images[..5], 3).await;
+            full_volume(&pool, volume_spec("data", "raid5", Some(4 * MIB)), 1).await;
+            // Checksums would want a journal too.
+            let rest = VolumeSpec { checksums: Some(false), ..volume_spec("rest", "raid0", None) };
+            pool.create_volume(rest).await.unwrap();
+            pool.close().await.unwrap();
+            let pool = life.open(&as_drives(&images[..3])).await.unwrap();
+            pool.start_jobs();
+            pool.wait(JobKind::Rebuild).await.unwrap();
+            let volume = pool.volume("data").unwrap();
+            assert_eq!(volume.array().journal_redundancy(), None, "there is no room");
+            fill(&volume, 2, 0, MIB).await;
+            if deleting {
+                pool.delete_volume("rest").await.unwrap();
+                life.context.sleep_ns(1_000_000_000).await;
+            } else {
+                pool.add(images[5].clone(), Role::Data, false).await.unwrap();
+            }
+            pool.wait(JobKind::Rebuild).await.unwrap();
+            assert!(volume.array().journal_redundancy().is_some(), "deleting: {deleting}");
+            let is_told = pool.events().iter().any(|event| event.text.contains("has a journal again"));
+            assert!(is_told, "{:?}", pool.events());
+            holds(&volume, 2, 0, MIB).await.unwrap();
+            // Part of a stripe: it is in the journal first.
+            fill(&volume, 3, 0, 64 << 10).await;
+            assert!(volume.array().journal_fill().unwrap().0 > 0);
+            pool.close().await.unwrap();
+        });
+    }
 }

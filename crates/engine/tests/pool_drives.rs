@@ -255,8 +255,7 @@ fn what_cannot_be_done_is_refused_with_the_numbers() {
     life.run(async {
         let drives = as_drives(&images);
         let pool = life.create(&drives[..3], &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(24 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 24 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", Some(24 * MIB)), 1).await;
         let generation = pool.generation();
         let id = id_of(&pool.status(), "drive1");
         let refused = pool.retire(id).await.err().unwrap();
@@ -355,8 +354,7 @@ fn a_drive_that_was_missing_catches_up_by_itself_and_one_that_failed_when_asked_
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(80 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 80 * MIB).await;
+        full_volume(&pool, volume_spec("data", "raid5", Some(80 * MIB)), 1).await;
         pool.close().await.unwrap();
         let pool = life.open(&as_drives(&images[..2])).await.unwrap();
         let volume = pool.volume("data").unwrap();
@@ -423,8 +421,7 @@ fn a_patrol_keeps_to_its_rate_and_its_schedule() {
     life.run(async {
         let drives = modelled(&life, &images);
         let pool = life.create(&drives, &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(20 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 20 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", Some(20 * MIB)), 1).await;
         volume.flush().await.unwrap();
         assert!(
             pool.set_patrol(Some(1), None).await.is_err() && pool.set_patrol(None, Some(1)).await.is_err()
@@ -466,8 +463,7 @@ fn drives_of_a_mirror_may_go_one_after_the_other() {
     life.run(async {
         let drives = modelled(&life, &images);
         let pool = life.create(&drives, &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid1", Some(8 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 8 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid1", Some(8 * MIB)), 1).await;
         for round in 0..4 {
             let away = id_of(&pool.status(), &format!("drive{}", round % 2));
             pool.offline(away).await.unwrap();

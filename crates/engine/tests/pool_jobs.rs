@@ -52,8 +52,7 @@ fn full_raid5(mib: u64) -> Vec<Rc<MemoryDrive>> {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images[..3]), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
-        fill(&volume, 1, 0, volume.capacity_bytes()).await;
+        full_volume(&pool, volume_spec("data", "raid5", None), 1).await;
         pool.close().await.unwrap();
     });
     images
@@ -158,8 +157,7 @@ fn the_most_exposed_volume_is_rebuilt_first() {
         life.create(&drives[..4], &[]).await.unwrap().close().await.unwrap();
         let pool = open_slow(&life, &drives[..4]).await;
         for (name, layout, size) in [("double", "raid6", 8 * MIB), ("single", "raid5", 24 * MIB)] {
-            let volume = pool.create_volume(volume_spec(name, layout, Some(size))).await.unwrap();
-            fill(&volume, 1, 0, size).await;
+            full_volume(&pool, volume_spec(name, layout, Some(size)), 1).await;
         }
         pool.replace(id_of(&pool.status(), "drive0"), drives[4].clone(), false).await.unwrap();
         pool.start_jobs();
@@ -329,8 +327,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
         let mut places = Vec::new();
         for (name, seed) in [("one", 1), ("two", 2)] {
-            let volume = pool.create_volume(volume_spec(name, "raid6", Some(20 * MIB))).await.unwrap();
-            fill(&volume, seed, 0, 20 * MIB).await;
+            let volume = full_volume(&pool, volume_spec(name, "raid6", Some(20 * MIB)), seed).await;
             places.push(first_slab(&volume, 2));
         }
         pool.close().await.unwrap();
@@ -392,8 +389,7 @@ fn after_a_crash_the_journal_leaves_nothing_to_compare() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", None)).await.unwrap();
-        fill(&volume, 1, 0, volume.capacity_bytes()).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", None), 1).await;
         volume.flush().await.unwrap();
         fill(&volume, 1, 0, MIB).await;
     });
@@ -474,8 +470,7 @@ fn errors_of_a_lost_drive_are_not_laid_to_its_replacement() {
             images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect();
         let drives = as_drives(&faults);
         let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 8 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", Some(8 * MIB)), 1).await;
         volume.flush().await.unwrap();
         faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
         // A scrub has a whole region's reads in flight, and looks at their errors one by one, repairing in between: long

@@ -393,8 +393,7 @@ fn damaged_superblocks_are_made_good() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&as_drives(&images), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid1", Some(4 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 4 * MIB).await;
+        full_volume(&pool, volume_spec("data", "raid1", Some(4 * MIB)), 1).await;
         pool.close().await.unwrap();
         // The whole first MiB of one drive, the last of the other.
         images[0].poke(0, &vec![0x5a; MIB as usize]);
@@ -422,8 +421,7 @@ fn a_spare_can_be_named_as_the_replacement() {
     life.run(async {
         let drives = as_drives(&images);
         let pool = life.create(&drives[..3], &drives[3..]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 8 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid5", Some(8 * MIB)), 1).await;
         let status = pool.status();
         let named = pool.replace(id_of(&status, "drive0"), drives[4].clone(), false).await.unwrap();
         assert_eq!(named, id_of(&status, "drive4"));
@@ -455,8 +453,7 @@ fn a_drive_that_gives_no_answer_does_not_keep_the_pool_from_opening() {
     life.run(async {
         let drives = faulty(&life, &images);
         let pool = life.create(&as_drives(&drives), &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid5", Some(8 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 8 * MIB).await;
+        full_volume(&pool, volume_spec("data", "raid5", Some(8 * MIB)), 1).await;
         pool.close().await.unwrap();
         drives[1].stick();
         let pool = life.open(&as_drives(&drives)).await.unwrap();

@@ -31,8 +31,7 @@ fn the_room_for_one_drive_is_not_counted_for_another() {
         let drives = as_drives(&images);
         let pool = life.create(&drives[..4], &[]).await.unwrap();
         let size = free_bytes(&pool, "drive0") * 11 / 10 / MIB * MIB;
-        let volume = pool.create_volume(plain("data", "raid1", 2, size)).await.unwrap();
-        fill(&volume, 1, 0, size).await;
+        let volume = full_volume(&pool, plain("data", "raid1", 2, size), 1).await;
         let id = |path: &str| id_of(&pool.status(), path);
         pool.retire(id("drive0")).await.unwrap();
         let refused = pool.retire(id("drive1")).await.err().unwrap();
@@ -61,15 +60,13 @@ fn what_is_in_the_way_moves_out_of_it() {
     life.run(async {
         let drives = as_drives(&images);
         let pool = life.create(&drives[..3], &[]).await.unwrap();
-        let wide = pool.create_volume(plain("wide", "raid5", 3, 8 * MIB)).await.unwrap();
-        fill(&wide, 1, 0, 8 * MIB).await;
+        let wide = full_volume(&pool, plain("wide", "raid5", 3, 8 * MIB), 1).await;
         let all_else =
             |pool: &Pool| pool.status().drives.iter().map(|drive| free_bytes(pool, &drive.path)).sum::<u64>();
         // The volume's own map takes a slab.
         pool.create_volume(plain("rest", "single", 1, all_else(&pool) - MIB)).await.unwrap();
         pool.add(drives[3].clone(), Role::Data, false).await.unwrap();
-        let last = pool.create_volume(plain("last", "single", 1, all_else(&pool) - MIB)).await.unwrap();
-        fill(&last, 2, 0, last.capacity_bytes()).await;
+        let last = full_volume(&pool, plain("last", "single", 1, all_else(&pool) - MIB), 2).await;
         pool.delete_volume("rest").await.unwrap();
         assert_eq!(free_bytes(&pool, "drive3"), 0);
         pool.retire(id_of(&pool.status(), "drive2")).await.unwrap();
@@ -89,8 +86,7 @@ fn a_drive_that_cannot_be_emptied_any_more_is_said_and_another_one_helps() {
     life.run(async {
         let drives = as_drives(&images);
         let pool = life.create(&drives[..4], &[]).await.unwrap();
-        let volume = pool.create_volume(plain("data", "raid5", 3, 8 * MIB)).await.unwrap();
-        fill(&volume, 1, 0, 8 * MIB).await;
+        let volume = full_volume(&pool, plain("data", "raid5", 3, 8 * MIB), 1).await;
         pool.retire(id_of(&pool.status(), "drive0")).await.unwrap();
         pool.fail_drive(id_of(&pool.status(), "drive3"), "a test").await.unwrap();
         let refused = pool.wait(JobKind::Rebuild).await.err().unwrap().to_string();

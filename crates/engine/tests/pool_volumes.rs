@@ -89,8 +89,7 @@ fn volumes_grow_and_shrink_to_what_is_stored() {
     let life = Life::new();
     life.run(async {
         let pool = life.create(&drives, &[]).await.unwrap();
-        let volume = pool.create_volume(volume_spec("data", "raid6", Some(10 * MIB))).await.unwrap();
-        fill(&volume, 1, 0, 10 * MIB).await;
+        let volume = full_volume(&pool, volume_spec("data", "raid6", Some(10 * MIB)), 1).await;
         let small = pool.status().allocated_bytes;
         pool.resize_volume("data", 40 * MIB).await.unwrap();
         assert_eq!(volume.capacity_bytes(), 40 * MIB);

@@ -109,8 +109,7 @@ fn hot_rows_move_up_are_served_there_and_give_way_to_hotter_ones() {
     life.run(async {
         let drives = modelled(&life, &images, 4);
         let pool = create(&life, &drives, 4).await;
-        let volume = pool.create_volume(three_columns(60, Pin::None)).await.unwrap();
-        fill(&volume, 1, 0, 60 * MIB).await;
+        let volume = full_volume(&pool, three_columns(60, Pin::None), 1).await;
         pool.start_jobs();
         life.context.sleep_ns(30 * SECOND_NS).await;
         assert_eq!(tiers(&volume).fast_rows, 0, "to have been written once is not to be hot");
@@ -145,8 +144,7 @@ fn rows_that_are_equally_warm_do_not_take_each_others_place() {
     life.run(async {
         let drives = modelled(&life, &images, 4);
         let pool = create(&life, &drives, 4).await;
-        let volume = pool.create_volume(three_columns(60, Pin::None)).await.unwrap();
-        fill(&volume, 1, 0, 60 * MIB).await;
+        let volume = full_volume(&pool, three_columns(60, Pin::None), 1).await;
         pool.start_jobs();
         // Twice as many as fit, all of them worth it.
         ask_for(&life, &volume, 0..24, 40.0).await;
@@ -178,8 +176,7 @@ fn the_rate_is_held_and_can_be_set() {
         assert_eq!(pool.tier_rate(), Some(100_000_000));
         assert!(matches!(pool.set_tier_rate(Some(1000)).await, Err(PoolError::BadSetting(_))));
         pool.set_tier_rate(Some(3 * MIB)).await.unwrap();
-        let volume = pool.create_volume(three_columns(20, Pin::None)).await.unwrap();
-        fill(&volume, 1, 0, 20 * MIB).await;
+        let volume = full_volume(&pool, three_columns(20, Pin::None), 1).await;
         volume.flush().await.unwrap();
         pool.set_pin("data", Pin::Fast).await.unwrap();
         let began_ns = life.context.now_ns();
@@ -224,8 +221,7 @@ fn pins_decide_where_rows_live() {
     life.run(async {
         let drives = modelled(&life, &images, 4);
         let pool = create(&life, &drives, 4).await;
-        let slow = pool.create_volume(three_columns(12, Pin::Slow)).await.unwrap();
-        fill(&slow, 1, 0, 12 * MIB).await;
+        let slow = full_volume(&pool, three_columns(12, Pin::Slow), 1).await;
         let refused = pool.create_volume(VolumeSpec { name: "big".to_owned(), ..three_columns(40, Pin::Fast) }).await;
         let refused = refused.err().expect("13 slabs of each fast drive are not enough for 20 rows");
         assert!(
@@ -260,8 +256,7 @@ fn too_few_fast_drives_for_a_row_are_said_and_left_alone() {
     life.run(async {
         let drives = modelled(&life, &images, 4);
         let pool = create(&life, &drives, 4).await;
-        let volume = pool.create_volume(three_columns(20, Pin::None)).await.unwrap();
-        fill(&volume, 1, 0, 20 * MIB).await;
+        let volume = full_volume(&pool, three_columns(20, Pin::None), 1).await;
         pool.start_jobs();
         ask_for(&life, &volume, 0..3, 10.0).await;
         let info = tiers(&volume);
@@ -278,8 +273,7 @@ fn partly_up(fast: usize) -> Vec<Rc<MemoryDrive>> {
     life.run(async {
         let drives = as_drives(&images);
         let pool = create(&life, &drives, 4).await;
-        let volume = pool.create_volume(three_columns(16, Pin::None)).await.unwrap();
-        fill(&volume, 1, 0, 16 * MIB).await;
+        let volume = full_volume(&pool, three_columns(16, Pin::None), 1).await;
         pool.set_pin("data", Pin::Fast).await.unwrap();
         pool.wait(JobKind::Tier).await.unwrap();
         pool.set_pin("data", Pin::None).await.unwrap();

@@ -1,14 +1,16 @@
-//! How pools and volumes are shown: plain data with the names that the command line promises in JSON, and the same for
-//! people. Serialisable both ways, so that the process that has a pool open can leave its report for others to print.
+//! How pools and volumes are shown: plain data with the names that the command line promises in JSON (for people: `words.rs`).
+//! Serialisable both ways, so that the process that has a pool open can leave its report for others to print.
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 
 use crate::failure::Exit;
 use crate::home::KnownPool;
-use crate::printer::{Page, Style, Table, plain};
-use crate::size::{ByteSize, duration_text};
 use crate::times::moment_text;
+
+mod words;
+
+pub use words::{counted, volume_table};
 
 /// A pool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -154,7 +156,7 @@ pub struct VolumeReport {
     /// Bytes of its rows on fast drives.
     pub fast_bytes: u64,
     /// Where its rows lie by kind of drive, and how much they are used.
-    pub tiers: TierReport,
+    pub tiers: TierInfo,
     /// The drives it lies on.
     pub drives: Vec<SlotReport>,
     /// Why it cannot be read, where it cannot.
@@ -174,32 +176,6 @@ pub struct ConversionReport {
     pub percent: f64,
     /// Why it does not go on, where it does not.
     pub waits: Option<String>,
-}
-
-/// Where a volume's rows lie by kind of drive, and how much they are used.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct TierReport {
-    /// Rows wholly on fast drives.
-    pub fast_rows: u64,
-    /// Rows wholly on data drives.
-    pub data_rows: u64,
-    /// Rows on both.
-    pub mixed_rows: u64,
-    /// Bytes of rows on fast drives.
-    pub fast_bytes: u64,
-    /// Bytes of rows on data drives.
-    pub data_bytes: u64,
-    /// What was asked of late of rows on fast drives, in seeks of a disk: a request, or a MiB. Known only while a process
-    /// has the pool open.
-    pub fast_heat: f64,
-    /// The same of all other rows.
-    pub data_heat: f64,
-    /// The most of any row.
-    pub hottest_row_heat: f64,
-    /// Rows that are being moved now.
-    pub moving_rows: u64,
-    /// What keeps its rows from where they belong.
-    pub note: Option<String>,
 }
 
 /// A drive of a volume.
@@ -303,23 +279,6 @@ impl From<&PoolStatus> for PoolReport {
     }
 }
 
-impl From<&TierInfo> for TierReport {
-    fn from(tiers: &TierInfo) -> Self {
-        Self {
-            fast_rows: tiers.fast_rows,
-            data_rows: tiers.data_rows,
-            mixed_rows: tiers.mixed_rows,
-            fast_bytes: tiers.fast_bytes,
-            data_bytes: tiers.data_bytes,
-            fast_heat: tiers.fast_heat,
-            data_heat: tiers.data_heat,
-            hottest_row_heat: tiers.hottest_row_heat,
-            moving_rows: tiers.moving_rows,
-            note: tiers.note.clone(),
-        }
-    }
-}
-
 impl From<&DriveStatus> for DriveReport {
     fn from(drive: &DriveStatus) -> Self {
         Self {
@@ -381,25 +340,11 @@ impl VolumeReport {
                 waits: conversion.waits.clone(),
             }),
             fast_bytes: volume.tiers.fast_bytes,
-            tiers: TierReport::from(&volume.tiers),
+            tiers: volume.tiers.clone(),
             drives: on,
             failure: volume.failure.clone(),
         }
     }
-}
-
-fn state_style(state: &str) -> Style {
-    match state {
-        "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale" => {
-            Style::Warning
-        }
-        _ => Style::Bad,
-    }
-}
-
-fn state_cell(state: &str) -> (String, Style) {
-    (state.to_owned(), state_style(state))
 }
 
 impl PoolReport {
@@ -450,257 +395,4 @@ impl PoolReport {
             _ => Exit::Failure,
         }
     }
-
-    /// For people.
-    pub fn print(&self, page: &mut Page) {
-        page.field("pool", &self.name, Style::Strong);
-        page.field("state", &self.state, state_style(&self.state));
-        page.field("condition", &self.condition, Style::Plain);
-        if !self.action.is_empty() {
-            page.field("action", &self.action, Style::Strong);
-        }
-        if self.capacity_bytes > 0 {
-            page.field("space", self.space_in_words(), Style::Plain);
-        }
-        if self.provisioned_bytes > self.capacity_bytes {
-            page.field("promised", self.promise_in_words(), Style::Warning);
-        }
-        for job in &self.activity {
-            page.field(&job.kind, job.in_words(&self.name), Style::Plain);
-        }
-        for notice in &self.notices {
-            page.field("note", notice, Style::Plain);
-        }
-        page.line("");
-        let headings =
-            ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"];
-        let mut drives = Table::new(&headings).indented();
-        for drive in &self.drives {
-            drives.row([
-                plain(&drive.path),
-                plain(&drive.role),
-                state_cell(&drive.state),
-                plain(ByteSize(drive.capacity_bytes).to_string()),
-                plain(drive.used_in_words()),
-                error_cell(drive.read_errors),
-                error_cell(drive.write_errors),
-                error_cell(drive.checksum_errors),
-                plain(&drive.id),
-            ]);
-        }
-        page.table(&drives);
-        if !self.volumes.is_empty() {
-            page.line("");
-            page.table(&volume_table(&self.volumes).indented());
-        }
-    }
-}
-
-impl PoolReport {
-    fn space_in_words(&self) -> String {
-        let (used, all) = (ByteSize(self.allocated_bytes), ByteSize(self.capacity_bytes));
-        format!(
-            "{used} of {all} taken by volumes, in slabs of {}; metadata, maps and journals are {:.2} % of the drives",
-            ByteSize(self.slab_bytes),
-            self.overhead_percent
-        )
-    }
-
-    fn promise_in_words(&self) -> String {
-        let (promised, all) = (ByteSize(self.provisioned_bytes), ByteSize(self.capacity_bytes));
-        let percent = self.provisioned_bytes as f64 * 100.0 / self.capacity_bytes.max(1) as f64;
-        format!(
-            "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
-        )
-    }
-}
-
-impl DriveReport {
-    fn used_in_words(&self) -> String {
-        match self.usable_bytes {
-            0 => "–".to_owned(),
-            usable => format!("{} %", self.allocated_bytes * 100 / usable),
-        }
-    }
-}
-
-fn error_cell(count: u64) -> (String, Style) {
-    (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
-}
-
-impl ActivityReport {
-    /// In one line.
-    pub fn in_words(&self, pool: &str) -> String {
-        let volume = &self.volume;
-        match (self.mb_per_s > 0.0, self.seconds_left) {
-            (true, Some(seconds)) => {
-                let left = duration_text(seconds);
-                format!("{volume}: {:.1} %, {:.0} MB/s, {left} left", self.percent, self.mb_per_s)
-            }
-            (true, None) => format!("{volume}: {:.1} %, {:.0} MB/s", self.percent, self.mb_per_s),
-            (false, _) => {
-                let kind = &self.kind;
-                format!(
-                    "{volume}: {:.1} %, not under way now; `stripewise pool wait {pool} {kind}` does it",
-                    self.percent
-                )
-            }
-        }
-    }
-}
-
-/// Volumes under headings.
-pub fn volume_table(volumes: &[VolumeReport]) -> Table {
-    let mut table = Table::new(&[
-        "VOLUME",
-        "STATE",
-        "LAYOUT",
-        ">DRIVES",
-        ">INTERLEAVE",
-        ">CAPACITY",
-        ">WRITTEN",
-        ">MAY LOSE",
-    ]);
-    for volume in volumes {
-        table.row([
-            plain(format!("{}/{}", volume.pool, volume.name)),
-            state_cell(&volume.state),
-            plain(&volume.layout),
-            plain(volume.columns.to_string()),
-            plain(ByteSize(volume.interleave_bytes).to_string()),
-            plain(ByteSize(volume.capacity_bytes).to_string()),
-            plain(volume.written_bytes.map_or_else(|| "?".to_owned(), |bytes| ByteSize(bytes).to_string())),
-            plain(volume.redundancy_left.to_string()),
-        ]);
-    }
-    table
-}
-
-impl VolumeReport {
-    /// For people, at length.
-    pub fn print(&self, page: &mut Page) {
-        page.field("volume", format!("{}/{}", self.pool, self.name), Style::Strong);
-        page.field("state", &self.state, state_style(&self.state));
-        if let Some(failure) = &self.failure {
-            page.field("failure", failure, Style::Bad);
-        }
-        let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
-        let layout = format!(
-            "{} over {} drives{groups}, interleave {}",
-            self.layout,
-            self.columns,
-            ByteSize(self.interleave_bytes)
-        );
-        page.field("layout", layout, Style::Plain);
-        if let Some(conversion) = &self.conversion {
-            let progress = format!(
-                "from {} over {} drives; {:.1} % done",
-                conversion.from_layout, conversion.from_columns, conversion.percent
-            );
-            page.field("converting", progress, Style::Warning);
-            if let Some(waits) = &conversion.waits {
-                page.field("waits", waits, Style::Bad);
-            }
-        }
-        page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
-        let rows = match self.thin {
-            true => format!(
-                "{} of {} have room so far (thin)",
-                self.allocated_rows,
-                counted(self.rows as usize, "row")
-            ),
-            false => counted(self.rows as usize, "row"),
-        };
-        page.field("rows", rows, Style::Plain);
-        page.field("takes", format!("{} of the drives", ByteSize(self.allocated_bytes)), Style::Plain);
-        if let Some(written) = self.written_bytes {
-            page.field("written", ByteSize(written).to_string(), Style::Plain);
-        }
-        let journal = match self.write_back {
-            true => {
-                "small writes are acknowledged once they are safe in it, and put in place later (write-back)"
-            }
-            false => {
-                "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)"
-            }
-        };
-        page.field("journal", journal, Style::Plain);
-        match self.checksums {
-            true => page.field("checksums", "on", Style::Plain),
-            false => {
-                page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning)
-            }
-        }
-        if let Some(tiers) = self.tiers_in_words() {
-            page.field("tiers", tiers, Style::Plain);
-        }
-        page.field("may lose", counted(self.redundancy_left, "more drive"), Style::Plain);
-        if self.lost_blocks > 0 {
-            let lost = format!(
-                "{} of 4 KiB; reading them is an error until they are written",
-                counted(self.lost_blocks as usize, "block")
-            );
-            page.field("lost", lost, Style::Bad);
-        }
-        page.field("id", &self.id, Style::Plain);
-        page.line("");
-        let mut table = Table::new(&["DRIVE", "ROLE", "STATE", ">HOLDS", ">LACKS", "ID"]).indented();
-        for drive in &self.drives {
-            table.row([
-                plain(&drive.path),
-                plain(&drive.role),
-                state_cell(&drive.state),
-                plain(ByteSize(drive.bytes).to_string()),
-                plain(ByteSize(drive.lacking_bytes).to_string()),
-                plain(&drive.id),
-            ]);
-        }
-        page.table(&table);
-    }
-}
-
-impl VolumeReport {
-    /// Where fast drives or a wish for them play a part.
-    fn tiers_in_words(&self) -> Option<String> {
-        let tiers = &self.tiers;
-        if tiers.fast_bytes == 0 && self.pin == "none" && tiers.note.is_none() {
-            return None;
-        }
-        let (fast, all) = (ByteSize(tiers.fast_bytes), ByteSize(tiers.fast_bytes + tiers.data_bytes));
-        let mut text = format!(
-            "{} of {} on fast drives ({fast} of {all})",
-            tiers.fast_rows,
-            counted((tiers.fast_rows + tiers.data_rows + tiers.mixed_rows) as usize, "row")
-        );
-        if tiers.mixed_rows > 0 {
-            text += &format!(", {} on both kinds", tiers.mixed_rows);
-        }
-        match self.pin.as_str() {
-            "fast" => text += "; pinned to them",
-            "slow" => text += "; pinned off them",
-            _ => {}
-        }
-        let heat = tiers.fast_heat + tiers.data_heat;
-        if heat > 0.0 {
-            text +=
-                &format!("; {:.0} % of what was asked of late was theirs", tiers.fast_heat * 100.0 / heat);
-        }
-        if tiers.moving_rows > 0 {
-            text += &format!("; {} on the move", counted(tiers.moving_rows as usize, "row"));
-        }
-        if let Some(note) = &tiers.note {
-            text += &format!("; {note}");
-        }
-        Some(text)
-    }
-}
-
-fn size_with_bytes(bytes: u64) -> String {
-    format!("{} ({bytes} bytes)", ByteSize(bytes))
-}
-
-/// `1 drive`, `2 drives`.
-pub fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }

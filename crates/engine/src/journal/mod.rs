@@ -52,7 +52,9 @@
 mod append;
 mod area;
 mod batch;
+mod copies;
 mod replay;
+mod scan;
 mod space;
 mod state;
 #[cfg(test)]

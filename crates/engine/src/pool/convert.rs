@@ -24,9 +24,7 @@ impl Pool {
     /// is chosen as for a new volume, but for the interleave, which stays.
     pub async fn convert_volume(&self, name: &str, layout: LayoutSpec) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
         // Before its record is looked at: rows that are given back meanwhile are in it no more.
         inner.until_reclaimed().await;
@@ -123,15 +121,7 @@ impl Inner {
             NotLaidOut::Other(error) => error,
             NotLaidOut::NoRoom { .. } => PoolError::Job("there was room a moment ago".to_owned()),
         })?;
-        let part = PartRecord {
-            id: Id(spec.id),
-            shape,
-            meta: laid_out.meta.clone(),
-            journal: laid_out.journal.clone(),
-            lost: Vec::new(),
-            dead: Vec::new(),
-            rows: laid_out.rows.clone(),
-        };
+        let part = laid_out.part(Id(spec.id), shape);
         self.note_where_journal_is(&manifest, &record.name, &part);
         Ok((part, laid_out))
     }

@@ -27,9 +27,7 @@ impl Pool {
     /// these. With `force` a drive of another pool is taken over.
     pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let number = inner.add_drive(drive, role, force).await?;
         inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
@@ -47,9 +45,7 @@ impl Pool {
     /// when jobs run. `new` may be the old drive itself, wiped or not. With `force` a drive of another pool is taken over.
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let old = inner.number_of(old)?;
         inner.check_spared(old)?;
         let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
@@ -64,9 +60,7 @@ impl Pool {
     /// As [`Self::replace`], with a spare that the pool has.
     pub async fn replace_by_spare(&self, old: DriveId, spare: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let (old, number) = (inner.number_of(old)?, inner.number_of(spare)?);
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
@@ -80,9 +74,7 @@ impl Pool {
     /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
     pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let number = inner.number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.is_online() && inner.working_member(number).is_some() {

@@ -148,7 +148,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     drop(space);
     pool.freed.waiting.set(pool.freed.waiting.get() - 1);
     pool.freed.done.notify_all();
-    if pool.jobs.forget_conversion_stalls() {
+    if pool.jobs.forget_conversion_stalls() || pool.is_journal_wanted() {
         pool.kick_jobs();
     }
 }

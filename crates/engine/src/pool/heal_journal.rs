@@ -9,9 +9,11 @@ use stripewise_drive::{DriveError, IoRequest, Operation};
 use super::Inner;
 use super::commit::Change;
 use super::error::PoolError;
+use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::Id;
 use super::takeover::candidates;
+use super::volume_open::journal_place;
 use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
 use crate::array::{Array, ArrayMember};
 use crate::journal::Area;
@@ -19,6 +21,14 @@ use crate::member::Class;
 
 /// What is cleared of a new area: its header, in both of its places.
 const HEADER_BYTES: u64 = 2 * 4096;
+
+/// Where a new area is to be.
+#[derive(Clone, Copy)]
+struct Chosen {
+    place: JournalPlaceRecord,
+    /// Where the old one was; else its slabs were taken from the books for it.
+    in_place: bool,
+}
 
 impl Inner {
     /// Gives journals areas in place of those on drives that are out for good, or that have come back empty.
@@ -29,12 +39,50 @@ impl Inner {
             place.state == PlaceState::Missing && (is_here || given_up)
         };
         self.renew_journals(is_lost).await?;
+        self.begin_journals().await?;
         // What had a copy on an area that was lost gets another one.
         let healable = self.healable();
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
         for array in arrays.iter().filter(|array| healable.contains(&Id(array.spec().id))) {
             if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
                 log.journal.restore_copies().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a volume goes on without its journal, since there was no room for any of its areas when it was opened.
+    pub(super) fn is_journal_wanted(&self) -> bool {
+        !self.parts_without_journal().is_empty()
+    }
+
+    fn parts_without_journal(&self) -> Vec<(Id, Array)> {
+        let (manifest, healable) = (self.manifest.borrow(), self.healable());
+        let is_without = |part: &&PartRecord| !part.journal.is_empty() && healable.contains(&part.id);
+        let arrays =
+            manifest.parts().filter(is_without).filter_map(|part| Some((part.id, self.array(part.id)?)));
+        arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
+    }
+
+    /// Volumes that go on without their journal begin one, as soon as it has an area.
+    async fn begin_journals(&self) -> Result<(), PoolError> {
+        for (part, array) in self.parts_without_journal() {
+            let (places, epoch) = {
+                let manifest = self.manifest.borrow();
+                let Some(part) = manifest.parts().find(|other| other.id == part) else { continue };
+                let is_there = |place: &&JournalPlaceRecord| {
+                    place.state == PlaceState::Active && self.working_member(place.drive).is_some()
+                };
+                let places: Vec<_> = part.journal.iter().filter(is_there).map(journal_place).collect();
+                (places, manifest.generation + 1)
+            };
+            if !places.is_empty() && array.begin_journal(&places, epoch).await? {
+                self.event(
+                    EventKind::Journal,
+                    &format!("volume {} has a journal again", self.volume_of(part).1),
+                );
+                // So that no other journal begins with this epoch.
+                self.commit(None, |_| ()).await?;
             }
         }
         Ok(())
@@ -61,25 +109,11 @@ impl Inner {
 
     async fn renew_lost_area(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let in_place = self.working_member(old.drive).is_some();
-        let new = match in_place {
-            true => Some(JournalPlaceRecord { state: PlaceState::Active, ..old }),
-            false => self.place_for_journal(part, &old),
-        };
-        let Some(new) = new else { return Ok(()) };
-        let give_back = || {
-            if !in_place {
-                self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
-            }
-        };
-        let Some(member) = self.array_member(new.drive) else {
-            give_back();
+        let Some(chosen) = self.choose_place(part, &old, in_place) else { return Ok(()) };
+        if self.clear_area(chosen).await?.is_none() {
             return Ok(());
-        };
-        let slab_bytes = self.manifest.borrow().slab_bytes;
-        if let Err(error) = clear(&area(slab_bytes, &member, &new)).await {
-            give_back();
-            return Err(error.into());
         }
+        let new = chosen.place;
         let recorded = self
             .try_commit(None, move |manifest| {
                 let is_online = manifest.is_online(new.drive);
@@ -94,7 +128,7 @@ impl Inner {
             })
             .await;
         if !matches!(recorded, Ok(true)) {
-            give_back();
+            self.give_back_area(chosen);
         }
         recorded.map(drop)
     }
@@ -127,28 +161,18 @@ impl Inner {
         }
         // A drive that came back has its slabs still; every other may have an area already.
         let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
-        let new = match in_place {
-            true => Some(JournalPlaceRecord { state: PlaceState::Active, ..old }),
-            false => self.place_for_journal(part, &old),
-        };
-        let Some(new) = new else {
+        let Some(chosen) = self.choose_place(part, &old, in_place) else {
             return self.leave_journal(&array, part, old).await;
         };
-        let give_back = || {
-            if !in_place {
-                self.space.borrow_mut().give(new.drive, new.slab, new.slabs);
+        let area = match self.clear_area(chosen).await {
+            Ok(Some(area)) => area,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let _ = array.0.note_write_error(&error).await;
+                return Ok(());
             }
         };
-        let Some(member) = self.array_member(new.drive) else {
-            give_back();
-            return Ok(());
-        };
-        let area = area(array.spec().slab_bytes, &member, &new);
-        if let Err(error) = clear(&area).await {
-            give_back();
-            let _ = array.0.note_write_error(&error).await;
-            return Ok(());
-        }
+        let new = chosen.place;
         // Both stand there until the old one is not needed any more.
         let added = self
             .try_commit(None, move |manifest| {
@@ -166,11 +190,11 @@ impl Inner {
         match added {
             Ok(true) => {}
             Ok(false) => {
-                give_back();
+                self.give_back_area(chosen);
                 return Ok(());
             }
             Err(error) => {
-                give_back();
+                self.give_back_area(chosen);
                 return Err(error);
             }
         }
@@ -226,6 +250,38 @@ impl Inner {
             Ok(Change::Commit(()))
         })
         .await
+    }
+
+    /// Where an area in place of `old` goes; `in_place`: to where that one was.
+    fn choose_place(&self, part: Id, old: &JournalPlaceRecord, in_place: bool) -> Option<Chosen> {
+        let place = match in_place {
+            true => JournalPlaceRecord { state: PlaceState::Active, ..*old },
+            false => self.place_for_journal(part, old)?,
+        };
+        Some(Chosen { place, in_place })
+    }
+
+    fn give_back_area(&self, Chosen { place, in_place }: Chosen) {
+        if !in_place {
+            self.space.borrow_mut().give(place.drive, place.slab, place.slabs);
+        }
+    }
+
+    /// The area there, without anything in it that could be taken for this journal's. Where that cannot be had, the slabs go back;
+    /// `None`: the drive is not there any more.
+    async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
+        let Some(member) = self.array_member(chosen.place.drive) else {
+            self.give_back_area(chosen);
+            return Ok(None);
+        };
+        let area = area(self.manifest.borrow().slab_bytes, &member, &chosen.place);
+        match clear(&area).await {
+            Ok(()) => Ok(Some(area)),
+            Err(error) => {
+                self.give_back_area(chosen);
+                Err(error)
+            }
+        }
     }
 
     /// Slabs for an area, taken from the books.

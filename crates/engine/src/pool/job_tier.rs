@@ -89,9 +89,7 @@ impl Pool {
     /// journal stay where they are.
     pub async fn set_pin(&self, name: &str, pin: Pin) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let volume = self.volume(name)?.id();
         inner.until_reclaimed().await;
         inner.check_room_for_pin(name, pin)?;

@@ -5,10 +5,13 @@
 //! own drives; it gets areas on more drives than a batch needs, so that load spreads. Pure; the only fault expected is that
 //! there is not enough room.
 
+use stripewise_layout::Shape;
+
 use super::drive_record::Role;
 use super::error::PoolError;
+use super::ids::Id;
 use super::space::{FreeSlabs, NewRows, Shortage, put_rows};
-use super::volume_record::{JournalPlaceRecord, MetaPlaceRecord, MetaRecord, PlaceState};
+use super::volume_record::{JournalPlaceRecord, MetaPlaceRecord, MetaRecord, PartRecord, PlaceState};
 use crate::array::ArraySpec;
 use crate::error::ArrayError;
 use crate::rows::{RowTable, SlotState};
@@ -45,6 +48,21 @@ pub(super) struct LaidOut {
     pub meta: MetaRecord,
     pub journal: Vec<JournalPlaceRecord>,
     taken: Taken,
+}
+
+impl LaidOut {
+    /// Its record, of an array with this identity.
+    pub fn part(&self, id: Id, shape: Shape) -> PartRecord {
+        PartRecord {
+            id,
+            shape,
+            meta: self.meta.clone(),
+            journal: self.journal.clone(),
+            lost: Vec::new(),
+            dead: Vec::new(),
+            rows: self.rows.clone(),
+        }
+    }
 }
 
 /// Slabs taken from the books, to be given back if what they are for is not recorded.

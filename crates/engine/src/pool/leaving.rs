@@ -42,9 +42,7 @@ impl Pool {
     /// where a volume could not be read without it.
     pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let number = inner.number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.exclusion() == Some(ExclusionKind::Offline) {
@@ -78,9 +76,7 @@ impl Pool {
     /// can, take. Refused where it holds something; [`Self::retire`] empties it first.
     pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let number = inner.number_of(id)?;
         inner.check_removable(number)?;
         inner.check_not_needed_as_room(number)?;
@@ -97,9 +93,7 @@ impl Pool {
     /// drives have no room for what it holds. A drive that is out is not emptied but replaced.
     pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let number = inner.number_of(id)?;
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if inner.working_member(number).is_none() {

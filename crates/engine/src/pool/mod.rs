@@ -5,8 +5,9 @@
 //! `slots.rs` and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts), `commit.rs`
 //! (changing it so that a cut at any instant leaves the state before or after). Space: `addresses.rs` (what lies where on a
 //! drive), `free_slabs.rs`, `space.rs` and `spread.rs` (handing out slabs), `freed.rs` (taking them back). Use: `open.rs` (making
-//! and opening a pool), `inspect.rs`, `volume.rs`, `layout_out.rs` (where a new volume goes), `resize.rs`, `thin.rs`,
-//! `convert.rs` and `volume_io.rs` (from one layout to another), `jobs.rs`, `status.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
+//! and opening a pool), `inspect.rs`, `volume.rs`, `volume_make.rs`, `volume_open.rs`, `layout_out.rs` (where a new volume goes), `resize.rs`, `thin.rs`,
+//! `convert.rs` and `volume_io.rs` (from one layout to another), `jobs.rs`, `status.rs`,
+//! `status_volume.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
 //! cuts anywhere.
 //!
 //! The rule that keeps data right: a drive is left out of a volume only after every other drive of the pool has recorded
@@ -58,6 +59,7 @@ pub(crate) mod space;
 mod spread;
 mod status;
 mod status_copies;
+mod status_volume;
 mod status_words;
 mod takeover;
 #[cfg(test)]
@@ -67,6 +69,8 @@ mod tiers;
 mod volume;
 mod volume_drive;
 mod volume_io;
+mod volume_make;
+mod volume_open;
 pub(crate) mod volume_record;
 pub(crate) mod writer;
 
@@ -74,7 +78,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
+use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
 
 pub use drive_record::{ExclusionKind, Role};
 pub use error::PoolError;
@@ -87,8 +91,9 @@ pub use status::{
     Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
 };
 pub use tiers::TierInfo;
-pub use volume::{Volume, VolumeSpec};
+pub use volume::Volume;
 pub use volume_drive::VolumeDrive;
+pub use volume_make::VolumeSpec;
 pub use volume_record::Pin;
 
 use crate::array::{Array, ArrayMember, ArrayOptions};
@@ -385,6 +390,14 @@ impl Inner {
             OpenMode::ReadOnly => Err(PoolError::ReadOnly { pool: self.name() }),
             OpenMode::ReadWrite => Ok(()),
         }
+    }
+
+    /// The turn of whoever changes drives or volumes: one at a time. The pool may be closed while he waits for it.
+    async fn administer(&self) -> Result<SemaphorePermit, PoolError> {
+        self.check_changeable()?;
+        let turn = self.administering.acquire(1).await;
+        self.check_changeable()?;
+        Ok(turn)
     }
 
     fn open_drive(&self, number: u32) -> Option<OpenDrive> {

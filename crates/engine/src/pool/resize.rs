@@ -24,9 +24,7 @@ impl Pool {
     /// smaller end is under way. Rounded up to blocks of 4 KiB.
     pub async fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
         let inner = &self.0;
-        inner.check_changeable()?;
-        let _alone = inner.administering.acquire(1).await;
-        inner.check_changeable()?;
+        let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
         let size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
         if size_bytes == 0 || size_bytes > 1 << 60 {

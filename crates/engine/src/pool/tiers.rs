@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::drive_record::Role;
 use super::ids::Id;
@@ -30,7 +30,7 @@ const CLEARLY: f32 = 2.0;
 const RESERVE_SHARE: u64 = 20;
 
 /// Where a volume's rows lie, and how warm they are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierInfo {
     /// Rows all of whose columns are on fast drives.
     pub fast_rows: u64,
@@ -43,7 +43,7 @@ pub struct TierInfo {
     /// Bytes of rows on data drives.
     pub data_bytes: u64,
     /// What clients asked of late of rows that are wholly on fast drives, in seeks of a disk (a request, or a MiB); halves with
-    /// every half-life.
+    /// every half-life. Known only while a process has the pool open.
     pub fast_heat: f64,
     /// The same of all other rows.
     pub data_heat: f64,

@@ -42,6 +42,24 @@ pub(super) struct Zones {
     pub released_rows: Cell<u64>,
 }
 
+/// Two ways to do without what a range holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clearing {
+    /// It may read as what was there.
+    Discard,
+    /// It reads as zeros.
+    WriteZeroes,
+}
+
+impl Clearing {
+    async fn carry_out(self, array: &Array, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        match self {
+            Self::Discard => array.discard(offset_bytes, length_bytes).await,
+            Self::WriteZeroes => array.write_zeroes(offset_bytes, length_bytes).await,
+        }
+    }
+}
+
 /// Which of the arrays have a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
@@ -153,39 +171,22 @@ impl VolumeIo {
         }
     }
 
-    pub async fn discard(
+    pub async fn clear(
         &self,
         pool: &Inner,
         volume: VolumeId,
+        how: Clearing,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
         match self.zones() {
             None => {
                 let (array, _counted) = (self.array(), self.count_write());
-                array.discard(offset_bytes, length_bytes).await?;
+                how.carry_out(&array, offset_bytes, length_bytes).await?;
                 pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
                 Ok(())
             }
-            Some(zones) => Box::pin(zones.clear(pool, volume, false, offset_bytes, length_bytes)).await,
-        }
-    }
-
-    pub async fn write_zeroes(
-        &self,
-        pool: &Inner,
-        volume: VolumeId,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), ArrayError> {
-        match self.zones() {
-            None => {
-                let (array, _counted) = (self.array(), self.count_write());
-                array.write_zeroes(offset_bytes, length_bytes).await?;
-                pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
-                Ok(())
-            }
-            Some(zones) => Box::pin(zones.clear(pool, volume, true, offset_bytes, length_bytes)).await,
+            Some(zones) => Box::pin(zones.clear(pool, volume, how, offset_bytes, length_bytes)).await,
         }
     }
 
@@ -296,13 +297,13 @@ impl Zones {
         old.and(new)
     }
 
-    /// Discard, or write zeros. What is in both arrays reads as zeros afterwards in any case: where discarding stops short
+    /// What is in both arrays reads as zeros afterwards in any case: where discarding stops short
     /// depends on the layout, and the two must not differ.
     async fn clear(
         &self,
         pool: &Inner,
         volume: VolumeId,
-        to_zeroes: bool,
+        how: Clearing,
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
@@ -312,12 +313,10 @@ impl Zones {
         let mut result = Ok(());
         for Piece { zone, start, end } in self.pieces(offset_bytes, end) {
             let length = end - start;
-            let cleared = match (zone, to_zeroes) {
-                (Zone::New, true) => self.new.write_zeroes(start, length).await,
-                (Zone::New, false) => self.new.discard(start, length).await,
-                (Zone::Old, true) => self.old.write_zeroes(start, length).await,
-                (Zone::Old, false) => self.old.discard(start, length).await,
-                (Zone::Both, _) => {
+            let cleared = match zone {
+                Zone::New => how.carry_out(&self.new, start, length).await,
+                Zone::Old => how.carry_out(&self.old, start, length).await,
+                Zone::Both => {
                     let (old, new) =
                         (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));
                     self.settled(start, join(old, new).await)

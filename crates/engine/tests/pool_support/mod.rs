@@ -82,6 +82,13 @@ pub fn volume_spec(name: &str, layout: &str, size_bytes: Option<u64>) -> VolumeS
     VolumeSpec { size_bytes, ..VolumeSpec::new(name, layout) }
 }
 
+/// A new volume of the pool, with all of it written.
+pub async fn full_volume(pool: &Pool, spec: VolumeSpec, seed: u64) -> Volume {
+    let volume = pool.create_volume(spec).await.expect("a volume");
+    fill(&volume, seed, 0, volume.capacity_bytes()).await;
+    volume
+}
+
 /// What the tests write: a function of the seed and of the place.
 pub fn contents(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     let word = |at: u64| {

@@ -1,0 +1,246 @@
+//! What lies in a journal's areas, whoever put it there: the heads of batches, and which batches are whole.
+//!
+//! Every area is read once for the heads of batches, page by page through a window, so that memory does not grow with the
+//! area. Of the batches that can matter the payload is read and checked too, and forgotten again. Faults expected: garbage,
+//! torn batches, pages that cannot be read.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use stripewise_drive::{Buffer, BufferPool, DriveError, IoRequest};
+
+use super::OPENING_SHIFT;
+use super::area::{Area, AreaHeader, HEADER_PAGES};
+use super::batch::{self, BatchHeader, Head, PAGE_BYTES, Payload};
+use super::state::State;
+use crate::member::Class;
+
+/// Pages read at a time while looking for heads.
+const WINDOW_PAGES: u64 = 256;
+
+/// The head of a batch, seen in an area.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub start: u64,
+    pub header: BatchHeader,
+}
+
+/// An area, and what was seen in it.
+pub(super) struct Scan {
+    pub area: Area,
+    /// `None`: nothing of ours in it.
+    pub header: Option<(AreaHeader, usize)>,
+    pub seen: Vec<Seen>,
+    /// Reading failed for good.
+    pub failed: Option<DriveError>,
+    /// End of the newest batch.
+    pub head: u64,
+}
+
+/// A batch with every byte of at least one copy checked.
+pub(super) struct Whole {
+    pub head: Head,
+    /// Index of the scan, and where in its ring.
+    pub copies: Vec<(usize, u64)>,
+}
+
+pub(super) async fn read(
+    area: &Area,
+    buffers: &BufferPool,
+    offset_bytes: u64,
+    bytes: u64,
+) -> Result<Buffer, DriveError> {
+    let buffer = buffers.allocate(bytes as usize);
+    let at = area.base_bytes + offset_bytes;
+    area.member.submit(Class::Foreground, IoRequest::read(at, buffer.clone())).await?;
+    Ok(buffer)
+}
+
+/// Reads a ring, keeping the last window.
+struct Window<'a> {
+    area: &'a Area,
+    buffers: &'a BufferPool,
+    ring_pages: u64,
+    first: u64,
+    pages: u64,
+    buffer: Buffer,
+}
+
+impl<'a> Window<'a> {
+    fn new(area: &'a Area, buffers: &'a BufferPool) -> Self {
+        let ring_pages = area.bytes / PAGE_BYTES - HEADER_PAGES;
+        Self { area, buffers, ring_pages, first: 0, pages: 0, buffer: Buffer::phantom(0) }
+    }
+
+    /// These pages of the ring, zeros where they cannot be read; the caller sees to it that they lie within.
+    async fn pages(&mut self, start: u64, count: u64) -> Buffer {
+        if start < self.first || start + count > self.first + self.pages {
+            let pages = count.max(WINDOW_PAGES).min(self.ring_pages - start);
+            self.buffer = self.load(start, pages).await;
+            (self.first, self.pages) = (start, pages);
+        }
+        let from = ((start - self.first) * PAGE_BYTES) as usize;
+        self.buffer.slice(from..from + (count * PAGE_BYTES) as usize)
+    }
+
+    async fn load(&self, start: u64, pages: u64) -> Buffer {
+        let at = (HEADER_PAGES + start) * PAGE_BYTES;
+        if let Ok(buffer) = read(self.area, self.buffers, at, pages * PAGE_BYTES).await {
+            return buffer;
+        }
+        let whole = self.buffers.allocate_zeroed((pages * PAGE_BYTES) as usize);
+        for page in 0..pages {
+            if self.area.member.is_failed() {
+                break;
+            }
+            if let Ok(one) = read(self.area, self.buffers, at + page * PAGE_BYTES, PAGE_BYTES).await {
+                let from = (page * PAGE_BYTES) as usize;
+                whole.slice(from..from + PAGE_BYTES as usize).copy_from(&one);
+            }
+        }
+        whole
+    }
+}
+
+async fn read_header(
+    area: &Area,
+    volume_id: u128,
+    buffers: &BufferPool,
+) -> Result<Option<(AreaHeader, usize)>, DriveError> {
+    let mut best: Option<(AreaHeader, usize)> = None;
+    let mut failure = None;
+    for slot in 0..HEADER_PAGES as usize {
+        let at = slot as u64 * PAGE_BYTES;
+        let mut page = read(area, buffers, at, PAGE_BYTES).await;
+        if page.is_err() {
+            page = read(area, buffers, at, PAGE_BYTES).await;
+        }
+        match page {
+            Ok(page) => {
+                let found = page.with(|bytes| AreaHeader::decode(bytes, volume_id, area)).flatten();
+                best = best.max(found.map(|header| (header, slot)));
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    match (best, failure) {
+        (None, Some(error)) => Err(error),
+        (best, _) => Ok(best),
+    }
+}
+
+/// Finds the heads in an area: at most one per page, some hundred bytes each.
+async fn scan(area: &Area, header: AreaHeader, volume_id: u128, buffers: &BufferPool) -> Vec<Seen> {
+    let mut window = Window::new(area, buffers);
+    let mut seen: Vec<Seen> = Vec::new();
+    for page in 0..window.ring_pages {
+        let first = window.pages(page, 1).await;
+        let header_of = |bytes: &[u8]| batch::decode_header(bytes, volume_id, header.epoch);
+        let Some(found) = first.with(header_of).flatten() else { continue };
+        if found.written_at < header.from_batch
+            || found.written_at >> OPENING_SHIFT > header.opening
+            || found.pages() > window.ring_pages - page
+        {
+            continue;
+        }
+        let head = window.pages(page, found.head_bytes / PAGE_BYTES).await;
+        if head.with(batch::head_is_whole) == Some(true) {
+            seen.push(Seen { start: page, header: found });
+        }
+    }
+    seen
+}
+
+/// Reads a whole batch and checks every byte of it.
+async fn verify(area: &Area, seen: &Seen, buffers: &BufferPool) -> Option<Head> {
+    let mut window = Window::new(area, buffers);
+    let whole = window.pages(seen.start, seen.header.pages()).await;
+    let head = whole.slice(0..seen.header.head_bytes as usize);
+    let decoded =
+        head.with(|bytes| batch::decode(bytes, seen.header.volume_id, seen.header.epoch)).flatten()?;
+    // Padding to whole pages is not part of any checksum; it carries nothing.
+    let sound = decoded.records.iter().all(|(_, payload)| payload_is_sound(&whole, payload));
+    (decoded.header == seen.header && sound).then_some(decoded)
+}
+
+/// Whether a record's payload in a batch that was read is what its head says.
+pub(super) fn payload_is_sound(whole: &Buffer, payload: &Payload) -> bool {
+    let bytes = whole.slice(payload.at as usize..(payload.at + payload.bytes) as usize);
+    payload.phantom || batch::checksum([&bytes]).0 == payload.crc
+}
+
+/// Reads all areas for what they hold of the newest journal among them.
+pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &BufferPool) -> Vec<Scan> {
+    let headers = join_all(areas.iter().map(|area| read_header(area, volume_id, buffers))).await;
+    let epoch = headers.iter().flatten().flatten().map(|(header, _)| header.epoch).max();
+    let scans = areas.iter().zip(headers).map(|(area, header)| async move {
+        let mut scan = Scan { area: area.clone(), header: None, seen: Vec::new(), failed: None, head: 0 };
+        match header {
+            Err(error) => scan.failed = Some(error),
+            Ok(header) => scan.header = header.filter(|(header, _)| Some(header.epoch) == epoch),
+        }
+        if let Some((header, _)) = scan.header {
+            scan.seen = self::scan(area, header, volume_id, buffers).await;
+            scan.head = head_of(&scan.seen);
+        }
+        scan
+    });
+    join_all(scans).await
+}
+
+/// Where the copy written last ends. Copies made up later lie one behind the other with one `written_at`, the batch of that
+/// number behind them.
+fn head_of(seen: &[Seen]) -> u64 {
+    let Some(last) = seen.iter().map(|seen| seen.header.written_at).max() else { return 0 };
+    let newest = || seen.iter().filter(|seen| seen.header.written_at == last);
+    let end = |seen: &Seen| seen.start + seen.header.pages();
+    if let Some(own) = newest().find(|seen| seen.header.number == last) {
+        return end(own);
+    }
+    let is_last = |one: &&Seen| newest().all(|other| other.start != end(one));
+    newest().filter(is_last).map(end).min().unwrap_or(0)
+}
+
+/// All batches from `oldest_live` on of which a copy is whole.
+pub(super) async fn verify_all(
+    scans: &[Scan],
+    oldest_live: u64,
+    buffers: &BufferPool,
+) -> BTreeMap<u64, Whole> {
+    let checks = scans.iter().enumerate().map(|(index, scan)| async move {
+        let mut whole = Vec::new();
+        for seen in scan.seen.iter().filter(|seen| seen.header.number >= oldest_live) {
+            if let Some(head) = verify(&scan.area, seen, buffers).await {
+                whole.push((head, index, seen.start));
+            }
+        }
+        whole
+    });
+    let mut batches: BTreeMap<u64, Whole> = BTreeMap::new();
+    for (head, index, start) in join_all(checks).await.into_iter().flatten() {
+        let header = head.header;
+        let batch = batches.entry(header.number).or_insert_with(|| Whole { head, copies: Vec::new() });
+        // One slot for each area; a second one is an image of it in some payload.
+        if batch.head.header.is_copy_of(&header) && batch.copies.iter().all(|&(other, _)| other != index) {
+            batch.copies.push((index, start));
+        }
+    }
+    batches
+}
+
+/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow one another.
+pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_live: u64) -> u64 {
+    let mut openings: BTreeMap<u64, u64> = BTreeMap::new();
+    for seen in scans.iter().flat_map(|scan| &scan.seen) {
+        let last = seen.header.acknowledged;
+        if last >= oldest_live && last > 0 {
+            let known = openings.entry(State::first_of_opening(last)).or_insert(0);
+            *known = last.max(*known);
+        }
+    }
+    let lacking = openings.into_iter().map(|(first, last)| {
+        let first = first.max(oldest_live);
+        (last - first + 1).saturating_sub(batches.range(first..=last).count() as u64)
+    });
+    lacking.sum()
+}

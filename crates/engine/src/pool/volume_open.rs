@@ -1,0 +1,152 @@
+//! Opening volumes: arrays are made from their records, those whose drives are there; the others are remembered with the reason.
+//!
+//! Faults expected: missing drives, journals that were lost with theirs, blocks that replay finds lost.
+
+use stripewise_layout::Level;
+
+use super::commit::map_place;
+use super::events::EventKind;
+use super::ids::Id;
+use super::thin::PoolHost;
+use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
+use super::{BLOCK_BYTES, Inner, OpenMode, PoolError};
+use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
+use crate::sums::SumsInit;
+
+/// Memory for checksums of each volume, unless the pool's options say otherwise: enough for 200 GB of drives in use at a time.
+const CHECKSUM_CACHE_BYTES: usize = 256 << 20;
+
+impl PartRecord {
+    /// What arrays are made from.
+    pub(super) fn spec(&self, slab_bytes: u64) -> ArraySpec {
+        ArraySpec { id: self.id.0, shape: self.shape, slab_bytes }
+    }
+}
+
+/// An area of a journal, as arrays know it.
+pub(super) fn journal_place(place: &JournalPlaceRecord) -> AreaPlace {
+    AreaPlace { drive: place.drive, slab: place.slab, slabs: place.slabs }
+}
+
+impl Inner {
+    /// What the array of a part is made from.
+    pub(super) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> ArrayInit {
+        let slab_bytes = self.manifest.borrow().slab_bytes;
+        let map = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
+        let journal = part.journal.iter().filter(|place| place.state == PlaceState::Active);
+        ArrayInit {
+            spec: part.spec(slab_bytes),
+            size_bytes: record.size_bytes,
+            rows: part.rows.clone(),
+            map: map.map(|place| map_place(part, place)).collect(),
+            journal: journal.map(journal_place).collect(),
+            journal_epoch: self.manifest.borrow().generation + 1,
+            write_back: record.write_back && part.shape.parity_units() > 0,
+            checksums: record.checksums.then(|| self.sums_init()),
+            members: self.array_members(),
+            read_only: self.mode == OpenMode::ReadOnly,
+        }
+    }
+
+    fn sums_init(&self) -> SumsInit {
+        SumsInit {
+            first_stamp: self.manifest.borrow().generation << 32,
+            cache_bytes: self.options.checksum_cache_bytes.unwrap_or(CHECKSUM_CACHE_BYTES),
+        }
+    }
+
+    /// Sees to it that arrays that are opened now have a generation of their own.
+    async fn begin_stamps(&self) -> Result<(), PoolError> {
+        if self.mode == OpenMode::ReadWrite && self.stamped.get() == self.manifest.borrow().generation {
+            self.commit(None, |_| ()).await?;
+        }
+        self.stamped.set(self.manifest.borrow().generation);
+        Ok(())
+    }
+
+    /// Opens the volumes that can be read and are not open; the others are remembered with the reason.
+    pub(super) async fn open_volumes(&self) {
+        let records = self.manifest.borrow().volumes.clone();
+        let is_open = |record: &VolumeRecord| record.parts.iter().all(|part| self.array(part.id).is_some());
+        let to_open: Vec<VolumeRecord> = records.into_iter().filter(|record| !is_open(record)).collect();
+        let stamped = match to_open.iter().any(|record| record.checksums && self.may_open(record)) {
+            true => self.begin_stamps().await,
+            false => Ok(()),
+        };
+        for record in to_open {
+            let record = self.with_journal(record).await;
+            let opened = match &stamped {
+                Err(error) if record.checksums => Err(error.to_string()),
+                _ => self.open_volume(&record).await,
+            };
+            match opened {
+                Ok(()) => self.failures.borrow_mut().remove(&record.id),
+                Err(why) => self.failures.borrow_mut().insert(record.id, why),
+            };
+        }
+    }
+
+    /// A volume that is about to be opened, with new areas for its journal where none is left.
+    async fn with_journal(&self, record: VolumeRecord) -> VolumeRecord {
+        if self.mode == OpenMode::ReadOnly || !self.may_open(&record) {
+            return record;
+        }
+        let parts: Vec<Id> = record.parts.iter().map(|part| part.id).collect();
+        self.renew_lost_journals(&parts).await;
+        self.manifest.borrow().volume_by_id(record.id).cloned().unwrap_or(record)
+    }
+
+    /// Whether enough of a volume's drives are there.
+    fn may_open(&self, record: &VolumeRecord) -> bool {
+        record.survives(|number| self.working_member(number).is_none())
+    }
+
+    async fn open_volume(&self, record: &VolumeRecord) -> Result<(), String> {
+        if !self.may_open(record) {
+            let level = record.parts.last().map_or(Level::Single, |part| part.shape.level);
+            return Err(format!(
+                "more of its drives are missing or not rebuilt than {level} can do without: {}",
+                self.needed_drives(record).join(", ")
+            ));
+        }
+        let mut arrays = Vec::new();
+        for part in &record.parts {
+            let init = self.array_init(record, part);
+            let host = PoolHost::of(self);
+            let array = Array::open(&self.context, &self.buffers, init, host, self.options.array)
+                .await
+                .map_err(|error| error.to_string())?;
+            array.set_lost_blocks(still_lost(part, &array));
+            array.set_dead_blocks(part.dead_blocks());
+            arrays.push((part.id, array));
+        }
+        let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
+        // Arrays that are opened anew are reached by a new way.
+        self.ios.borrow_mut().remove(&record.id);
+        self.arrays.borrow_mut().extend(arrays);
+        if opened.iter().any(Array::journal_began_anew) {
+            self.event(
+                EventKind::Journal,
+                &format!("the journal of volume {} was lost with its drives and begins anew", record.name),
+            );
+        }
+        // A drive may have been excluded since.
+        opened.iter().for_each(|array| self.leave_out_excluded(array));
+        // What the journal's replay found lost is recorded before the journal may forget why.
+        if self.mode == OpenMode::ReadWrite && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
+            self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Lost blocks, less those of columns that hold nothing current: these are found lost again, or not, when they are filled.
+fn still_lost(part: &PartRecord, array: &Array) -> Vec<(usize, u64)> {
+    use crate::rows::SlotState::{Active, CatchingUp};
+    let blocks_per_slab = array.spec().slab_bytes / BLOCK_BYTES;
+    let counts = |&(column, block): &(usize, u64)| {
+        let place = part.rows.place(block / blocks_per_slab, column);
+        place.is_some_and(|place| matches!(place.state, Active | CatchingUp))
+    };
+    part.lost_blocks().filter(counts).collect()
+}
