@@ -2,9 +2,11 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate test bench build install clean need-build need-test need-bench
+.PHONY: help evaluate test bench fuzz build install clean need-build need-test need-bench need-fuzz
 
 ARGS ?=
+FUZZERS ?= sections journal_head pages packed drive pool
+FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 
 help:
@@ -12,6 +14,7 @@ help:
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
 	@echo 'make test       formatting, lints and all tests'
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios'
+	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin)'
 	@echo 'make clean      removes what was built'
@@ -27,6 +30,15 @@ test: need-test
 
 bench: need-bench
 	cargo bench --workspace --locked --benches $(ARGS)
+
+# Beginning with pieces of the images that the tests keep. Without a sanitizer, since it needs another compiler, and `unsafe` code is
+# not what is asked here.
+fuzz: need-fuzz
+	cargo run --locked --quiet -p stripewise-engine --example fuzz_corpus -- fuzz/corpus
+	@set -e; for target in $(FUZZERS); do \
+		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
+		cargo fuzz run -s none "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 -max_len=65536; \
+	done
 
 build: need-build
 	cargo build --release --locked -p stripewise
@@ -45,3 +57,6 @@ need-test:
 
 need-bench:
 	@scripts/need.sh bench
+
+need-fuzz:
+	@scripts/need.sh fuzz

@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|test|bench
+# usage: scripts/need.sh build|test|bench|fuzz
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|test|bench}
+purpose=${1:?usage: scripts/need.sh build|test|bench|fuzz}
 packages=
 reasons=
 
@@ -37,6 +37,11 @@ if [ "$purpose" = test ]; then
     done
 fi
 
+if [ "$purpose" = fuzz ] && ! cargo fuzz --version >/dev/null 2>&1; then
+    echo "installing cargo-fuzz (what runs the fuzzers), built from its source"
+    cargo install cargo-fuzz --locked --quiet
+fi
+
 # --- system packages ----------------------------------------------------------------------------------------------
 # Rust links with the system's C compiler driver; a compiler without the C library's start files cannot link either.
 can_link() {
@@ -56,6 +61,9 @@ if [ "$purpose" = bench ]; then
     command -v fio >/dev/null 2>&1 || missing fio "what the engine is compared with on files"
     # Erasure coding that the parity kernels are compared with.
     echo '#include <isa-l.h>' | cc -E -x c - >/dev/null 2>&1 || missing libisal-dev "what the parity kernels are compared with"
+fi
+if [ "$purpose" = fuzz ]; then
+    command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
 fi
 [ -n "$packages" ] || exit 0
 

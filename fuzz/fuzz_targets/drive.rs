@@ -28,7 +28,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     executor.block_on(async {
         let _ = inspect(&*drive).await;
         let drives = vec![drive.clone() as _];
-        if let Ok(pool) = Pool::open(&context, &buffers, drives, OpenMode::ReadOnly, PoolOptions::default()).await {
+        if let Ok(pool) =
+            Pool::open(&context, &buffers, drives, OpenMode::ReadOnly, PoolOptions::default()).await
+        {
             let _ = (pool.status(), pool.close().await);
         }
     });

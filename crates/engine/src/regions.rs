@@ -540,6 +540,28 @@ impl Regions {
         pages[page] = Page { sequence, version: 1, durable_version: 1, writing: false };
     }
 
+    /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives whether they were one.
+    pub fn survives_page(bytes: &[u8]) -> bool {
+        let shape = RegionShape {
+            stripes_per_region: 16,
+            member_region_bytes: REGION_BYTES,
+            region_data_bytes: REGION_BYTES,
+        };
+        let map = Self::new(shape, 0, REGIONS_PER_PAGE + 100);
+        let mut page = [0; PAGE_BYTES];
+        let length = bytes.len().min(PAGE_BYTES);
+        page[..length].copy_from_slice(&bytes[..length]);
+        page[0..8].copy_from_slice(&MAGIC);
+        page[8..32].fill(0);
+        page[24] = 1;
+        page[40..44].fill(0);
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &page) as u32;
+        page[40..44].copy_from_slice(&checksum.to_le_bytes());
+        let Some(sequence) = map.check_page(1, &page) else { return false };
+        map.load_page(1, sequence, &page);
+        map.all_written.get() || map.unwritten.get() <= map.count()
+    }
+
     /// Whether a crash may have left copies or parity of this region disagreeing.
     pub fn is_unsynced(&self, region: u64) -> bool {
         self.chunks.borrow()[(region / REGIONS_PER_CHUNK) as usize].unsynced

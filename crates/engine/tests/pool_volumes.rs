@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use pool_support::*;
-use stripewise_drive::{Drive, MemoryDrive};
+use stripewise_drive::{Drive, MemoryDrive, NullDrive};
 use stripewise_engine::pool::EventKind;
-use stripewise_engine::{ArrayError, Pool, PoolError, PoolSpec, PoolState, VolumeSpec};
+use stripewise_engine::{ArrayError, Pool, PoolError, PoolSpec, PoolState, PoolStatus, Role, VolumeSpec};
 
 fn thin(name: &str, layout: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec { thin: true, ..volume_spec(name, layout, Some(size_bytes)) }
@@ -191,6 +191,66 @@ fn a_pool_of_sixty_large_drives_is_made_and_looked_at_quickly() {
         println!("opened without a drive in {:?}", start.elapsed());
         pool.close().await.unwrap();
     });
+}
+
+#[test]
+fn what_a_pool_takes_for_itself_is_under_two_percent_of_large_drives() {
+    const GB: u64 = 1_000_000_000;
+    for (count, drive_bytes, journals, volumes) in [
+        (2, 100 * GB, 0, &[("raid1", 0_usize)] as &[(&str, usize)]),
+        (2, 100 * GB, 0, &[("raid0", 0)]),
+        (3, 100 * GB, 0, &[("raid5", 0)]),
+        (4, 100 * GB, 0, &[("raid6", 0)]),
+        (4, 100 * GB, 0, &[("raid10", 0)]),
+        (5, 100 * GB, 0, &[("raid7", 0)]),
+        (4, 100 * GB, 2, &[("raid5", 0)]),
+        (4, 100 * GB, 0, &[("raid5", 20), ("raid10", 20), ("raid6", 20), ("raid0", 0)]),
+        (12, 100 * GB, 0, &[("raid50", 0)]),
+        (8, 1000 * GB, 0, &[("raid6", 20), ("raid5", 0)]),
+        (24, 4000 * GB, 0, &[("raid60", 0)]),
+        (60, 20_000 * GB, 0, &[("raid60", 0)]),
+    ] {
+        let drives: Vec<Rc<dyn Drive>> = (0..count + journals)
+            .map(|index| NullDrive::new(&format!("drive{index}"), drive_bytes) as Rc<dyn Drive>)
+            .collect();
+        let life = Life::new();
+        life.run(async {
+            let spec = PoolSpec { journals: drives[count..].to_vec(), ..spec("tank", &drives[..count], &[]) };
+            let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
+            let capacity_bytes = pool.status().capacity_bytes;
+            for (number, (layout, percent)) in volumes.iter().enumerate() {
+                // Of the pool's space, redundancy not counted; 0: what is left.
+                let size_bytes = (*percent > 0).then(|| capacity_bytes / 100 * *percent as u64 / 3);
+                let mut wanted = volume_spec(&format!("v{number}"), layout, size_bytes);
+                wanted.layout.groups =
+                    layout.ends_with('0').then_some(count / 10).filter(|groups| *groups > 1);
+                if matches!(*layout, "raid0" | "raid10") {
+                    wanted.layout.groups = None;
+                }
+                pool.create_volume(wanted).await.unwrap();
+            }
+            let status = pool.status();
+            let what = format!("{count} drives of {} GB, {volumes:?}", drive_bytes / GB);
+            println!("{what}: {:.2} %", status.overhead_percent);
+            // Every byte is a volume's, free, or said to be overhead.
+            let rows: u64 =
+                status.volumes.iter().map(|volume| volume.rows.0 * volume.shape.width as u64).sum();
+            let all_bytes = (count + journals) as u64 * drive_bytes;
+            let own = status.metadata_bytes + status.map_bytes + status.journal_bytes;
+            assert_eq!(
+                status.allocated_bytes,
+                rows * status.slab_bytes + own - status.metadata_bytes - on_journals(&status)
+            );
+            assert!((status.overhead_percent - own as f64 * 100.0 / all_bytes as f64).abs() < 1e-9);
+            assert!(status.overhead_percent < 2.0, "{what}: {:.2} %", status.overhead_percent);
+            pool.close().await.unwrap();
+        });
+    }
+}
+
+/// What of the journals lies on drives that are for journals only, and so is no space for volumes.
+fn on_journals(status: &PoolStatus) -> u64 {
+    status.drives.iter().filter(|drive| drive.role == Role::Journal).map(|drive| drive.allocated_bytes).sum()
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod common;
 
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use common::{Sandbox, unique_bytes};
+use stripewise_drive::MemoryDrive;
 
 #[test]
 fn names_that_cannot_be() {
@@ -133,6 +135,39 @@ fn a_newer_format_is_named_and_left_alone() {
     let imported = sandbox.ok("pool import --dir @d");
     assert!(imported.err.contains("format version 9"), "{}", imported.err);
     assert!(before == std::fs::read(&path).expect("readable"), "left alone");
+}
+
+#[test]
+fn the_former_format_is_named_and_left_alone() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("d")).expect("made");
+    let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/images/format-1/raid5");
+    let paths: Vec<PathBuf> = (0..3).map(|index| sandbox.drive_path(index)).collect();
+    let mut before = Vec::new();
+    for (index, path) in paths.iter().enumerate() {
+        let packed = std::fs::read(images.join(format!("drive{index}.packed"))).expect("an image");
+        let drive = MemoryDrive::unpack("drive", &packed).expect("a packed drive");
+        let mut bytes = vec![0; 8 << 20];
+        drive.peek(0, &mut bytes);
+        std::fs::write(path, &bytes).expect("written");
+        before.push(bytes);
+    }
+    let shown = sandbox.json("drive show @d/drive0.img");
+    let holds = shown["drives"][0]["holds"][0].as_str().expect("text");
+    assert!(holds.contains("format version 1") && shown["drives"][0]["superblock"].is_null(), "{holds}");
+    let refused = sandbox.fails("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img");
+    assert!(refused.contains("a pool of an older format (1); nothing was changed"), "{refused}");
+    assert!(refused.contains("hint: --force overwrites it"), "{refused}");
+    let imported = sandbox.fails("pool import --dir @d");
+    assert!(
+        imported.contains("drive0.img holds a pool in format version 1") && imported.contains("hint:"),
+        "{imported}"
+    );
+    for (path, before) in paths.iter().zip(before) {
+        assert!(std::fs::read(path).expect("readable") == before, "{} was changed", path.display());
+    }
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img --force");
+    sandbox.ok("pool status tank");
 }
 
 #[test]

@@ -40,6 +40,7 @@ pub use cache::Pin;
 pub use checkpoint::CheckpointReport;
 pub use entries::Recorded;
 pub use page::PAGE_BYTES;
+pub(crate) use page::page_is_taken;
 pub use store::{Checksums, recorded_sequence};
 pub use verify::{Sums, Verdict};
 

@@ -98,6 +98,23 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, id: PageId) -> Decoded {
     Decoded::Page(Image { stamp, entries })
 }
 
+/// For fuzzers: takes bytes for a page, magic, version, whose, where and checksum made right. Gives whether they were one.
+pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
+    let id = PageId { row: 3, column: 1, page: 2 };
+    let mut page = [0; PAGE_BYTES];
+    let length = bytes.len().min(PAGE_BYTES);
+    page[..length].copy_from_slice(&bytes[..length]);
+    put(&mut page, 0, &MAGIC);
+    put(&mut page, 8, &VERSION.to_le_bytes());
+    put(&mut page, 16, &7u128.to_le_bytes());
+    put(&mut page, 32, &id.row.to_le_bytes());
+    put(&mut page, 40, &id.column.to_le_bytes());
+    put(&mut page, 42, &id.page.to_le_bytes());
+    let checksum = crc(&page[..CRC_AT]);
+    put(&mut page, CRC_AT, &checksum.to_le_bytes());
+    matches!(decode(&page, 7, id), Decoded::Page(_))
+}
+
 /// Words that make sums depend on the place.
 ///
 /// A block's sum is the CRC-32C of its bytes XOR the word of its place. Bytes that belong elsewhere fail against the entry

@@ -167,7 +167,7 @@ impl Inner {
         // Regions are counted through all parts.
         let mut passed = 0;
         for part in parts {
-            if self.manifest.borrow().parts().all(|other| other.id != part) {
+            if self.has_ended(part) {
                 // The layout that the volume had before: all of it is in the other part now.
                 continue;
             }
@@ -191,6 +191,8 @@ impl Inner {
                     }
                     return self.jobs.end(lane);
                 }
+                // While it was being checked; what is left of it is in the other part, which is checked from its beginning.
+                Err(_) if self.has_ended(part) => continue,
                 Err(failure) => {
                     error = Some(failure.to_string());
                     break;
@@ -200,6 +202,11 @@ impl Inner {
         }
         self.end_scrub(volume, ScrubSummary { volume: name, report, error }).await;
         self.jobs.end(lane);
+    }
+
+    /// Whether a part is of no volume any more: it was converted, or deleted.
+    fn has_ended(&self, part: Id) -> bool {
+        self.manifest.borrow().parts().all(|other| other.id != part)
     }
 
     /// Checks an array from region `at` on, no faster than the patrol rate.

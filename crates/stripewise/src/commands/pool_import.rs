@@ -114,7 +114,7 @@ fn looked(app: &App, executor: &RealExecutor, opened: OpenedDrive) -> Option<Fou
         Ok(Some(of)) => Some(Found { path: PathBuf::from(label), opened, label: of, is_new: true }),
         Ok(None) => None,
         Err(error) => {
-            app.printer.warning(format!("{label}: {error}"));
+            app.printer.warning(said_of(&label.to_string(), &error));
             None
         }
     }
@@ -181,6 +181,15 @@ fn file_behind(device: &Path) -> Option<DriveIdentity> {
     drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
 }
 
+/// What is wrong with a drive, with its name where the words do not begin with it.
+fn said_of(drive: &str, error: &impl ToString) -> String {
+    let error = error.to_string();
+    match error.starts_with(drive) {
+        true => error,
+        false => format!("{drive}: {error}"),
+    }
+}
+
 /// Drives that belong to some pool; everything else is passed over.
 fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
     let mut identities = Vec::new();
@@ -198,7 +207,7 @@ fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
                 all.push(Found { path: candidate.path, opened, label, is_new: true });
             }
             Ok(None) => {}
-            Err(error) => app.printer.warning(format!("{}: {error}", candidate.path.display())),
+            Err(error) => app.printer.warning(said_of(&candidate.path.display().to_string(), &error)),
         }
     }
     all

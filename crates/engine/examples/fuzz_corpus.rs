@@ -1,0 +1,82 @@
+//! What the fuzzers begin with: pieces of the images of pools in `tests/images`, one file each, for every target of `fuzz/`.
+//!
+//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` does so. Files are named by their contents, so
+//! that making it again adds nothing.
+
+#[path = "../tests/image_support/mod.rs"]
+mod image_support;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use image_support::{drives_in, folder};
+use stripewise_drive::{Drive, MemoryDrive};
+
+const BLOCK: usize = 4096;
+/// Where the second slot lies on the drives of images: they are all small.
+const SLOT: usize = 512 << 10;
+/// Of each kind from a drive: more say nothing new.
+const MOST: usize = 24;
+
+fn main() -> ExitCode {
+    let Some(corpus) = std::env::args().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: fuzz_corpus FOLDER");
+        return ExitCode::from(2);
+    };
+    let mut pieces = 0;
+    for version in std::fs::read_dir(folder()).expect("the folder of images") {
+        for image in std::fs::read_dir(version.expect("an entry").path()).expect("images") {
+            for drive in drives_in(&image.expect("an entry").path()) {
+                for (target, piece) in pieces_of(&drive) {
+                    if let Err(error) = keep(&corpus.join(target), &piece) {
+                        eprintln!("cannot write below {}: {error}", corpus.display());
+                        return ExitCode::FAILURE;
+                    }
+                    pieces += 1;
+                }
+            }
+        }
+    }
+    println!("{pieces} pieces of images below {}", corpus.display());
+    ExitCode::SUCCESS
+}
+
+fn pieces_of(drive: &Rc<MemoryDrive>) -> Vec<(&'static str, Vec<u8>)> {
+    let mut bytes = vec![0; drive.info().capacity_bytes as usize];
+    drive.peek(0, &mut bytes);
+    let mut pieces = vec![("packed", drive.pack())];
+    // A whole slot, without the zeros behind it.
+    for slot in [0, SLOT] {
+        let used = bytes[slot..slot + SLOT].iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        pieces.push(("drive", bytes[slot..slot + used].to_vec()));
+    }
+    let (mut pages, mut heads) = (0, 0);
+    for at in (0..bytes.len()).step_by(BLOCK) {
+        let block = &bytes[at..at + BLOCK];
+        match block.first_chunk::<8>() {
+            Some(b"SWCHKPNT" | b"SWCHANGE") => {
+                let length = u32::from_le_bytes(block[28..32].try_into().expect("four bytes")) as usize;
+                pieces.push(("sections", bytes[at + 64..at + 64 + length].to_vec()));
+            }
+            Some(b"SWJBATCH") if heads < MOST => {
+                let length = u64::from_le_bytes(block[88..96].try_into().expect("eight bytes")) as usize;
+                let end = (at + length.min(1 << 20)).min(bytes.len());
+                pieces.push(("journal_head", bytes[at..end].to_vec()));
+                heads += 1;
+            }
+            Some(b"STRPSUMS" | b"SWREGMAP") if pages < MOST => {
+                pieces.push(("pages", block.to_vec()));
+                pages += 1;
+            }
+            _ => {}
+        }
+    }
+    pieces
+}
+
+fn keep(folder: &Path, piece: &[u8]) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, piece);
+    std::fs::write(folder.join(format!("image-{sum:016x}")), piece)
+}

@@ -1,0 +1,6 @@
+//! A page of checksums and a page of a region map made of any bytes.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    stripewise_engine::fuzzing::page(bytes);
+});
