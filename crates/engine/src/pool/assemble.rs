@@ -98,12 +98,15 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
 
 /// The last moment of a history that may have been lived on. A commit counts when every drive that takes part has it, so what
 /// came after the last that a drive at hand has, which took part all the time, never counted: nothing was acknowledged, and no
-/// drive was written to, on the strength of it.
+/// drive was written to, on the strength of it. The same goes for what came after the place where another history left its
+/// last branch: that history goes back to a drive that had this much of the branch and no more, and which took part in it,
+/// as all that have anything of a branch do.
 fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
     let lacks_it = |other: &&Found| {
         let takes_part =
             manifest.drive_by_id(other.superblock.drive_id).is_some_and(|drive| drive.is_online());
-        takes_part && !other.superblock.manifest.descends_from(manifest)
+        let theirs = &other.superblock.manifest;
+        (takes_part || theirs.was_on(manifest.branch().id)) && !theirs.descends_from(manifest)
     };
     let lacking = found.iter().filter(lacks_it);
     let shared =

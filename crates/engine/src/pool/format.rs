@@ -160,6 +160,11 @@ impl Manifest {
         }
     }
 
+    /// Whether the history that led here was on this branch at some time.
+    pub fn was_on(&self, branch: Id) -> bool {
+        self.last_generation_on(branch).is_some()
+    }
+
     /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
     fn last_generation_on(&self, branch: Id) -> Option<u64> {
         let index = self.branches.iter().position(|other| other.id == branch)?;

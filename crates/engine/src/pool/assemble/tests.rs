@@ -188,6 +188,25 @@ fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
 }
 
 #[test]
+fn a_commit_never_counted_where_another_history_left_its_branch_before() {
+    // Drive 0 got a commit that drive 1 lacked, and was out from then on; later drive 2 took its place.
+    let mut history = History::new(3, &[Level::Raid1]);
+    history.go_on(&[0, 1, 2], &[], &[0]);
+    history.go_on(&[1, 2], &[0], &[1, 2]);
+    history.go_on(&[2], &[1], &[2]);
+    // What is at hand of those who went on has nobody who took part in that commit.
+    for number in [1, 2] {
+        history.drives[0].drive_mut(number).unwrap().id = Id(300 + u128::from(number));
+    }
+    assert_eq!(history.worths(&[0, 2]), [(0, Stale), (2, Current)]);
+    let choice = history.choose(&[0, 2]).unwrap();
+    assert_eq!((choice.misled.as_slice(), &choice.manifest), ([0].as_slice(), &history.drives[2]));
+    // Gone on with by itself it is half of a pool, however far it got before.
+    history.go_on(&[0], &[1, 2], &[0]);
+    assert!(matches!(history.choose(&[0, 2]), Err(Diverged { .. })));
+}
+
+#[test]
 fn what_counted_before_a_commit_that_never_did_is_not_passed_over() {
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1], &[2], &[0, 1]);
