@@ -195,7 +195,8 @@ impl Life {
         self.world.cover(|coverage| coverage.drive_losses += 1);
     }
 
-    fn pull_out(&self, disk: usize, plugged: &Plugged) {
+    /// A drive is pulled; it may be back in another life.
+    pub fn pull_out(&self, disk: usize, plugged: &Plugged) {
         self.count_loss();
         plugged.is_troubled.set(true);
         plugged.faulty.unplug();

@@ -69,6 +69,8 @@ pub struct Life {
     pub subject: RefCell<Option<Subject>>,
     /// More was taken from a volume than it can do without: nothing else is done to the pool.
     pub is_beyond: Cell<bool>,
+    /// Power goes with the first answer that counts without the drive that was lost at this time.
+    pub lost_with_power_ns: Cell<Option<u64>>,
     is_ending: Cell<bool>,
 }
 
@@ -82,6 +84,7 @@ impl Life {
             plugged: RefCell::default(),
             subject: RefCell::default(),
             is_beyond: Cell::new(false),
+            lost_with_power_ns: Cell::new(None),
             is_ending: Cell::new(false),
         });
         for disk in disks {
@@ -350,6 +353,7 @@ impl Life {
                 break;
             }
             self.perhaps_convert(&subject, &targets).await;
+            self.perhaps_lose_power_with_a_drive();
             self.act(&subject, &targets).await;
         }
         if matches!(ending, Ending::Close) || self.world.is_broken() {

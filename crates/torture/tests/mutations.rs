@@ -20,10 +20,14 @@ const FOUND_AT: [(Mutation, u64); 9] = [
 
 /// Seeds that could show it, up to a last one.
 fn seeds(mutation: Mutation, last: u64) -> impl Iterator<Item = u64> {
-    use Mutation::{FrontierBeforeFlush, StaleBeyondFrontier, WriteOldArrayOnly};
-    let converts = matches!(mutation, FrontierBeforeFlush | StaleBeyondFrontier | WriteOldArrayOnly);
-    // One of four converts volumes.
-    (1..=last).filter(move |seed| !converts || seed % 4 == 3)
+    use Mutation::{AcknowledgeBeforeExclusion, FrontierBeforeFlush, StaleBeyondFrontier, WriteOldArrayOnly};
+    let only = match mutation {
+        // One of four converts volumes, another one has power go with a drive.
+        FrontierBeforeFlush | StaleBeyondFrontier | WriteOldArrayOnly => Some(3),
+        AcknowledgeBeforeExclusion => Some(1),
+        _ => None,
+    };
+    (1..=last).filter(move |seed| only.is_none_or(|only| seed % 4 == only))
 }
 
 fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {

@@ -5,8 +5,8 @@ use stripewise_torture::{Options, Sabotage, run, run_many};
 /// In every test run.
 const SEEDS: u64 = 200;
 
-/// Seeds that once showed a fault of the engine, or of the judge, by now mended. They are run without conversions, as they were
-/// then.
+/// Seeds that once showed a fault of the engine, or of the judge, by now mended. They are run without what came to torture
+/// since, as they were then.
 ///
 /// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
 ///
@@ -95,7 +95,7 @@ fn what_was_once_wrong_stays_right() {
         let failures = run(seed, &Options::default()).failures;
         assert!(failures.is_empty(), "{failures:#?}");
     }
-    let as_they_were = Options { without_conversions: true, ..Options::default() };
+    let as_they_were = Options { as_kept: true, ..Options::default() };
     for seed in REGRESSIONS {
         let failures = run(seed, &as_they_were).failures;
         assert!(failures.is_empty(), "{failures:#?}");
