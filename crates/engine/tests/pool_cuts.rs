@@ -399,7 +399,7 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
         pool.close().await.unwrap();
     });
     let (mut alone, mut pairs) = (0, 0);
-    for (at, seed) in (1..8).flat_map(|at| (0..12).map(move |seed| (at, seed))) {
+    for (at, seed) in (1..28).flat_map(|at| (0..5).map(move |seed| (at, seed))) {
         let cut = Cut::over(&images, seed);
         let life = Life::new();
         let drives = cut.drives(&life.context);
