@@ -191,7 +191,8 @@ impl Life {
         Some((disk, plugged))
     }
 
-    fn count_loss(&self) {
+    /// A drive is lost.
+    pub fn count_loss(&self) {
         self.world.cover(|coverage| coverage.drive_losses += 1);
     }
 
@@ -290,6 +291,11 @@ impl Life {
         if for_long {
             self.count_loss();
         }
+        self.stick_for(plugged, duration_ns);
+    }
+
+    /// A drive gives no answers for so long.
+    pub fn stick_for(&self, plugged: Rc<Plugged>, duration_ns: u64) {
         plugged.is_troubled.set(true);
         plugged.faulty.stick();
         let context = self.context.clone();

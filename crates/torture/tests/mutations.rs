@@ -6,15 +6,16 @@ use stripewise_engine::mutation::{Mutation, choose};
 use stripewise_torture::{Failure, Options, run};
 
 /// What is broken, and a seed that shows it.
-const FOUND_AT: [(Mutation, u64); 9] = [
-    (Mutation::ReplayWithoutRedo, 2),
-    (Mutation::ParityCoversAll, 69),
+const FOUND_AT: [(Mutation, u64); 10] = [
+    (Mutation::ReplayWithoutRedo, 1),
+    (Mutation::ParityCoversAll, 37),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
-    (Mutation::CommitOnOneDrive, 2),
+    (Mutation::CommitOnOneDrive, 1),
+    (Mutation::AcknowledgeBeforeExclusion, 265),
     (Mutation::LockWithoutWaiting, 1),
     (Mutation::FrontierBeforeFlush, 39),
-    (Mutation::StaleBeyondFrontier, 363),
+    (Mutation::StaleBeyondFrontier, 79),
     (Mutation::WriteOldArrayOnly, 3),
 ];
 
