@@ -398,8 +398,8 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
         fill(&volume, 1, 0, MIB).await;
         pool.close().await.unwrap();
     });
-    let mut alone = 0;
-    for (at, seed) in (1..8).flat_map(|at| (0..12).map(move |seed| (at, seed))) {
+    let (mut alone, mut pairs) = (0, 0);
+    for (at, seed) in (1..28).flat_map(|at| (0..5).map(move |seed| (at, seed))) {
         let cut = Cut::over(&images, seed);
         let life = Life::new();
         let drives = cut.drives(&life.context);
@@ -412,7 +412,8 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
         });
         for away in 0..3 {
             let duplicate = |image: &Rc<MemoryDrive>| image.duplicate(&image.info().label);
-            let drives = as_drives(&cut.images().iter().map(duplicate).collect::<Vec<_>>());
+            let images: Vec<Rc<MemoryDrive>> = cut.images().iter().map(duplicate).collect();
+            let drives = as_drives(&images);
             let others: Vec<Rc<dyn Drive>> =
                 (0..3).filter(|drive| *drive != away).map(|drive| drives[drive].clone()).collect();
             let life = Life::new();
@@ -420,7 +421,21 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
                 let when = format!("cut at write {at}, seed {seed}, without drive{away}");
                 let pool = life.open(&others).await.unwrap_or_else(|error| panic!("{when}: {error}"));
                 fill(&pool.volume("data").unwrap(), 2, 0, MIB).await;
+                let status = pool.status();
                 pool.close().await.unwrap();
+                // One of those who went on is enough, also if it has no part in what the other one was told of.
+                for one in
+                    (0..3).filter(|&one| one != away && state_of(&status, &format!("drive{one}")) == "online")
+                {
+                    let pair = as_drives(&[duplicate(&images[away]), duplicate(&images[one])]);
+                    let pool = life
+                        .open(&pair)
+                        .await
+                        .unwrap_or_else(|error| panic!("{when}, then with drive{one}: {error}"));
+                    holds(&pool.volume("data").unwrap(), 2, 0, MIB).await.unwrap();
+                    pool.close().await.unwrap();
+                    pairs += 1;
+                }
                 let pool =
                     life.open(&drives).await.unwrap_or_else(|error| panic!("{when}, then all: {error}"));
                 holds(&pool.volume("data").unwrap(), 2, 0, MIB).await.unwrap();
@@ -436,5 +451,5 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
             });
         }
     }
-    assert!(alone > 20, "{alone}");
+    assert!(alone > 20 && pairs > 100, "{alone} {pairs}");
 }

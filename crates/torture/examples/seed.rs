@@ -1,23 +1,25 @@
-//! Runs the seeds that are given, or ranges of them, and prints what was broken: `seed 7 100..200`; `--trace` shows what
-//! happened in each as well. Builds in less time than the command line, for whoever works on the engine.
+//! Runs the seeds that are given, or ranges of them, and prints what was broken, and what was tried in all of them together:
+//! `seed 7 100..200`; `--trace` shows what happened in each as well. Builds in less time than the command line, for whoever works on the engine.
 
-use stripewise_torture::{Options, run};
+use stripewise_torture::{Coverage, Options, run};
 
 fn main() {
     let (options, seeds): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|argument| argument == "--trace");
     let options = Options { keep_log: !options.is_empty(), ..Options::default() };
     let (mut runs, mut failed) = (0, 0);
+    let mut coverage = Coverage::default();
     for seed in seeds.iter().flat_map(|argument| range(argument)) {
         let report = run(seed, &options);
         report.log.iter().for_each(|line| println!("{line}"));
         for failure in &report.failures {
             println!("{seed} {}: {}", failure.promise, failure.detail);
         }
+        coverage.add(&report.coverage);
         runs += 1;
         failed += u64::from(!report.failures.is_empty());
     }
-    println!("{failed} of {runs} failed");
+    println!("{failed} of {runs} failed; {coverage:?}");
 }
 
 /// `7`, or `100..200` without the last.

@@ -191,11 +191,13 @@ impl Life {
         Some((disk, plugged))
     }
 
-    fn count_loss(&self) {
+    /// A drive is lost.
+    pub fn count_loss(&self) {
         self.world.cover(|coverage| coverage.drive_losses += 1);
     }
 
-    fn pull_out(&self, disk: usize, plugged: &Plugged) {
+    /// A drive is pulled; it may be back in another life.
+    pub fn pull_out(&self, disk: usize, plugged: &Plugged) {
         self.count_loss();
         plugged.is_troubled.set(true);
         plugged.faulty.unplug();
@@ -289,6 +291,11 @@ impl Life {
         if for_long {
             self.count_loss();
         }
+        self.stick_for(plugged, duration_ns);
+    }
+
+    /// A drive gives no answers for so long.
+    pub fn stick_for(&self, plugged: Rc<Plugged>, duration_ns: u64) {
         plugged.is_troubled.set(true);
         plugged.faulty.stick();
         let context = self.context.clone();

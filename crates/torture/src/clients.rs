@@ -85,6 +85,7 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
 
 /// Writes, and notes what came of it.
 pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+    let begun_ns = life.context.now_ns();
     let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
     let (offset, length) = bytes_of(&sectors);
     let mut bytes = vec![0; length];
@@ -92,6 +93,9 @@ pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range
     life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
     let Some(answer) = life.bounded("a write", store.write(offset, &bytes, fua)).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
+    if answer.is_ok() && fua {
+        life.acknowledged_durably(begun_ns);
+    }
     changed(life, guarded, "a write", &sectors, ticket.begun, answer);
 }
 
@@ -119,10 +123,12 @@ pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Ran
 
 /// Makes durable what was written to a volume.
 pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
+    let begun_ns = life.context.now_ns();
     let begun = guarded.oracle.borrow_mut().tick();
     let Some(answer) = life.bounded("a flush", store.flush()).await else { return };
     if answer.is_ok() {
         guarded.oracle.borrow_mut().end_flush(begun);
+        life.acknowledged_durably(begun_ns);
     }
     life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
     changed(life, guarded, "a flush", &(0..0), begun, answer);

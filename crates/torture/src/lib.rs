@@ -21,6 +21,7 @@ mod clients;
 mod content;
 mod ending;
 mod life;
+mod losses;
 mod many;
 mod oracle;
 mod plan;
@@ -86,9 +87,10 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.
     pub keep_log: bool,
-    /// Convert no volumes. Every fourth seed does otherwise (those that leave 3 when divided by 4), and draws that from a
-    /// stream of its own; so each of them is two runs, and the one without is what it was before there were conversions.
-    pub without_conversions: bool,
+    /// Without what came to torture later: conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes with
+    /// a drive (1). Both are drawn from streams of their own; so each of these seeds is two runs, and the one without is
+    /// what it was when it was kept.
+    pub as_kept: bool,
 }
 
 /// How often what was tried. Faults are counted when they struck, not when they were prepared.

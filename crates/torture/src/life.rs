@@ -17,6 +17,7 @@ use stripewise_runtime::VirtualExecutor;
 use crate::Sabotage;
 use crate::clients::{Target, client, draw_hot};
 use crate::content::BLOCK_BYTES;
+use crate::losses::LastAnswer;
 use crate::oracle::Oracle;
 use crate::power::{Power, Wire};
 use crate::subject::{Facts, NewVolume, Subject};
@@ -69,6 +70,8 @@ pub struct Life {
     pub subject: RefCell<Option<Subject>>,
     /// More was taken from a volume than it can do without: nothing else is done to the pool.
     pub is_beyond: Cell<bool>,
+    /// A drive was lost, and power goes with this answer.
+    pub last_answer: Cell<Option<LastAnswer>>,
     is_ending: Cell<bool>,
 }
 
@@ -82,6 +85,7 @@ impl Life {
             plugged: RefCell::default(),
             subject: RefCell::default(),
             is_beyond: Cell::new(false),
+            last_answer: Cell::new(None),
             is_ending: Cell::new(false),
         });
         for disk in disks {
@@ -350,6 +354,7 @@ impl Life {
                 break;
             }
             self.perhaps_convert(&subject, &targets).await;
+            self.perhaps_lose_power_with_a_drive().await;
             self.act(&subject, &targets).await;
         }
         if matches!(ending, Ending::Close) || self.world.is_broken() {

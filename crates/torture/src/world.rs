@@ -93,6 +93,8 @@ pub struct World {
     pub random: RefCell<SplitMix64>,
     /// Where conversions are drawn from, in runs that have any.
     pub conversions: Option<RefCell<SplitMix64>>,
+    /// Where drives that the power goes with are drawn from, in runs that have any.
+    pub losses: Option<RefCell<SplitMix64>>,
     /// All drives ever.
     pub disks: RefCell<Vec<Disk>>,
     /// All volumes.
@@ -121,8 +123,10 @@ impl World {
             options: *options,
             plan,
             random: RefCell::new(random),
-            conversions: (seed % 4 == 3 && !options.without_conversions)
+            conversions: (seed % 4 == 3 && !options.as_kept)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
+            losses: (seed % 4 == 1 && !options.as_kept)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
             disks: RefCell::default(),
             volumes: RefCell::default(),
             coverage: RefCell::default(),

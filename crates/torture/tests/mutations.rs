@@ -6,24 +6,29 @@ use stripewise_engine::mutation::{Mutation, choose};
 use stripewise_torture::{Failure, Options, run};
 
 /// What is broken, and a seed that shows it.
-const FOUND_AT: [(Mutation, u64); 9] = [
-    (Mutation::ReplayWithoutRedo, 2),
-    (Mutation::ParityCoversAll, 69),
+const FOUND_AT: [(Mutation, u64); 10] = [
+    (Mutation::ReplayWithoutRedo, 1),
+    (Mutation::ParityCoversAll, 37),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
-    (Mutation::CommitOnOneDrive, 2),
+    (Mutation::CommitOnOneDrive, 1),
+    (Mutation::AcknowledgeBeforeExclusion, 265),
     (Mutation::LockWithoutWaiting, 1),
     (Mutation::FrontierBeforeFlush, 39),
-    (Mutation::StaleBeyondFrontier, 363),
+    (Mutation::StaleBeyondFrontier, 79),
     (Mutation::WriteOldArrayOnly, 3),
 ];
 
 /// Seeds that could show it, up to a last one.
 fn seeds(mutation: Mutation, last: u64) -> impl Iterator<Item = u64> {
-    use Mutation::{FrontierBeforeFlush, StaleBeyondFrontier, WriteOldArrayOnly};
-    let converts = matches!(mutation, FrontierBeforeFlush | StaleBeyondFrontier | WriteOldArrayOnly);
-    // One of four converts volumes.
-    (1..=last).filter(move |seed| !converts || seed % 4 == 3)
+    use Mutation::{AcknowledgeBeforeExclusion, FrontierBeforeFlush, StaleBeyondFrontier, WriteOldArrayOnly};
+    let only = match mutation {
+        // One of four converts volumes, another one has power go with a drive.
+        FrontierBeforeFlush | StaleBeyondFrontier | WriteOldArrayOnly => Some(3),
+        AcknowledgeBeforeExclusion => Some(1),
+        _ => None,
+    };
+    (1..=last).filter(move |seed| only.is_none_or(|only| seed % 4 == only))
 }
 
 fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {

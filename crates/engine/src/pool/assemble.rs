@@ -2,7 +2,8 @@
 //!
 //! Drives that missed commits describe earlier moments of one history; the newest moment counts. Where the history forked,
 //! what was never lived on is passed over: a commit counts when every drive that takes part has it, so one that a drive at
-//! hand should have and has not was cut short, and nothing was written after it. The same holds for a branch of which none
+//! hand should have and has not was cut short, and nothing was written after it; so was what another history left its branch
+//! before; and a branch that is still tentative was not lived on by who has it. The same holds for a branch of which none
 //! of the volumes could be read with the drives that are on it or absent. Two branches that were lived on, as two halves can
 //! that go on without each other, are refused, since only a person knows which one is right. Pure: superblocks in, choice
 //! out.
@@ -96,19 +97,26 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
     Ok(choice)
 }
 
-/// The last moment of a history that may have been lived on. A commit counts when every drive that takes part has it, so what
-/// came after the last that a drive at hand has, which took part all the time, never counted: nothing was acknowledged, and no
-/// drive was written to, on the strength of it.
+/// The last moment of a history that may have been lived on. What is tentative was not, nor what a commit says that never
+/// counted: nothing was acknowledged, and no drive was written to, on the strength of it. A commit counts when every drive
+/// that takes part has it, and these are the same all along a branch. So it did not if a drive at hand lacks it which took part
+/// all the time; nor if another history left the branch before it: that one goes back to a drive that had this much of
+/// the branch and no more, and who has anything of a branch takes part in it.
 fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
-    let lacks_it = |other: &&Found| {
+    let confirmed = manifest.last_confirmed();
+    let left_earlier = |other: &Found| {
+        let theirs = other.superblock.manifest.last_generation_on(confirmed.branch)?;
+        Some(Moment { generation: theirs.min(confirmed.generation), ..confirmed })
+    };
+    let lacked = |other: &Found| {
         let takes_part =
             manifest.drive_by_id(other.superblock.drive_id).is_some_and(|drive| drive.is_online());
-        takes_part && !other.superblock.manifest.descends_from(manifest)
+        let theirs = &other.superblock.manifest;
+        let lacks_it = takes_part && !theirs.descends_from(manifest);
+        lacks_it.then(|| manifest.shares_all_but_its_last_branch(theirs)).flatten()
     };
-    let lacking = found.iter().filter(lacks_it);
-    let shared =
-        lacking.filter_map(|other| manifest.shares_all_but_its_last_branch(&other.superblock.manifest));
-    shared.min_by_key(|moment| moment.generation).unwrap_or(manifest.moment())
+    let ends = found.iter().filter_map(left_earlier).chain(found.iter().filter_map(lacked));
+    ends.chain([confirmed]).min_by_key(|moment| moment.generation).expect("at least what it says itself")
 }
 
 /// One drive for each moment that no other drive's history contains.

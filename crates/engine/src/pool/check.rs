@@ -27,6 +27,7 @@ impl Manifest {
         let rising = |pair: &[Branch]| pair[0].generation < pair[1].generation;
         let branches_fit = (1..=MAX_BRANCHES).contains(&self.branches.len())
             && self.branches.windows(2).all(rising)
+            && self.branches.windows(2).all(|pair| pair[1].tentative || !pair[0].tentative)
             && self.branches.last().is_some_and(|branch| branch.generation <= self.generation);
         if !branches_fit {
             return Err("the branches are out of order".to_owned());

@@ -1,9 +1,11 @@
 //! Commits: changes of the manifest, durable on every drive that takes part before they count.
 //!
 //! One at a time. A drive that cannot take the commit is excluded and the commit repeated without it, so that no drive
-//! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins. A
-//! drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts, the arrays
-//! are told what it says: drives that came, rows that changed, drives that are out.
+//! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins, in two
+//! steps: first all that take part get it as tentative, then all are told that all have it, and only then it counts. So a drive
+//! that has it as tentative never lived on it, and is not taken for half of a pool when it comes back to one that went on
+//! without it. A drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts,
+//! the arrays are told what it says: drives that came, rows that changed, drives that are out.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -121,6 +123,8 @@ impl Inner {
         next.forget_replaced();
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
+        // What the next step goes on from; whether every drive that takes part in it has it.
+        let (mut base, mut is_on_all) = (before.clone(), false);
         loop {
             let out = self.fallen_out(&next);
             for exclusion in &out {
@@ -142,17 +146,19 @@ impl Inner {
             // A number that was written anywhere is never used for another state.
             next.generation = next.generation.max(self.attempted.get()) + 1;
             self.attempted.set(next.generation);
-            // What was only tried is no part of the history: a commit begins one branch at most, where the last that counted ended.
-            next.branches.clone_from(&before.branches);
-            if standing(&next) != standing(&before) {
-                next.fork(self.ids.borrow_mut().next(), before.generation + 1);
+            // What was only tried is no part of the history: a new branch begins where the last state ended that all had.
+            next.branches.clone_from(&base.branches);
+            if standing(&next) != standing(&base) {
+                next.fork_tentatively(self.ids.borrow_mut().next(), base.generation + 1);
+            } else if is_on_all {
+                next.confirm();
             }
             let written = self.writer.commit(&next, first, &targets).await?;
             let mut all_have_it = true;
             for (number, result) in written {
                 let Err(error) = result else { continue };
                 why = error.to_string();
-                if Some(number) == first && before.drive(number).is_none() {
+                if Some(number) == first && base.drive(number).is_none() {
                     // Nobody else knows of it yet: as if it had never been asked.
                     return Err(PoolError::Drive(error));
                 }
@@ -161,8 +167,11 @@ impl Inner {
                 }
                 all_have_it = false;
             }
-            if all_have_it {
+            if all_have_it && !next.is_tentative() {
                 break;
+            }
+            if all_have_it {
+                (base, is_on_all) = (next.clone(), true);
             }
         }
         *self.manifest.borrow_mut() = next.clone();

@@ -36,6 +36,9 @@ const MAX_LOST_BLOCKS: u64 = 1 << 20;
 pub(crate) struct Branch {
     pub id: Id,
     pub generation: u64,
+    /// Nothing was done yet on the strength of it by whoever has this: not every drive that takes part may have heard of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tentative: bool,
 }
 
 /// A moment of a pool's history: so many commits, on this branch.
@@ -135,7 +138,33 @@ impl Manifest {
         if self.branches.len() >= MAX_BRANCHES {
             self.branches.remove(0);
         }
-        self.branches.push(Branch { id, generation });
+        self.branches.push(Branch { id, generation, tentative: false });
+    }
+
+    /// As [`Self::fork`], to be lived on when all that take part have it and know so ([`Self::confirm`]).
+    pub fn fork_tentatively(&mut self, id: Id, generation: u64) {
+        self.fork(id, generation);
+        self.branches.last_mut().expect("just added").tentative = true;
+    }
+
+    /// Every drive that takes part has the last branch, and with it all that led there: from now on it is lived on.
+    pub fn confirm(&mut self) {
+        self.branches.iter_mut().for_each(|branch| branch.tentative = false);
+    }
+
+    /// Whether the last branch is yet to be confirmed.
+    pub fn is_tentative(&self) -> bool {
+        self.branch().tentative
+    }
+
+    /// The last moment that may have been lived on by who has this manifest: that before its first tentative branch.
+    pub fn last_confirmed(&self) -> Moment {
+        let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
+            return self.moment();
+        };
+        // Where all that went before is forgotten, it is before everything that is known.
+        let before = &self.branches[first.saturating_sub(1)];
+        Moment { branch: before.id, generation: self.branches[first].generation.saturating_sub(1) }
     }
 
     /// The moment that it describes.
@@ -161,7 +190,7 @@ impl Manifest {
     }
 
     /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
-    fn last_generation_on(&self, branch: Id) -> Option<u64> {
+    pub fn last_generation_on(&self, branch: Id) -> Option<u64> {
         let index = self.branches.iter().position(|other| other.id == branch)?;
         let next = self.branches.get(index + 1);
         Some(next.map_or(self.generation, |next| next.generation - 1))

@@ -108,7 +108,7 @@ impl Pool {
         };
         let pool_id = first.superblock.pool_id;
         let mut choice = choose(&found)?;
-        torn |= choice.behind;
+        torn |= choice.behind || choice.manifest.is_tentative();
         let open = take_in(context, &drives, &found, &mut choice, mode, &options, &mut notices);
         let slots: Vec<(u32, usize)> = choice
             .drives

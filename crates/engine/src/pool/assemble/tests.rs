@@ -29,6 +29,14 @@ impl History {
         Self { drives: vec![manifest; count as usize], next_branch: 2, kind: ExclusionKind::Failed }
     }
 
+    /// As [`Self::go_on`], but power goes when some have the new branch, and before any is told that all have it.
+    fn begin_to_go_on(&mut self, on: &[usize], out: &[u32], reached: &[usize]) {
+        self.go_on(on, out, reached);
+        for drive in reached {
+            self.drives[*drive].branches.last_mut().expect("just begun").tentative = true;
+        }
+    }
+
     /// The drives of `on` go on without `out`; `reached` of them get the commit.
     fn go_on(&mut self, on: &[usize], out: &[u32], reached: &[usize]) {
         let newest = on.iter().max_by_key(|drive| self.drives[**drive].generation).expect("some");
@@ -39,6 +47,7 @@ impl History {
             .collect();
         next.exclude(&out);
         next.generation += 1;
+        next.confirm();
         if !out.is_empty() {
             next.fork(Id(self.next_branch), next.generation);
             self.next_branch += 1;
@@ -185,6 +194,57 @@ fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
         history.go_on(&[0], &[1, 2], &[0]);
         assert!(matches!(history.choose(&[0, 1, 2]), Err(Diverged { .. })));
     }
+}
+
+#[test]
+fn a_commit_never_counted_where_another_history_left_its_branch_before() {
+    // Drive 0 got a commit that drive 1 lacked, and was out from then on; later drive 2 took its place.
+    let mut history = History::new(3, &[Level::Raid1]);
+    history.go_on(&[0, 1, 2], &[], &[0]);
+    history.go_on(&[1, 2], &[0], &[1, 2]);
+    history.go_on(&[2], &[1], &[2]);
+    // What is at hand of those who went on has nobody who took part in that commit.
+    for number in [1, 2] {
+        history.drives[0].drive_mut(number).unwrap().id = Id(300 + u128::from(number));
+    }
+    assert_eq!(history.worths(&[0, 2]), [(0, Stale), (2, Current)]);
+    let choice = history.choose(&[0, 2]).unwrap();
+    assert_eq!((choice.misled.as_slice(), &choice.manifest), ([0].as_slice(), &history.drives[2]));
+    // Gone on with by itself it is half of a pool, however far it got before.
+    history.go_on(&[0], &[1, 2], &[0]);
+    assert!(matches!(history.choose(&[0, 2]), Err(Diverged { .. })));
+}
+
+#[test]
+fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
+    for reached in [&[0][..], &[0, 1]] {
+        let mut history = History::new(3, &[Level::Raid1]);
+        history.kind = ExclusionKind::Missing;
+        history.begin_to_go_on(&[0, 1], &[2], reached);
+        assert_eq!(history.choose(&[0, 2]).unwrap().manifest, history.drives[0], "while it is all there is");
+        // Those that are left of who was to take part are not at hand: for all that drive 0 knows they may have it.
+        history.go_on(&[2], &[0, 1], &[2]);
+        let choice = history.choose(&[0, 2]).unwrap();
+        assert_eq!((choice.misled.as_slice(), &choice.manifest), ([0].as_slice(), &history.drives[2]));
+        assert_eq!(history.worths(&[0, 2]), [(0, Behind), (2, Current)]);
+        // Begun once more from there, it is as tentative as before.
+        history.begin_to_go_on(&[0], &[1], &[0]);
+        history.drives[0].branches.iter_mut().rev().take(2).for_each(|branch| branch.tentative = true);
+        assert_eq!(history.choose(&[0, 2]).unwrap().manifest, history.drives[2]);
+        history.drives[0].confirm();
+        assert!(matches!(history.choose(&[0, 2]), Err(Diverged { .. })));
+    }
+}
+
+#[test]
+fn of_what_led_to_a_tentative_branch_only_what_counted_was_lived_on() {
+    // A commit that drive 0 alone had, and from there a branch without the others that nobody was told to live on.
+    let mut history = History::new(3, &[Level::Raid1]);
+    history.go_on(&[0, 1, 2], &[], &[0]);
+    history.begin_to_go_on(&[0], &[1], &[0]);
+    history.go_on(&[1, 2], &[0], &[1, 2]);
+    assert_eq!(history.choose(&[0, 2]).unwrap().manifest, history.drives[2]);
+    assert_eq!(history.choose(&[1, 0]).unwrap().manifest, history.drives[1]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn nonsense_is_refused() {
         ("no branch", |m| m.branches.clear()),
         ("branches out of order", |m| m.branches.reverse()),
         ("a branch to come", |m| m.branches[1].generation = 13),
+        ("lived on what was not yet", |m| m.branches[0].tentative = true),
         ("a wrong name", |m| m.name = "a/b".to_owned()),
         ("no percentage", |m| m.rebuild_priority_percent = 0),
         ("no percentage of space", |m| m.settings.space_warning_percent = 101),
