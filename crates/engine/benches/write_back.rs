@@ -1,26 +1,22 @@
-//! Prints what a journal gives to small writes, in virtual time on modelled drives: 4 KiB random writes at depth 32 into a RAID 5
+//! Prints what a journal gives to small writes, in virtual time on modelled drives (`write_back_files.rs`: on paced files): 4 KiB random writes at depth 32 into a RAID 5
 //! over four drives with two journal drives of the same kind, acknowledged by the journal or in place; and what a change of
 //! the record of a pool of sixty large drives takes.
 
 #[path = "../tests/pool_support/mod.rs"]
 mod pool_support;
+mod small_writes;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use pool_support::{Life, MIB, spec, volume_spec};
-use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive, SplitMix64};
-use stripewise_engine::{Pool, PoolSpec, VolumeSpec};
+use small_writes::{ALL_DRIVES, Load, Rates, Stretch};
+use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive};
+use stripewise_engine::Pool;
 
 const TB: u64 = 1_000_000_000_000;
-const BLOCK: u64 = 4096;
-/// Written before, and then at random.
-const SPAN: u64 = 256 * MIB;
-const DEPTH: usize = 32;
 /// A burst that fits the journal.
 const BURST: u64 = 4_000;
-/// Long enough for the journal to be full most of the time.
+/// Long enough for the journal to be full most of the time; the second half counts.
 const LONG: u64 = 120_000;
 
 fn drives(life: &Life, count: usize, model: ModelSpec, bytes: u64) -> Vec<Rc<dyn Drive>> {
@@ -31,42 +27,41 @@ fn drives(life: &Life, count: usize, model: ModelSpec, bytes: u64) -> Vec<Rc<dyn
     (0..count).map(one).collect()
 }
 
-/// Writes per second of virtual time: of a burst, and of the second half of a long run.
-fn rates(model: ModelSpec, write_back: bool, checksums: bool) -> (f64, f64) {
+/// Writes per second of virtual time on modelled drives.
+fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates {
     let life = Life::new();
+    let load = Load {
+        volume_bytes: 512 * MIB,
+        burst: Stretch::of_writes(BURST),
+        settling: Stretch::of_writes(LONG / 2),
+        long_run: Stretch::of_writes(LONG / 2),
+    };
+    rates(&life, &drives(&life, ALL_DRIVES, model, TB), (write_back, checksums), &load)
+}
+
+/// The same on drives held to a pace, as large and as long in use as `write_back_files.rs` would have them if it had the time.
+fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
+    let life = Life::new();
+    let load = Load {
+        volume_bytes: 4608 * MIB,
+        burst: Stretch::of_writes(600),
+        settling: Stretch { most_writes: u64::MAX, most_ns: 0 },
+        long_run: Stretch { most_writes: LONG, most_ns: 120_000_000_000 },
+    };
+    let one = |index: usize| {
+        let drive = NullDrive::new(&format!("paced{index}"), 2048 * MIB);
+        PacedDrive::new(&life.context, drive, pace) as Rc<dyn Drive>
+    };
+    let drives: Vec<Rc<dyn Drive>> = (0..ALL_DRIVES).map(one).collect();
+    rates(&life, &drives, (write_back, checksums), &load)
+}
+
+fn rates(life: &Life, drives: &[Rc<dyn Drive>], how: (bool, bool), load: &Load) -> Rates {
     let buffers = BufferPool::phantom();
     life.run(async {
-        let all = drives(&life, 6, model, TB);
-        let pool = PoolSpec { journals: all[4..].to_vec(), ..spec("model", &all[..4], &[]) };
-        let pool = Pool::create(&life.context, &buffers, pool).await.expect("a pool");
-        let volume = VolumeSpec {
-            write_back: Some(write_back),
-            checksums: Some(checksums),
-            ..volume_spec("data", "raid5", Some(2 * SPAN))
-        };
-        let volume = pool.create_volume(volume).await.expect("a volume");
-        volume.write(0, buffers.allocate(SPAN as usize), false).await.expect("room");
-        volume.flush().await.expect("flushed");
-        let random = RefCell::new(SplitMix64::new(1));
-        let left = Cell::new(0);
-        let client = || async {
-            while left.get() > 0 {
-                left.set(left.get() - 1);
-                let at = random.borrow_mut().below(SPAN / BLOCK) * BLOCK;
-                volume.write(at, buffers.allocate(BLOCK as usize), false).await.expect("written");
-            }
-        };
-        let run = async |writes: u64| {
-            left.set(writes);
-            let began_ns = life.context.now_ns();
-            join_all((0..DEPTH).map(|_| client())).await;
-            writes as f64 * 1e9 / (life.context.now_ns() - began_ns) as f64
-        };
-        let burst = run(BURST).await;
-        run(LONG / 2).await;
-        let steady = run(LONG / 2).await;
+        let (pool, rates) = small_writes::measure(&life.context, &buffers, "model", drives, how, load).await;
         pool.close().await.expect("closed");
-        (burst, steady)
+        rates
     })
 }
 
@@ -94,25 +89,34 @@ fn commit_ms() -> (f64, f64) {
     })
 }
 
+fn print_rates(name: &str, rates: impl Fn(bool, bool) -> Rates) {
+    for checksums in [true, false] {
+        let (back, through) = (rates(true, checksums), rates(false, checksums));
+        println!(
+            "{name:23}  {:9}  {:9.0} {:9.0} {:7.2}  {:9.0} {:9.0} {:7.2}",
+            if checksums { "on" } else { "off" },
+            back.burst,
+            through.burst,
+            back.burst / through.burst,
+            back.long_run,
+            through.long_run,
+            back.long_run / through.long_run
+        );
+    }
+}
+
 fn main() {
     println!("drives                   checksums  writes per second, burst      in the long run");
     println!("                                    back   through   times       back   through   times");
     let flash = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
     let disk = ModelSpec { latency_ns: 8_000_000, bytes_per_second: 200_000_000, queue_depth: 4 };
-    for (name, model) in [("0.1 ms, 500 MB/s, 32", flash), ("8 ms, 200 MB/s, 4", disk)] {
-        for checksums in [true, false] {
-            let (back, through) = (rates(model, true, checksums), rates(model, false, checksums));
-            println!(
-                "{name:23}  {:9}  {:9.0} {:9.0} {:7.2}  {:9.0} {:9.0} {:7.2}",
-                if checksums { "on" } else { "off" },
-                back.0,
-                through.0,
-                back.0 / through.0,
-                back.1,
-                through.1,
-                back.1 / through.1
-            );
-        }
+    let modelled = [("0.1 ms, 500 MB/s, 32", flash), ("8 ms, 200 MB/s, 4", disk)];
+    for (name, model) in modelled {
+        print_rates(name, |write_back, checksums| modelled_rates(model, write_back, checksums));
+    }
+    for pace in ["500MB/s,10000iops", "200MB/s,125iops"] {
+        let parsed: Pace = pace.parse().expect("a pace");
+        print_rates(pace, |write_back, checksums| paced_rates(parsed, write_back, checksums));
     }
     let (made, commit) = commit_ms();
     println!(

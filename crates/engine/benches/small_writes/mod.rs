@@ -1,0 +1,95 @@
+//! What the benchmarks of write-back measure, on whatever drives and clock they have: 4 KiB random writes at depth 32 into a
+//! RAID 5 over four drives with two journal drives of the same kind; a burst that fits the journal, then the long run.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use stripewise_drive::{BufferPool, Context, Drive, SplitMix64};
+use stripewise_engine::{Pool, PoolSpec, Volume, VolumeSpec};
+
+use crate::pool_support::{MIB, spec, volume_spec};
+
+/// Drives of the RAID 5, and behind them the journal's.
+pub const DATA_DRIVES: usize = 4;
+pub const ALL_DRIVES: usize = DATA_DRIVES + 2;
+
+const BLOCK: u64 = 4096;
+/// Written before, and then at random.
+const SPAN: u64 = 256 * MIB;
+const PIECE: u64 = 4 * MIB;
+const DEPTH: usize = 32;
+
+/// How much is written; each stretch ends at whichever of its limits is reached first.
+pub struct Load {
+    /// The journal is made in proportion to it.
+    pub volume_bytes: u64,
+    /// Fits the journal.
+    pub burst: Stretch,
+    /// Until the journal is full.
+    pub settling: Stretch,
+    pub long_run: Stretch,
+}
+
+#[derive(Clone, Copy)]
+pub struct Stretch {
+    pub most_writes: u64,
+    pub most_ns: u64,
+}
+
+impl Stretch {
+    pub fn of_writes(most_writes: u64) -> Self {
+        Self { most_writes, most_ns: u64::MAX }
+    }
+}
+
+/// Writes per second.
+pub struct Rates {
+    pub burst: f64,
+    pub long_run: f64,
+}
+
+/// A new pool and what it gives. It is not closed: on slow drives putting everything in place may take longer than all the rest.
+pub async fn measure(
+    context: &Context,
+    buffers: &BufferPool,
+    name: &str,
+    drives: &[Rc<dyn Drive>],
+    (write_back, checksums): (bool, bool),
+    load: &Load,
+) -> (Pool, Rates) {
+    let (data, journals) = drives.split_at(DATA_DRIVES);
+    let pool = PoolSpec { journals: journals.to_vec(), ..spec(name, data, &[]) };
+    let pool = Pool::create(context, buffers, pool).await.expect("a pool");
+    let volume = VolumeSpec {
+        write_back: Some(write_back),
+        checksums: Some(checksums),
+        ..volume_spec("data", "raid5", Some(load.volume_bytes))
+    };
+    let volume = pool.create_volume(volume).await.expect("a volume");
+    let piece = buffers.allocate_zeroed(PIECE as usize);
+    for at in (0..SPAN).step_by(PIECE as usize) {
+        volume.write(at, piece.clone(), false).await.expect("room");
+    }
+    volume.flush().await.expect("flushed");
+    let random = RefCell::new(SplitMix64::new(1));
+    let burst = rate(context, &volume, &random, load.burst).await;
+    rate(context, &volume, &random, load.settling).await;
+    let long_run = rate(context, &volume, &random, load.long_run).await;
+    (pool, Rates { burst, long_run })
+}
+
+async fn rate(context: &Context, volume: &Volume, random: &RefCell<SplitMix64>, stretch: Stretch) -> f64 {
+    let (began_ns, written) = (context.now_ns(), Cell::new(0));
+    let end_ns = began_ns.saturating_add(stretch.most_ns);
+    let client = async || {
+        let data = volume.buffers().allocate_zeroed(BLOCK as usize);
+        while written.get() < stretch.most_writes && context.now_ns() < end_ns {
+            written.set(written.get() + 1);
+            let at = random.borrow_mut().below(SPAN / BLOCK) * BLOCK;
+            volume.write(at, data.clone(), false).await.expect("written");
+        }
+    };
+    join_all((0..DEPTH).map(|_| client())).await;
+    written.get() as f64 * 1e9 / (context.now_ns() - began_ns) as f64
+}
