@@ -224,7 +224,7 @@ impl Regions {
 
     /// Regions that hold data, for progress and status.
     pub fn written_regions(&self) -> u64 {
-        self.states.borrow().iter().filter(|state| **state != RegionState::Unwritten).count() as u64
+        self.count() - self.unwritten.get()
     }
 
     pub fn partial_count(&self) -> usize {

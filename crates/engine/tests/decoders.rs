@@ -104,6 +104,21 @@ fn heads_of_batches_of_any_bytes() {
 }
 
 #[test]
+fn pages_of_any_bytes() {
+    let (mut random, mut page, mut taken) = (SplitMix64::new(4), vec![0u8; 4096], 0);
+    for _ in 0..10_000 {
+        mutate(&mut page, &mut random);
+        taken += u64::from(fuzzing::page(&page));
+        let mut sealed = page.clone();
+        let magic: [&[u8; 8]; 4] = [b"STRPSUMS", b"SWREGMAP", b"SWJAREA\0", b"SWJBATCH"];
+        sealed[..8].copy_from_slice(magic[random.below(4) as usize]);
+        let length = random.below(4097) as usize;
+        fuzzing::reseal_page(&mut sealed[..length]);
+    }
+    assert_eq!(taken, 10_000, "what is in them is counted as it is, whatever it is");
+}
+
+#[test]
 fn drives_with_any_superblocks() {
     let images = drives_of_a_pool();
     let sound: Vec<Vec<u8>> = images.iter().map(|drive| bytes_of(drive)).collect();

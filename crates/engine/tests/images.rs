@@ -183,7 +183,7 @@ fn is_left_alone(drives: &Drives, is_right: impl Fn(&PoolError) -> bool) {
     live(async |context, buffers| {
         let mut errors = Vec::new();
         for drive in drives {
-            errors.push(inspect(&**drive).await.err().expect("not shown as if it were understood"));
+            errors.push(inspect(&**drive).await.expect_err("not shown as if it were understood"));
         }
         for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
             errors.push(open(context, buffers, drives, mode).await.err().expect("refused"));
