@@ -11,8 +11,9 @@ use std::task::{Poll, Waker};
 
 use smallvec::SmallVec;
 
+use super::area::Ring;
 use super::batch::{HEADER_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes};
-use super::state::State;
+use super::state::{Batch, State};
 use super::{Inner, Journal, Record};
 use crate::error::ArrayError;
 
@@ -218,6 +219,23 @@ impl State {
         ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
+    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all that is live in it, and `kept` pages.
+    /// What is over needs nothing more, though it may lie behind something live and still be in the way: if it counted, clients
+    /// would get no room from when destaging begins, whose own records take the place of what it frees, until it has come to
+    /// the last one.
+    fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
+        let promised = ring.reserved + pages;
+        let to_destage = (self.live_pages(ring.id) + promised) * (self.destage_percent - 100) / 100;
+        ring.used() + promised + to_destage + kept <= ring.pages
+    }
+
+    /// Pages of a ring that hold what is not released, as far as batches consist of it.
+    fn live_pages(&self, ring: u64) -> u64 {
+        let there = |batch: &&Batch| batch.live() > 0 && batch.copies.iter().any(|copy| copy.ring == ring);
+        let of_batch = |batch: &Batch| (batch.pages * batch.live()).div_ceil(batch.records);
+        self.batches.iter().filter(there).map(of_batch).sum()
+    }
+
     /// Pages for release notes of all that is not noted yet.
     pub fn note_pages(&self) -> u64 {
         ((self.live_records + self.notes.len() as u64) * NOTE_BYTES as u64).div_ceil(PAGE_BYTES)
@@ -242,12 +260,13 @@ impl State {
         let mut found: SmallVec<[(u64, usize); 8]> = SmallVec::new();
         for (index, ring) in self.rings.iter().enumerate() {
             let spare = self.spare(index, longest, note_pages);
-            let limit = match quota {
-                Quota::Client => self.client_limit(ring.pages, longest),
-                Quota::InPlace => self.client_limit(ring.pages, longest) + longest,
-                Quota::Destage => u64::MAX,
+            let (limit, kept) = match quota {
+                Quota::Client => (self.client_limit(ring.pages, longest), 3 * longest),
+                Quota::InPlace => (self.client_limit(ring.pages, longest) + longest, 2 * longest),
+                Quota::Destage => (u64::MAX, 0),
             };
-            if !ring.failing && spare >= pages && ring.used() + ring.reserved + pages <= limit {
+            let is_within = ring.used() + ring.reserved + pages <= limit;
+            if !ring.failing && spare >= pages && (is_within || self.leaves_enough(ring, pages, kept)) {
                 found.push((spare, index));
             }
         }

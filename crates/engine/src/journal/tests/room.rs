@@ -94,6 +94,41 @@ fn a_full_journal_is_destaged_from_its_oldest_end_whatever_the_parity() {
 }
 
 #[test]
+fn clients_get_room_while_destaging_goes_on_and_not_only_when_it_is_done() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (4 << 20, Rc::new(Host::default()));
+        let drives = as_drives(&memory(2, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        journal.set_destage_percent(220);
+        let served = Rc::new(Cell::new(0));
+        for tag in 0..2000 {
+            let (journal, served) = (journal.clone(), served.clone());
+            context.spawn(async move {
+                append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
+                served.set(served.get() + 1);
+            });
+        }
+        context.sleep_ns(10_000_000).await;
+        let full = served.get();
+        assert!((100..1000).contains(&full), "{full} served");
+        // As destaging does it: some stripes together, whose parity is over as soon as they are in place.
+        for _ in 0..full / 2 / 20 {
+            let parity: SmallVec<[Record; 1]> = (0..20).map(|_| record(1, &[4096])).collect();
+            let room = journal.reserve(Journal::bytes_of(&parity), Quota::Destage).await.expect("room");
+            let parity = journal.append(parity, room).await.expect("room");
+            for _ in 0..20 {
+                journal.release(journal.oldest().expect("one is live"));
+            }
+            parity.into_iter().for_each(|sequence| journal.release(sequence));
+            context.sleep_ns(1_000_000).await;
+        }
+        assert!(served.get() > full + full / 10, "{} served, {full} before", served.get());
+    });
+}
+
+#[test]
 fn what_is_too_large_is_refused_and_the_largest_that_fits_is_taken() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
