@@ -126,11 +126,32 @@ impl Inner {
             return Err(self.fill_ended(place));
         }
         self.rewrite_sums(row, column).await?;
+        if is_fresh {
+            self.release_older_records(row).await?;
+        }
         match self.fills.borrow_mut().get_mut(&key) {
             Some(fill) if fill.is_of(place) => fill.complete = true,
             _ => return Err(self.fill_ended(place)),
         }
         Ok(bytes.get())
+    }
+
+    /// To be called when a column that was missing in a row was filled, before it counts as current: what the journal has of the
+    /// row from before is released, durably. Writes that found the column missing left it out of their records; older records
+    /// have it, and carried out after a cut they would put what they say over what was filled, and nothing newer after it.
+    async fn release_older_records(&self, row: u64) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        let stripes = row * self.stripes_per_row..(row + 1) * self.stripes_per_row;
+        if log.has_any(stripes.clone()) {
+            self.flush_members().await?;
+            if log.has_early_in(&stripes) {
+                // They are kept as long as the map on the drives does not know their regions.
+                self.flush().await?;
+            }
+            self.release_records().await?;
+        }
+        // Also where all were released before: not necessarily durably.
+        log.journal.mark().await
     }
 
     async fn fill_worker(

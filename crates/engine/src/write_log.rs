@@ -126,6 +126,11 @@ impl WriteLog {
         self.early.borrow().iter().any(|logged| logged.stripe == stripe)
     }
 
+    /// Whether something of these stripes is early.
+    pub fn has_early_in(&self, stripes: &std::ops::Range<u64>) -> bool {
+        self.early.borrow().iter().any(|logged| stripes.contains(&logged.stripe))
+    }
+
     /// What these stripes hold no longer matters.
     pub fn forget_early(&self, stripes: std::ops::Range<u64>) {
         let (gone, kept) = self.take_early().into_iter().partition(|logged| stripes.contains(&logged.stripe));

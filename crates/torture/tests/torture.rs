@@ -89,10 +89,13 @@ fn whatever_happens_every_promise_is_kept() {
 ///
 /// 1007: records that had been released, but not durably so, came back after a cut over a region zeroed and written anew.
 ///
+/// 14751: a record from before a column went, released but not durably so, was carried out after a cut on the spare that had
+/// taken over, over what was written while the column was missing.
+///
 /// 14763: as 6948.
 ///
 /// 15647: an array that took no more writes when it ended left its journal writing to slabs that were others' by then.
-const REGRESSIONS_OF_CONVERSIONS: [u64; 5] = [315, 387, 1007, 14763, 15647];
+const REGRESSIONS_OF_CONVERSIONS: [u64; 6] = [315, 387, 1007, 14751, 14763, 15647];
 
 #[test]
 fn what_was_once_wrong_stays_right() {
