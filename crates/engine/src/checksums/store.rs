@@ -120,7 +120,10 @@ impl Newest {
             if is_behind {
                 result.behind.push(side);
             }
-            if matches!(found, Found::Wrong) || is_behind && !matches!(found, Found::Unreadable) {
+            // Written while nothing was known of the page: no lost write.
+            let is_empty = found.stamp() == Some(0);
+            let is_wrong = is_behind && !is_empty && !matches!(found, Found::Unreadable);
+            if matches!(found, Found::Wrong) || is_wrong {
                 result.wrong.push(side);
             }
         }
