@@ -216,7 +216,8 @@ impl Inner {
         if unknown.is_empty() {
             return Ok(());
         }
-        let content = sums.table.compute(of_unit.column, of_unit.offset_bytes, data);
+        let place = stripe.units[range.unit];
+        let content = sums.table.compute(place.member as u16, place.offset_bytes + range.start, data);
         for block in unknown {
             self.set_block_sum(&of_unit, block, Some(content[block]), 1);
         }
