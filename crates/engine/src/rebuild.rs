@@ -5,10 +5,15 @@
 //! was not written meanwhile. Where a source cannot be read and nothing else makes up for it, the block is remembered as lost,
 //! which is reported, and the rebuild goes on: what can be saved is saved.
 //!
+//! Checksum pages have their two places on neighbouring columns. Where both were gone, nothing is recorded of what comes back, so
+//! it is recorded when it is put in place; and until the pages are on the new slab they are kept in memory, since no place that
+//! counts may have them.
+//!
 //! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several regions are in work at once,
 //! as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions) allows.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -18,7 +23,7 @@ use stripewise_drive::{Buffer, Completion, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
-use crate::checksums::PAGE_COVERS_BYTES;
+use crate::checksums::{PAGE_COVERS_BYTES, Pin};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::slice_of;
@@ -34,6 +39,8 @@ pub(crate) struct Fill {
     /// Something was written that was not flushed yet.
     is_fresh: bool,
     complete: bool,
+    /// The column's checksum pages of the regions that are done, until it is complete: at most 0.3 MiB.
+    pages: BTreeMap<u64, Pin>,
 }
 
 impl Fill {
@@ -110,7 +117,9 @@ impl Inner {
         let key = (row, column);
         if self.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
             let done = vec![false; self.regions_per_row as usize];
-            self.fills.borrow_mut().insert(key, Fill { place, done, is_fresh: false, complete: false });
+            self.fills
+                .borrow_mut()
+                .insert(key, Fill { place, done, is_fresh: false, complete: false, pages: BTreeMap::new() });
         }
         let regions = self.regions_of_row(row);
         let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
@@ -130,7 +139,10 @@ impl Inner {
             self.release_older_records(row).await?;
         }
         match self.fills.borrow_mut().get_mut(&key) {
-            Some(fill) if fill.is_of(place) => fill.complete = true,
+            Some(fill) if fill.is_of(place) => {
+                fill.complete = true;
+                fill.pages.clear();
+            }
             _ => return Err(self.fill_ended(place)),
         }
         Ok(bytes.get())
@@ -168,11 +180,13 @@ impl Inner {
             if self.is_closed() {
                 return Err(ArrayError::Closed);
             }
-            let place = self.rows.borrow().place(key.0, key.1);
-            let is_current = place.is_some_and(|place| place.state == SlotState::CatchingUp)
-                && !self.regions.is_behind(region);
-            // The locks are held until the region is marked: a write in between would miss the new slab.
-            let _guards = if is_current || self.regions.state(region) == RegionState::Unwritten {
+            let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
+            if self.is_current_from_before(key, region) && !is_unwritten() {
+                self.keep_pages(key, region).await?;
+            }
+            // Looked at only now: what was written meanwhile missed the column. The locks are held until the region is marked: a
+            // write in between would miss the new slab.
+            let _guards = if self.is_current_from_before(key, region) || is_unwritten() {
                 Vec::new()
             } else {
                 if let Some(fill) = self.fills.borrow_mut().get_mut(&key) {
@@ -180,6 +194,7 @@ impl Inner {
                 }
                 let (filled, guards) = self.fill_region(key.1, region).await?;
                 bytes.set(bytes.get() + filled);
+                self.keep_pages(key, region).await?;
                 guards
             };
             match self.fills.borrow_mut().get_mut(&key) {
@@ -188,6 +203,56 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Whether the column was only away, and the region was not written meanwhile.
+    fn is_current_from_before(&self, (row, column): (u64, usize), region: u64) -> bool {
+        let place = self.rows.borrow().place(row, column);
+        place.is_some_and(|place| place.state == SlotState::CatchingUp) && !self.regions.is_behind(region)
+    }
+
+    /// Keeps the column's checksum pages of a region in memory until the column is filled.
+    async fn keep_pages(&self, key: (u64, usize), region: u64) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let length = self.regions.shape.member_region_bytes;
+        let pages = sums.table.pin(key.1 as u16, region * length, length).await?;
+        if let Some(fill) = self.fills.borrow_mut().get_mut(&key) {
+            fill.pages.insert(region, pages);
+        }
+        Ok(())
+    }
+
+    /// Records the sums of those blocks of which nothing is recorded, of what the caller, who holds the stripe, has put in place.
+    async fn record_unknown(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let of_unit = self.unit_sums(stripe, range).await?;
+        let blocks = 0..(range.length() / BLOCK_BYTES) as usize;
+        let is_unknown = |block: &usize| self.recorded_sum(&of_unit, *block).is_none();
+        let unknown: SmallVec<[usize; 16]> = blocks.filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let place = stripe.units[range.unit];
+        let content = sums.table.compute(place.member as u16, place.offset_bytes + range.start, data);
+        for block in unknown {
+            self.set_block_sum(&of_unit, block, Some(content[block]), 1);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now begins to be written.
+    pub fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
+        let row = region / self.regions_per_row;
+        if let Some(fill) = self.fills.borrow_mut().get_mut(&(row, column))
+            && !fill.complete
+        {
+            fill.pages.insert(region, pages);
+        }
     }
 
     /// Copies what a column should hold of a region; the caller gets the locks of its stripes with it.
@@ -218,25 +283,31 @@ impl Inner {
             self.read_sources(source, region);
         }
         let pages = (!are_there).then(|| self.context.spawn(pages));
-        let mut writes: Vec<Completion> = Vec::new();
+        let mut writes: Vec<(Completion, Stripe, UnitRange, Buffer)> = Vec::new();
         let mut bytes = 0;
         for source in sources {
             let (stripe, unit) = (source.stripe.clone(), source.unit);
             for (range, data) in self.rebuilt_unit(source).await? {
                 bytes += range.length();
                 let place = stripe.units[unit];
-                let request = IoRequest::write(place.offset_bytes + range.start, data, false);
-                writes.push(self.submit(place.member, Class::Background, request));
+                let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
+                let write = self.submit(place.member, Class::Background, request);
+                writes.push((write, stripe.clone(), range, data));
             }
         }
-        for write in writes {
+        let mut written = Vec::with_capacity(writes.len());
+        for (write, stripe, range, data) in writes {
             if let Err(error) = write.await {
                 self.note_write_error(&error).await?;
                 return Err(ArrayError::Drive(error));
             }
+            written.push((stripe, range, data));
         }
         if let Some(pages) = pages {
             pages.await;
+        }
+        for (stripe, range, data) in &written {
+            self.record_unknown(stripe, *range, data).await?;
         }
         Ok((bytes, guards))
     }
@@ -330,9 +401,13 @@ impl Inner {
 
     /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
     pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
+        self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
+    }
+
+    /// The region that a checksum page of a row speaks of.
+    pub fn region_of_page(&self, row: u64, page: u16) -> u64 {
         let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
-        let region = row * self.regions_per_row + in_row;
-        region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten
+        row * self.regions_per_row + in_row
     }
 
     fn fill_ended(&self, place: SlotPlace) -> ArrayError {

@@ -269,9 +269,9 @@ impl Regions {
         self.behind_count.get() > 0
     }
 
-    /// Whether the region was written while a column of its row was away.
+    /// Whether the region was written while a column of its row was away. Beyond the end there is nothing to be behind.
     pub fn is_behind(&self, region: u64) -> bool {
-        self.behind.borrow()[region as usize]
+        self.behind.borrow().get(region as usize).copied().unwrap_or(false)
     }
 
     fn mark_behind(&self, region: u64) {

@@ -104,7 +104,7 @@ impl PageIo for SlabPages {
         let request = IoRequest::read(0, into);
         let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
         match Self::place(&inner, page, side) {
-            Some((column, slot, offset)) if inner.holds_current_pages(page.row, column, slot) => {
+            Some((column, slot, offset)) if inner.holds_current_page(page, column, slot) => {
                 inner.submit_to_pages(slot, IoRequest { offset_bytes: offset, ..request })
             }
             _ => crate::columns::gone(&request),
@@ -211,12 +211,17 @@ impl Inner {
         }
     }
 
-    fn holds_current_pages(&self, row: u64, column: usize, slot: SlotPlace) -> bool {
+    /// Whether the place of a page on a column is believed: as its blocks are, but where the column is being filled only when all
+    /// of it is, since the pages come last.
+    fn holds_current_page(&self, page: PageId, column: usize, slot: SlotPlace) -> bool {
+        let is_filled =
+            || self.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
         match slot.state {
             SlotState::Active => true,
             SlotState::Missing => false,
-            SlotState::Rebuilding | SlotState::CatchingUp => {
-                self.fills.borrow().get(&(row, column)).is_some_and(|fill| fill.is_complete())
+            SlotState::Rebuilding => is_filled(),
+            SlotState::CatchingUp => {
+                !self.regions.is_behind(self.region_of_page(page.row, page.page)) || is_filled()
             }
         }
     }
@@ -354,10 +359,13 @@ impl Inner {
         let length = self.regions.shape.member_region_bytes;
         let mut result = Ok(());
         for column in 0..self.geometry.width() {
-            // Not kept in memory by pins: what is lost of them to others is written first.
-            result = sums.table.fresh(column as u16, region * length, length).await.map(drop);
-            if result.is_err() {
-                break;
+            match sums.table.fresh(column as u16, region * length, length).await {
+                // Not kept in memory but where a column is being filled: what is lost of them to others is written first.
+                Ok(pages) => self.keep_fresh_pages(column, region, pages),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
         }
         if result.is_ok() {

@@ -97,9 +97,15 @@ fn whatever_happens_every_promise_is_kept() {
 /// 15647: an array that took no more writes when it ended left its journal writing to slabs that were others' by then.
 const REGRESSIONS_OF_CONVERSIONS: [u64; 6] = [315, 387, 1007, 14751, 14763, 15647];
 
+/// As these, with power that goes with a drive.
+///
+/// 18501: two drives took both places of a page of checksums with them, and nothing was recorded of the blocks that they were
+/// filled with.
+const REGRESSIONS_OF_LOSSES: [u64; 1] = [18501];
+
 #[test]
 fn what_was_once_wrong_stays_right() {
-    for seed in REGRESSIONS_OF_CONVERSIONS {
+    for seed in REGRESSIONS_OF_CONVERSIONS.into_iter().chain(REGRESSIONS_OF_LOSSES) {
         let failures = run(seed, &Options::default()).failures;
         assert!(failures.is_empty(), "{failures:#?}");
     }

@@ -135,9 +135,12 @@ impl Checksums {
         result
     }
 
-    /// Starts writing a page as it is now. Both places of one version carry the same stamp.
+    /// Starts writing a page as it is now. Both places of one version carry the same stamp. A page of which no place was at hand,
+    /// and in which nothing was changed since, has the stamp 0: a place that comes back knows more.
     fn write_page(&self, page: &Page, side: Side) -> stripewise_drive::Completion {
-        if page.stamped_version.get() != page.version.get() || page.stamp.get() == 0 {
+        let is_unknown = page.stamp.get() == 0 && page.version.get() == 0;
+        let is_stamped = page.stamp.get() > 0 && page.stamped_version.get() == page.version.get();
+        if !is_unknown && !is_stamped {
             page.stamp.set(self.next_stamp.get());
             page.stamped_version.set(page.version.get());
             self.next_stamp.set(self.next_stamp.get() + 1);

@@ -36,6 +36,8 @@ pub struct Checksums {
     pub(super) cache: Cache,
     /// Pages being loaded, and who is to be told of the end.
     loading: RefCell<FxHashMap<u64, Rc<Event>>>,
+    /// How often places of pages have become current that were not.
+    reloads: Cell<u64>,
     pub(super) dirty: RefCell<Vec<Rc<Page>>>,
     pub(super) dirty_pages: Cell<usize>,
     pub(super) next_stamp: Cell<u64>,
@@ -120,7 +122,10 @@ impl Newest {
             if is_behind {
                 result.behind.push(side);
             }
-            if matches!(found, Found::Wrong) || is_behind && !matches!(found, Found::Unreadable) {
+            // Written while nothing was known of the page: no lost write.
+            let is_empty = found.stamp() == Some(0);
+            let is_wrong = is_behind && !is_empty && !matches!(found, Found::Unreadable);
+            if matches!(found, Found::Wrong) || is_wrong {
                 result.wrong.push(side);
             }
         }
@@ -177,6 +182,7 @@ impl Checksums {
             io,
             cache: Cache::new(options.cache_bytes.max(MIN_CACHE_BYTES)),
             loading: RefCell::default(),
+            reloads: Cell::new(0),
             dirty: RefCell::default(),
             dirty_pages: Cell::new(0),
             next_stamp: Cell::new(options.first_stamp.max(1)),
@@ -350,7 +356,11 @@ impl Checksums {
             }
             let _loading = Loading::begin(self, key);
             self.make_room().await?;
+            let reloads = self.reloads.get();
             let newest = self.read_page(self.id(column, number), both).await?;
+            if self.reloads.get() != reloads {
+                continue;
+            }
             // Somebody may have made the page anew meanwhile; then what was read counts for nothing.
             if let Some(page) = self.cache.get(key) {
                 return Ok((Pinned::new(page), None));
@@ -467,6 +477,7 @@ impl Checksums {
 
     /// Lets go of the clean pages of a row, so that they are read anew: places of them have become current, or gone.
     pub fn reload(&self, row: u64) {
+        self.reloads.set(self.reloads.get() + 1);
         let numbers = self.number(row, 0)..self.number(row + 1, 0);
         let keys =
             numbers.flat_map(|number| (0..self.spec.width).map(move |column| Self::key(column, number)));
@@ -479,6 +490,7 @@ impl Checksums {
 
     /// As [`Self::reload`], of all rows: a drive has come in that may have places.
     pub fn reload_all(&self) {
+        self.reloads.set(self.reloads.get() + 1);
         for page in self.cache.select(|_| true) {
             if page.pins.get() == 0 && !page.dirty.get() {
                 self.drop_page(&page);

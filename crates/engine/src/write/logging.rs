@@ -49,8 +49,8 @@ impl Inner {
     pub(super) async fn log_and_send(&self, log: &WriteLog, works: &mut [Box<Work>]) {
         let mut prepared = Ok(());
         let must_flush =
-            |work: &Box<Work>| work.result.is_ok() && log.must_flush_before(work.index, work.record_kind());
-        if works.iter().any(must_flush) {
+            |work: &Work| work.result.is_ok() && log.must_flush_before(work.index, work.record_kind());
+        if works.iter().any(|work| must_flush(work)) {
             prepared = self.flush_members().await;
         }
         let to_log: SmallVec<[usize; 4]> =
