@@ -162,8 +162,8 @@ impl Inner {
             }
             self.release_records().await?;
         }
-        // Also where all were released before: not necessarily durably.
-        log.journal.mark().await
+        // Also where all were released before: not necessarily durably. What areas on drives that are out hold is not found again.
+        if log.journal.has_area() { log.journal.mark().await } else { Ok(()) }
     }
 
     async fn fill_worker(

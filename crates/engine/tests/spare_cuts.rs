@@ -16,14 +16,14 @@ const BLOCK_SECTORS: u64 = 8;
 /// What is looked at: some stripes of the first region.
 const SECTORS: u64 = 512;
 
-/// When the client flushes, and with that the records of its writes are released: in memory, durably only with what is appended
+/// When, seen from the filling, the client flushes, and with that the records of its writes are released: in memory, durably only with what is appended
 /// to the journal next.
 #[derive(Clone, Copy, Debug)]
 enum Flush {
-    BeforeFilling,
-    AfterFilling,
+    Before,
+    After,
     /// And it is the region's first, so that until then the records are needed for a map that does not know the region.
-    FirstAfterFilling,
+    FirstAfter,
 }
 
 /// A block is written, a drive is replaced, the block is written once more, the new drive is filled, and power is cut.
@@ -44,18 +44,18 @@ fn cut_after_filling(spec: &LinearSpec, column: usize, flush: Flush, seed: u64) 
             .await
             .expect("a new array");
         array.write(0, Model::data(0, SECTORS, 1), false).await.expect("a write");
-        if !matches!(flush, Flush::FirstAfterFilling) {
+        if !matches!(flush, Flush::FirstAfter) {
             array.flush().await.expect("a flush");
         }
         array.write(0, Model::data(0, BLOCK_SECTORS, 2), false).await.expect("a write");
         drives[column] = new_drive("spare".to_owned());
         spec.attach(&array, column, member(&drives[column])).await.expect("a new drive");
         array.write(0, Model::data(0, BLOCK_SECTORS, 3), false).await.expect("a write");
-        if matches!(flush, Flush::BeforeFilling) {
+        if matches!(flush, Flush::Before) {
             array.flush().await.expect("a flush");
         }
         rebuild(&array).await.expect("it can be filled");
-        if !matches!(flush, Flush::BeforeFilling) {
+        if !matches!(flush, Flush::Before) {
             array.flush().await.expect("a flush");
         }
     });
@@ -109,22 +109,22 @@ const WITHOUT_PARITY: [(&str, usize); 2] = [("raid1", 2), ("raid10", 4)];
 
 #[test]
 fn records_that_were_released_do_not_come_back_over_a_filled_column() {
-    in_every_column(false, &WITH_PARITY, Flush::BeforeFilling);
+    in_every_column(false, &WITH_PARITY, Flush::Before);
 }
 
 #[test]
 fn records_that_were_live_do_not_come_back_over_a_filled_column() {
-    in_every_column(false, &WITH_PARITY, Flush::AfterFilling);
+    in_every_column(false, &WITH_PARITY, Flush::After);
 }
 
 #[test]
 fn records_of_a_region_that_the_map_does_not_know_do_not_come_back_over_a_filled_column() {
-    in_every_column(false, &WITH_PARITY, Flush::FirstAfterFilling);
+    in_every_column(false, &WITH_PARITY, Flush::FirstAfter);
 }
 
 #[test]
 fn with_checksums_records_do_not_come_back_over_a_filled_column() {
-    for flush in [Flush::BeforeFilling, Flush::AfterFilling, Flush::FirstAfterFilling] {
+    for flush in [Flush::Before, Flush::After, Flush::FirstAfter] {
         in_every_column(true, &WITH_PARITY, flush);
         in_every_column(true, &WITHOUT_PARITY, flush);
     }

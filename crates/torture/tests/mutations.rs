@@ -8,13 +8,13 @@ use stripewise_torture::{Failure, Options, run};
 /// What is broken, and a seed that shows it.
 const FOUND_AT: [(Mutation, u64); 10] = [
     (Mutation::ReplayWithoutRedo, 1),
-    (Mutation::ParityCoversAll, 37),
+    (Mutation::ParityCoversAll, 118),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
     (Mutation::CommitOnOneDrive, 1),
     (Mutation::AcknowledgeBeforeExclusion, 265),
     (Mutation::LockWithoutWaiting, 1),
-    (Mutation::FrontierBeforeFlush, 39),
+    (Mutation::FrontierBeforeFlush, 11),
     (Mutation::StaleBeyondFrontier, 79),
     (Mutation::WriteOldArrayOnly, 3),
 ];

@@ -445,6 +445,11 @@ impl Journal {
         &self.0.pressure
     }
 
+    /// Whether any area is left. Without one it takes nothing more, and nothing of what it held is found again.
+    pub fn has_area(&self) -> bool {
+        !self.0.state.borrow().rings.is_empty()
+    }
+
     /// Whether there are fewer areas than copies, or batches in use that have fewer copies than they should.
     pub fn is_short(&self) -> bool {
         self.0.state.borrow().is_short()
