@@ -16,7 +16,8 @@ const BLOCK_SECTORS: u64 = 8;
 /// What is looked at: some stripes of the first region.
 const SECTORS: u64 = 512;
 
-/// When, seen from the filling, the client flushes, and with that the records of its writes are released: in memory, durably only with what is appended
+/// When, seen from the filling, the client flushes, and with that the records of its writes are released: in memory,
+/// durably only with what is appended
 /// to the journal next.
 #[derive(Clone, Copy, Debug)]
 enum Flush {
