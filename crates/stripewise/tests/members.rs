@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
+
 use common::{Answer, Sandbox, keys, unique_bytes};
 use serde_json::Value;
 
@@ -202,6 +204,13 @@ fn what_happened_is_kept() {
     assert!(text.text().starts_with("TIME "), "{}", text.text());
 }
 
+/// Whether somebody has the drive, told without trying to lock it.
+fn is_locked(sandbox: &Sandbox, name: &str) -> bool {
+    let inode = std::fs::metadata(sandbox.path(name)).expect("a drive").ino();
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
+    locks.lines().any(|line| line.contains(&format!(":{inode} ")))
+}
+
 #[test]
 fn what_drives_do_is_shown_where_something_runs() {
     let (sandbox, _) = with_volume(3, 9);
@@ -217,6 +226,11 @@ fn what_drives_do_is_shown_where_something_runs() {
     lose(&sandbox, "d/drive1.img");
     sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
+    // Asked before, `iostat` would find nobody there, and have the pool itself for a moment.
+    while !is_locked(&sandbox, "d/drive0.img") {
+        assert!(child.try_wait().expect("a child").is_none(), "it waits");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     let mut busy = Value::Null;
     while child.try_wait().expect("a child").is_none() {
         let answer = sandbox.run("pool iostat tank 1 1 --json");
