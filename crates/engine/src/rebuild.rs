@@ -163,7 +163,7 @@ impl Inner {
             self.release_records().await?;
         }
         // Also where all were released before: not necessarily durably. What areas on drives that are out hold is not found again.
-        if log.journal.has_area() { log.journal.mark().await } else { Ok(()) }
+        if log.journal.has_area() { log.journal.mark_releases().await } else { Ok(()) }
     }
 
     async fn fill_worker(

@@ -318,6 +318,9 @@ impl Inner {
 
         let pages = header.pages();
         let mut entry = Batch::new(header.number, header.first_sequence, records, pages, header.oldest_live);
+        if state.notes.is_empty() {
+            entry.says_released = state.released;
+        }
         for id in &rings {
             let ring = state.ring(*id).expect("chosen from those there are");
             let start = ring.allocate(header.number, pages).expect("chosen because it has room");

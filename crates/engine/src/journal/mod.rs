@@ -424,6 +424,15 @@ impl Journal {
         self.append(SmallVec::new(), reservation).await.map(drop)
     }
 
+    /// Ends when everything released before is durably so; at once where it is.
+    pub async fn mark_releases(&self) -> Result<(), ArrayError> {
+        let is_durable = {
+            let state = self.0.state.borrow();
+            state.released == state.released_durably
+        };
+        if is_durable { Ok(()) } else { self.mark().await }
+    }
+
     /// As [`Self::mark`], where anything was released or settled since that was last durable.
     pub async fn mark_news(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();

@@ -40,6 +40,8 @@ pub(super) struct Batch {
     released: SmallVec<[u64; 2]>,
     live: u64,
     pub waiting: Vec<Waiting>,
+    /// When it is durable so many releases are.
+    pub says_released: u64,
 }
 
 impl Batch {
@@ -57,6 +59,7 @@ impl Batch {
             released: SmallVec::from_elem(0, records.div_ceil(64) as usize),
             live: records,
             waiting: Vec::new(),
+            says_released: 0,
         }
     }
 
@@ -96,6 +99,9 @@ pub(super) struct State {
     /// Released since the last batch.
     pub notes: Vec<u64>,
     pub live_records: u64,
+    /// Releases so far, and how many of them are durable.
+    pub released: u64,
+    pub released_durably: u64,
     pub settled: u64,
     /// The last `settled` that a batch carried.
     pub settled_told: u64,
@@ -128,6 +134,8 @@ impl State {
             queue: VecDeque::new(),
             notes: Vec::new(),
             live_records: 0,
+            released: 0,
+            released_durably: 0,
             settled: 0,
             settled_told: 0,
             durable_oldest: next_number,
@@ -177,6 +185,7 @@ impl State {
         assert!(batch.release(index), "a record is released once");
         self.live_records -= 1;
         self.notes.push(sequence);
+        self.released += 1;
         self.forget_dead();
     }
 
@@ -245,7 +254,8 @@ impl State {
             }
             batch.acknowledged = true;
             told.append(&mut batch.waiting);
-            let oldest_live = batch.oldest_live;
+            let (oldest_live, says_released) = (batch.oldest_live, batch.says_released);
+            self.released_durably = self.released_durably.max(says_released);
             self.unacknowledged.pop_front();
             self.last_acknowledged = number;
             self.durable_oldest = self.durable_oldest.max(oldest_live);
