@@ -22,7 +22,7 @@ use crate::completion::{Completion, CompletionSender, completion};
 use crate::context::Context;
 use crate::error::IoResult;
 use crate::pace::Pace;
-use crate::request::{Drive, DriveInfo, IoRequest, Operation};
+use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
 use crate::timing::{DelayQueue, Rate, SECOND_NS, when_answered};
 
 /// How much of a rate may be made up for after lateness.
@@ -184,6 +184,8 @@ fn paced_info(inner: &DriveInfo, pace: Pace) -> DriveInfo {
     let balanced = pace.bytes_per_second.zip(pace.iops).map_or(0, |(bytes, iops)| bytes / iops);
     let longest = balanced.max(queue_bytes / 4).min(queue_bytes / 2).next_multiple_of(4096);
     DriveInfo {
+        // What it answers it answers late, so requests to it are worth a queue in which neighbours meet.
+        kind: if inner.kind == DriveKind::Memory { DriveKind::Model } else { inner.kind },
         queue_depth: queue_depth.min(inner.queue_depth),
         queue_bytes: queue_bytes.min(inner.queue_bytes),
         max_request_bytes: longest.min(inner.max_request_bytes),

@@ -7,8 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Buffer, Completion, Context, Drive, DriveErrorKind, DriveInfo, IoRequest, MemoryDrive, ModelDrive,
-    ModelSpec, NullDrive, Operation, PACE_BURST_NS, Pace, PacedDrive, SplitMix64, completion,
+    Buffer, Completion, Context, Drive, DriveErrorKind, DriveInfo, DriveKind, IoRequest, MemoryDrive,
+    ModelDrive, ModelSpec, NullDrive, Operation, PACE_BURST_NS, Pace, PacedDrive, SplitMix64, completion,
 };
 use support::{Executor, pattern};
 
@@ -274,6 +274,7 @@ fn contents_and_errors_pass_through() {
     let executor = Executor::new();
     let context = executor.context();
     let drive = PacedDrive::new(&context, MemoryDrive::new("memory", 1 << 20), pace("100MB/s"));
+    assert_ne!(drive.info().kind, DriveKind::Memory, "it does not answer at once");
     executor.block_on(async move {
         let written = pattern(8192, 1);
         drive.submit(IoRequest::write(4096, Buffer::from_bytes(&written), true)).await.unwrap();

@@ -6,10 +6,12 @@
 mod pool_support;
 mod small_writes;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use pool_support::{Life, MIB, spec, volume_spec};
-use small_writes::{ALL_DRIVES, Load, Rates, Stretch};
+use small_writes::counted::{Count, CountedDrive, Counts};
+use small_writes::{ALL_DRIVES, DATA_DRIVES, Load, Rates, Stretch};
 use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive};
 use stripewise_engine::Pool;
 
@@ -35,6 +37,7 @@ fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates 
         burst: Stretch::of_writes(BURST),
         settling: Stretch::of_writes(LONG / 2),
         long_run: Stretch::of_writes(LONG / 2),
+        before_long_run: &|| (),
     };
     rates(&life, &drives(&life, ALL_DRIVES, model, TB), (write_back, checksums), &load)
 }
@@ -42,21 +45,48 @@ fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates 
 /// The same on drives held to a pace, as large and as long in use as `write_back_files.rs` would have them if it had the time.
 fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
     let life = Life::new();
+    let one = |index: usize| {
+        let drive = NullDrive::new(&format!("paced{index}"), 2048 * MIB);
+        CountedDrive::new(PacedDrive::new(&life.context, drive, pace))
+    };
+    let counted: Vec<Rc<CountedDrive>> = (0..ALL_DRIVES).map(one).collect();
+    let drives: Vec<Rc<dyn Drive>> = counted.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
+    let before = Cell::default();
     let load = Load {
         volume_bytes: 4608 * MIB,
         burst: Stretch::of_writes(600),
         settling: Stretch { most_writes: u64::MAX, most_ns: 0 },
         long_run: Stretch { most_writes: LONG, most_ns: 120_000_000_000 },
+        before_long_run: &|| before.set(all_counts(&counted)),
     };
-    let one = |index: usize| {
-        let drive = NullDrive::new(&format!("paced{index}"), 2048 * MIB);
-        PacedDrive::new(&life.context, drive, pace) as Rc<dyn Drive>
+    let rates = rates(&life, &drives, (write_back, checksums), &load);
+    let after = all_counts(&counted);
+    let of = |which: usize| after[which].since(before.get()[which]);
+    let per_write = |count: Count| {
+        let writes = rates.long_run_writes as f64;
+        format!("{:.2} ({:.1} KiB)", count.requests as f64 / writes, count.bytes as f64 / 1024.0 / writes)
     };
-    let drives: Vec<Rc<dyn Drive>> = (0..ALL_DRIVES).map(one).collect();
-    rates(&life, &drives, (write_back, checksums), &load)
+    for (name, counts) in [("data drives", of(0)), ("journal drives", of(1))] {
+        println!(
+            "  {name}: reads {}, writes {}, pages read {}, written {}, flushes {}",
+            per_write(counts.reads),
+            per_write(counts.writes),
+            per_write(counts.page_reads),
+            per_write(counts.page_writes),
+            per_write(counts.flushes),
+        );
+    }
+    rates
 }
 
-fn rates(life: &Life, drives: &[Rc<dyn Drive>], how: (bool, bool), load: &Load) -> Rates {
+/// Of the data drives together, and of the journal's.
+fn all_counts(drives: &[Rc<CountedDrive>]) -> [Counts; 2] {
+    let (data, journals) = drives.split_at(DATA_DRIVES);
+    [data, journals]
+        .map(|drives| drives.iter().map(|drive| drive.counts()).fold(Counts::default(), Counts::plus))
+}
+
+fn rates(life: &Life, drives: &[Rc<dyn Drive>], how: (bool, bool), load: &Load<'_>) -> Rates {
     let buffers = BufferPool::phantom();
     life.run(async {
         let (pool, rates) = small_writes::measure(&life.context, &buffers, "model", drives, how, load).await;
@@ -106,17 +136,21 @@ fn print_rates(name: &str, rates: impl Fn(bool, bool) -> Rates) {
 }
 
 fn main() {
+    let only_paced = std::env::var_os("ONLY_PACED").is_some();
     println!("drives                   checksums  writes per second, burst      in the long run");
     println!("                                    back   through   times       back   through   times");
     let flash = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
     let disk = ModelSpec { latency_ns: 8_000_000, bytes_per_second: 200_000_000, queue_depth: 4 };
     let modelled = [("0.1 ms, 500 MB/s, 32", flash), ("8 ms, 200 MB/s, 4", disk)];
-    for (name, model) in modelled {
+    for (name, model) in modelled.into_iter().filter(|_| !only_paced) {
         print_rates(name, |write_back, checksums| modelled_rates(model, write_back, checksums));
     }
     for pace in ["500MB/s,10000iops", "200MB/s,125iops"] {
         let parsed: Pace = pace.parse().expect("a pace");
         print_rates(pace, |write_back, checksums| paced_rates(parsed, write_back, checksums));
+    }
+    if only_paced {
+        return;
     }
     let (made, commit) = commit_ms();
     println!(

@@ -83,6 +83,7 @@ fn rates(directory: &Path, kind: &Kind, write_back: bool) -> Rates {
         burst: Stretch::of_writes(kind.burst_writes),
         settling: Stretch { most_writes: u64::MAX, most_ns: kind.settling_ns },
         long_run: Stretch { most_writes: u64::MAX, most_ns: kind.long_run_ns },
+        before_long_run: &|| (),
     };
     // One for each run: what is still to be put in place goes with it.
     let executor = RealExecutor::new().expect("an executor");

@@ -4,6 +4,10 @@
 //! no faster than it is destaged. That is still faster than writing in place if several writes go in place by one; else each
 //! of them is only written once more. So, if destaging had nothing to put together when the journal was full, writes go in
 //! place for [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of writing through.
+//!
+//! In any case they go in place until most of what was pending is destaged. If each bit of room were used again at once, a few
+//! pending records would always lie all over the ring with those of writes in place between them. A ring is freed from its oldest
+//! end, so little would be freed by each release; with checksums that is a checkpoint, which takes as long however little it frees.
 
 use std::cell::Cell;
 
@@ -13,6 +17,8 @@ const REST_FACTOR: u64 = 31;
 const LONGEST_REST_NS: u64 = 60_000_000_000;
 /// Acknowledged writes per write in place from which destaging is worth its records in the journal.
 const WORTHWHILE: f64 = 1.5;
+/// When the journal was full, deferring goes on with one part in so many of what was pending then.
+const DRAINED_PART: u64 = 3;
 /// Weight of the last write in place in their mean.
 const LAST_WEIGHT: f64 = 1.0 / 64.0;
 
@@ -22,19 +28,27 @@ pub(crate) struct DeferPace {
     /// Since when clients fill the journal.
     filling_since_ns: Cell<u64>,
     resting_until_ns: Cell<u64>,
+    /// Nothing is deferred while more than this is pending.
+    resume_at_bytes: Cell<u64>,
 }
 
 impl DeferPace {
     pub fn new() -> Self {
-        Self { merged: Cell::new(1.0), filling_since_ns: Cell::new(0), resting_until_ns: Cell::new(0) }
+        Self {
+            merged: Cell::new(1.0),
+            filling_since_ns: Cell::new(0),
+            resting_until_ns: Cell::new(0),
+            resume_at_bytes: Cell::new(u64::MAX),
+        }
     }
 
-    /// Whether a write may be deferred now. `is_idle`: nothing is pending.
-    pub fn may_defer(&self, now_ns: u64, is_idle: bool) -> bool {
-        if now_ns < self.resting_until_ns.get() {
+    /// Whether a write may be deferred now, with so much pending.
+    pub fn may_defer(&self, now_ns: u64, pending_bytes: u64) -> bool {
+        if now_ns < self.resting_until_ns.get() || pending_bytes > self.resume_at_bytes.get() {
             return false;
         }
-        if is_idle {
+        self.resume_at_bytes.set(u64::MAX);
+        if pending_bytes == 0 {
             self.filling_since_ns.set(now_ns);
         }
         true
@@ -46,8 +60,16 @@ impl DeferPace {
         self.merged.set(mean + (pieces as f64 - mean) * LAST_WEIGHT);
     }
 
+    /// The journal had no room, with so much pending.
+    pub fn note_full(&self, pending_bytes: u64) {
+        // With nothing pending it is full of something else.
+        if pending_bytes > 0 {
+            self.resume_at_bytes.set(pending_bytes / DRAINED_PART);
+        }
+    }
+
     /// The journal had no room. Not to be told for drives on which a request takes long: fewer and sorted ones always pay there.
-    pub fn note_full(&self, now_ns: u64) {
+    pub fn rest_unless_merged(&self, now_ns: u64) {
         if self.merged.get() >= WORTHWHILE {
             return;
         }
@@ -66,24 +88,37 @@ mod tests {
     #[test]
     fn after_a_burst_without_neighbours_writes_go_in_place_for_a_while() {
         let pace = DeferPace::new();
-        assert!(pace.may_defer(1_000, true));
-        assert!(pace.may_defer(1_050, false));
-        pace.note_full(1_100);
-        assert!(!pace.may_defer(1_101, true));
-        assert!(!pace.may_defer(4_199, true));
-        assert!(pace.may_defer(4_200, false));
+        assert!(pace.may_defer(1_000, 0));
+        assert!(pace.may_defer(1_050, 4096));
+        pace.rest_unless_merged(1_100);
+        assert!(!pace.may_defer(1_101, 0));
+        assert!(!pace.may_defer(4_199, 0));
+        assert!(pace.may_defer(4_200, 4096));
         // The next one begins there.
-        pace.note_full(4_300);
-        assert!(!pace.may_defer(7_399, false));
-        assert!(pace.may_defer(7_400, false));
+        pace.rest_unless_merged(4_300);
+        assert!(!pace.may_defer(7_399, 4096));
+        assert!(pace.may_defer(7_400, 4096));
     }
 
     #[test]
     fn where_writes_are_put_together_the_journal_is_used_all_the_time() {
         let pace = DeferPace::new();
-        assert!(pace.may_defer(0, true));
+        assert!(pace.may_defer(0, 0));
         (0..200).for_each(|_| pace.note_round(3));
-        pace.note_full(100);
-        assert!(pace.may_defer(101, false));
+        pace.rest_unless_merged(100);
+        assert!(pace.may_defer(101, 4096));
+    }
+
+    #[test]
+    fn a_full_journal_is_mostly_destaged_before_more_is_deferred() {
+        let pace = DeferPace::new();
+        assert!(pace.may_defer(0, 9000));
+        pace.note_full(9000);
+        assert!(!pace.may_defer(1, 9000));
+        assert!(!pace.may_defer(2, 3001));
+        assert!(pace.may_defer(3, 3000));
+        assert!(pace.may_defer(4, 9000), "until it is full again");
+        pace.note_full(0);
+        assert!(pace.may_defer(5, 9000), "it was not full of what is pending");
     }
 }

@@ -71,14 +71,15 @@ impl Inner {
         if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
             return Ok(None);
         }
-        if !self.defer_pace.may_defer(self.context.now_ns(), self.pending.is_empty()) {
+        if !self.defer_pace.may_defer(self.context.now_ns(), self.pending.bytes()) {
             return Ok(None);
         }
         let memory = self.pending.room.acquire(lengths.iter().sum()).now_or_never();
         let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
         let (Some(mut memory), Some(journal)) = (memory, journal) else {
+            self.defer_pace.note_full(self.pending.bytes());
             if self.destage_shape().request_bytes == 0 {
-                self.defer_pace.note_full(self.context.now_ns());
+                self.defer_pace.rest_unless_merged(self.context.now_ns());
             }
             return Ok(None);
         };

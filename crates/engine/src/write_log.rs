@@ -30,6 +30,9 @@ use crate::journal::{Journal, Kind, Quota, Record};
 /// Between two flushes while somebody waits for room in the journal.
 const ROOM_PAUSE_NS: u64 = 1_000_000;
 
+/// While somebody waits, a release that gives little back may take one part in so many of the time.
+const RELEASE_FACTOR: u64 = 5;
+
 /// A record that was logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
@@ -181,12 +184,22 @@ impl WriteLog {
         let Some(inner) = self.inner.upgrade().filter(|_| !self.making_room.replace(true)) else { return };
         inner.context.clone().spawn(async move {
             let Some(log) = inner.write_log() else { return };
+            let mut next_release_ns = 0;
             while log.waiting.get() > 0 && !inner.protected.get() {
                 inner.start_destaging();
                 log.start_marking_regions(&inner);
                 // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
                 let _ = inner.flush_members().await;
-                let _ = inner.release_records().await;
+                // A release takes as long however little it gives, so it waits while destaging comes on towards what gives more.
+                let oldest_pending = inner.pending.oldest_sequence();
+                let held = log.journal.held(oldest_pending);
+                let gives_much = held.bytes_before * 8 >= held.ring_bytes;
+                let began_ns = inner.context.now_ns();
+                if gives_much || oldest_pending.is_none() || began_ns >= next_release_ns {
+                    let _ = inner.release_records().await;
+                    let took_ns = inner.context.now_ns() - began_ns;
+                    next_release_ns = began_ns.saturating_add(took_ns.saturating_mul(RELEASE_FACTOR));
+                }
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
@@ -261,6 +274,9 @@ impl WriteLog {
 
     /// The record's effects are in place.
     pub fn note_applied(&self, logged: Logged) {
+        if logged.kind == Kind::Data {
+            self.journal.note_placed(logged.sequence);
+        }
         self.applied.borrow_mut().push(logged);
     }
 
@@ -317,9 +333,13 @@ impl WriteLog {
     }
 
     /// Whether so much of the journal is taken, and so much of that could be released, that it is time to make room.
-    pub fn is_filling(&self) -> bool {
-        let fill = self.journal.fill();
+    /// `oldest_pending`: the oldest record that is still to be destaged, for nothing behind it is freed by a release.
+    pub fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
+        let held = self.journal.held(oldest_pending);
         let over = (self.applied.borrow().len() + self.settled.borrow().len()) as u64;
-        fill.used_bytes * 2 > fill.capacity_bytes && over > 0 && over * 4 >= fill.live_records
+        held.bytes * 2 > held.ring_bytes
+            && held.bytes_before * 4 >= held.ring_bytes
+            && over > 0
+            && over * 4 >= held.live_records
     }
 }

@@ -20,8 +20,10 @@ const SPAN: u64 = 256 * MIB;
 const PIECE: u64 = 4 * MIB;
 const DEPTH: usize = 32;
 
+pub mod counted;
+
 /// How much is written; each stretch ends at whichever of its limits is reached first.
-pub struct Load {
+pub struct Load<'a> {
     /// The journal is made in proportion to it.
     pub volume_bytes: u64,
     /// Fits the journal.
@@ -29,6 +31,7 @@ pub struct Load {
     /// Until the journal is full.
     pub settling: Stretch,
     pub long_run: Stretch,
+    pub before_long_run: &'a dyn Fn(),
 }
 
 #[derive(Clone, Copy)]
@@ -47,6 +50,8 @@ impl Stretch {
 pub struct Rates {
     pub burst: f64,
     pub long_run: f64,
+    /// How many there were.
+    pub long_run_writes: u64,
 }
 
 /// A new pool and what it gives. It is not closed: on slow drives putting everything in place may take longer than all the rest.
@@ -56,7 +61,7 @@ pub async fn measure(
     name: &str,
     drives: &[Rc<dyn Drive>],
     (write_back, checksums): (bool, bool),
-    load: &Load,
+    load: &Load<'_>,
 ) -> (Pool, Rates) {
     let (data, journals) = drives.split_at(DATA_DRIVES);
     let pool = PoolSpec { journals: journals.to_vec(), ..spec(name, data, &[]) };
@@ -73,13 +78,20 @@ pub async fn measure(
     }
     volume.flush().await.expect("flushed");
     let random = RefCell::new(SplitMix64::new(1));
-    let burst = rate(context, &volume, &random, load.burst).await;
+    let (burst, _) = rate(context, &volume, &random, load.burst).await;
     rate(context, &volume, &random, load.settling).await;
-    let long_run = rate(context, &volume, &random, load.long_run).await;
-    (pool, Rates { burst, long_run })
+    (load.before_long_run)();
+    let (long_run, long_run_writes) = rate(context, &volume, &random, load.long_run).await;
+    (pool, Rates { burst, long_run, long_run_writes })
 }
 
-async fn rate(context: &Context, volume: &Volume, random: &RefCell<SplitMix64>, stretch: Stretch) -> f64 {
+/// Writes per second, and how many there were.
+async fn rate(
+    context: &Context,
+    volume: &Volume,
+    random: &RefCell<SplitMix64>,
+    stretch: Stretch,
+) -> (f64, u64) {
     let (began_ns, written) = (context.now_ns(), Cell::new(0));
     let end_ns = began_ns.saturating_add(stretch.most_ns);
     let client = async || {
@@ -91,5 +103,5 @@ async fn rate(context: &Context, volume: &Volume, random: &RefCell<SplitMix64>, 
         }
     };
     join_all((0..DEPTH).map(|_| client())).await;
-    written.get() as f64 * 1e9 / (context.now_ns() - began_ns) as f64
+    (written.get() as f64 * 1e9 / (context.now_ns() - began_ns) as f64, written.get())
 }

@@ -19,7 +19,7 @@ use super::batch::{
 };
 use super::space::{Grant, RingIds};
 use super::state::{Batch, Copy, State, Waiting};
-use super::{Inner, Journal, Record, Reservation};
+use super::{Inner, Journal, Kind, Record, Reservation};
 use crate::error::ArrayError;
 use crate::member::{Class, Member};
 
@@ -318,6 +318,11 @@ impl Inner {
 
         let pages = header.pages();
         let mut entry = Batch::new(header.number, header.first_sequence, records, pages, header.oldest_live);
+        for (index, record) in group.iter().flat_map(|pending| &pending.records).enumerate() {
+            if record.kind == Kind::Data {
+                entry.set_to_destage(index as u64);
+            }
+        }
         if state.notes.is_empty() {
             entry.says_released = state.released;
         }
@@ -348,7 +353,7 @@ impl Inner {
         state.settled_told = header.settled;
         state.live_records += records;
         state.unacknowledged.push_back(header.number);
-        state.batches.push_back(entry);
+        state.hold(entry);
         Work { number: header.number, pages, segments, rings }
     }
 

@@ -162,6 +162,19 @@ pub(crate) struct JournalFill {
     pub live_records: u64,
 }
 
+/// What keeps a journal from being used again, summed over the areas.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// All there is.
+    pub ring_bytes: u64,
+    /// From the oldest record not released to the end.
+    pub bytes: u64,
+    /// Of these, what lies before the record that was asked about.
+    pub bytes_before: u64,
+    /// Records not released.
+    pub live_records: u64,
+}
+
 impl JournalFill {
     /// Used part in percent of what clients can use; may pass 100 while destaging.
     pub fn percent(&self) -> u64 {
@@ -406,6 +419,12 @@ impl Journal {
         self.0.changed();
     }
 
+    /// A `Data` record's effects are in place, though perhaps not durably: no room is kept for destaging it any more.
+    pub fn note_placed(&self, sequence: u64) {
+        self.0.state.borrow_mut().note_placed(sequence);
+        self.0.changed();
+    }
+
     /// Goes with the next batch: replay gives back the highest number that was ever set.
     pub fn set_settled(&self, sequence: u64) {
         let mut state = self.0.state.borrow_mut();
@@ -442,6 +461,11 @@ impl Journal {
     /// Sequence and stripe-independent age of what holds the ring: the oldest record not released.
     pub fn oldest(&self) -> Option<u64> {
         self.0.state.borrow().oldest_record()
+    }
+
+    /// What a release could give back at most; where a record is named that cannot be released yet, what lies before it.
+    pub fn held(&self, sequence: Option<u64>) -> Held {
+        self.0.state.borrow_mut().held(sequence)
     }
 
     /// How full it is.

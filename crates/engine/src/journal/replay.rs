@@ -18,7 +18,7 @@ use super::area::{Area, AreaHeader, HEADER_PAGES, MIN_AREA_BYTES, Ring};
 use super::batch::{PAGE_BYTES, Payload};
 use super::scan::{Scan, Whole, missing, payload_is_sound, read, read_all, verify_all};
 use super::state::{Batch, Copy};
-use super::{Inner, Journal, JournalHost, OPENING_SHIFT, Record};
+use super::{Inner, Journal, JournalHost, Kind, OPENING_SHIFT, Record};
 use crate::error::ArrayError;
 
 /// A record that was not released. Its parts hold phantoms; [`Journal::load`] gives the bytes.
@@ -176,11 +176,14 @@ impl Inner {
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);
                 } else {
+                    if record.kind == Kind::Data {
+                        batch.set_to_destage(index as u64);
+                    }
                     replay.records.push(Found { record, payload });
                 }
             }
             state.live_records += batch.live();
-            state.batches.push_back(batch);
+            state.hold(batch);
         }
         replay.records.sort_by_key(|found| found.record.sequence);
         state.forget_dead();

@@ -219,21 +219,25 @@ impl State {
         ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
-    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all that is live in it, and `kept` pages.
-    /// What is over needs nothing more, though it may lie behind something live and still be in the way: if it counted, clients
-    /// would get no room from when destaging begins, whose own records take the place of what it frees, until it has come to
-    /// the last one.
+    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all of it that is not in place, and `kept`
+    /// pages. What is in place needs nothing more, though it may not be released yet, or lie behind what is not: if it counted,
+    /// clients would get no room from when destaging begins, whose own records take the place of what it frees, until it has
+    /// come to the last one.
     fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
         let promised = ring.reserved + pages;
-        let to_destage = (self.live_pages(ring.id) + promised) * (self.destage_percent - 100) / 100;
+        let to_destage = (self.pages_to_destage(ring.id) + promised) * (self.destage_percent - 100) / 100;
         ring.used() + promised + to_destage + kept <= ring.pages
     }
 
-    /// Pages of a ring that hold what is not released, as far as batches consist of it.
-    fn live_pages(&self, ring: u64) -> u64 {
-        let there = |batch: &&Batch| batch.live() > 0 && batch.copies.iter().any(|copy| copy.ring == ring);
-        let of_batch = |batch: &Batch| (batch.pages * batch.live()).div_ceil(batch.records);
-        self.batches.iter().filter(there).map(of_batch).sum()
+    /// Pages of a ring that hold what is still to be destaged, as far as batches consist of it.
+    fn pages_to_destage(&self, ring: u64) -> u64 {
+        let is_there = |batch: &Batch| batch.copies.iter().any(|copy| copy.ring == ring);
+        let of_batch = |batch: &Batch| match batch.to_destage() {
+            0 => 0,
+            records if is_there(batch) => (batch.pages * records).div_ceil(batch.records),
+            _ => 0,
+        };
+        self.batches.iter().map(of_batch).sum()
     }
 
     /// Pages for release notes of all that is not noted yet.

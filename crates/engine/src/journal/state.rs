@@ -9,7 +9,7 @@ use super::append::{Pending, Ticket};
 use super::area::Ring;
 use super::batch::{Note, PAGE_BYTES};
 use super::space::Waiter;
-use super::{JournalFill, OPENING_SHIFT};
+use super::{Held, JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
 
 /// Where one copy of a batch is.
@@ -28,6 +28,8 @@ pub(super) struct Batch {
     pub first_sequence: u64,
     pub records: u64,
     pub pages: u64,
+    /// Pages of all batches before it, one copy of each.
+    pages_before: u64,
     /// What its head says.
     pub oldest_live: u64,
     /// Places written or being written.
@@ -39,6 +41,8 @@ pub(super) struct Batch {
     /// A bit per record.
     released: SmallVec<[u64; 2]>,
     live: u64,
+    /// A bit per record that is still to be destaged.
+    to_destage: SmallVec<[u64; 2]>,
     pub waiting: Vec<Waiting>,
     /// When it is durable so many releases are.
     pub says_released: u64,
@@ -51,6 +55,7 @@ impl Batch {
             first_sequence,
             records,
             pages,
+            pages_before: 0,
             oldest_live,
             copies: SmallVec::new(),
             durable: false,
@@ -58,6 +63,7 @@ impl Batch {
             was_hit: false,
             released: SmallVec::from_elem(0, records.div_ceil(64) as usize),
             live: records,
+            to_destage: SmallVec::from_elem(0, records.div_ceil(64) as usize),
             waiting: Vec::new(),
             says_released: 0,
         }
@@ -67,8 +73,24 @@ impl Batch {
         self.released[(index / 64) as usize] >> (index % 64) & 1 == 1
     }
 
+    /// What the record promised is not in place yet: destaging it will take room.
+    pub fn set_to_destage(&mut self, index: u64) {
+        self.to_destage[(index / 64) as usize] |= 1 << (index % 64);
+    }
+
+    /// The record's effects are in place.
+    pub fn note_placed(&mut self, index: u64) {
+        self.to_destage[(index / 64) as usize] &= !(1 << (index % 64));
+    }
+
+    /// Records still to be destaged.
+    pub fn to_destage(&self) -> u64 {
+        self.to_destage.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// Takes one record out; `false` if it was out already.
     pub fn release(&mut self, index: u64) -> bool {
+        self.note_placed(index);
         let word = &mut self.released[(index / 64) as usize];
         let fresh = *word >> (index % 64) & 1 == 0;
         *word |= 1 << (index % 64);
@@ -92,6 +114,8 @@ pub(super) struct State {
     pub next_sequence: u64,
     /// In the order of their numbers.
     pub batches: VecDeque<Batch>,
+    /// Pages of all batches there ever were, one copy of each.
+    pages_ever: u64,
     /// Batches not acknowledged yet, in order.
     pub unacknowledged: VecDeque<u64>,
     /// Appends that have no batch yet.
@@ -130,6 +154,7 @@ impl State {
             next_number,
             next_sequence: 1,
             batches: VecDeque::new(),
+            pages_ever: 0,
             unacknowledged: VecDeque::new(),
             queue: VecDeque::new(),
             notes: Vec::new(),
@@ -187,6 +212,38 @@ impl State {
         self.notes.push(sequence);
         self.released += 1;
         self.forget_dead();
+    }
+
+    /// See [`super::Journal::note_placed`].
+    pub fn note_placed(&mut self, sequence: u64) {
+        if let Some((batch, index)) = self.batch_of(sequence) {
+            batch.note_placed(index);
+        }
+    }
+
+    /// A batch is in use.
+    pub fn hold(&mut self, mut batch: Batch) {
+        batch.pages_before = self.pages_ever;
+        self.pages_ever += batch.pages;
+        self.batches.push_back(batch);
+    }
+
+    /// Pages from the oldest batch in use to the one that has this record, or to the end.
+    fn pages_before(&mut self, sequence: Option<u64>) -> u64 {
+        let Some(first) = self.batches.front().map(|batch| batch.pages_before) else { return 0 };
+        let end = sequence.and_then(|sequence| self.batch_of(sequence)).map(|(batch, _)| batch.pages_before);
+        end.unwrap_or(self.pages_ever) - first
+    }
+
+    /// See [`super::Journal::held`].
+    pub fn held(&mut self, sequence: Option<u64>) -> Held {
+        let target = self.target() as u64;
+        Held {
+            ring_bytes: self.rings.iter().map(|ring| ring.pages).sum::<u64>() * PAGE_BYTES,
+            bytes: self.pages_before(None) * target * PAGE_BYTES,
+            bytes_before: self.pages_before(sequence) * target * PAGE_BYTES,
+            live_records: self.live_records,
+        }
     }
 
     /// Drops batches at the old end that have nothing live.

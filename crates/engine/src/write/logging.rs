@@ -140,6 +140,7 @@ impl Inner {
     /// where that is pending.
     fn can_make_room(&self, log: &WriteLog) -> bool {
         let oldest = log.journal.oldest();
-        log.is_filling() && oldest.is_some() && oldest != self.pending.oldest_sequence()
+        let pending = self.pending.oldest_sequence();
+        oldest.is_some() && oldest != pending && log.is_filling(pending)
     }
 }

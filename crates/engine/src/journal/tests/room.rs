@@ -129,6 +129,45 @@ fn clients_get_room_while_destaging_goes_on_and_not_only_when_it_is_done() {
 }
 
 #[test]
+fn what_is_in_place_needs_no_room_to_be_destaged_though_it_is_not_released() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let (bytes, host) = (1 << 20, Rc::new(Host::default()));
+        let drives = as_drives(&memory(2, bytes));
+        let journal = create(&context, areas(&context, &drives, bytes), 2, &host).await;
+        journal.set_destage_percent(220);
+        let fill_up = async || {
+            let mut sequences = Vec::new();
+            loop {
+                // Data, by its number.
+                let one = Box::pin(append(&journal, record(3, &[4096]), Quota::Client));
+                match context.time_limit_ns(1_000_000, one).await {
+                    Ok(sequence) => sequences.push(sequence.expect("room")),
+                    Err(_) => return sequences,
+                }
+            }
+        };
+        let first = fill_up().await;
+        assert!(first.len() > 10, "{}", first.len());
+        assert!(fill_up().await.is_empty());
+        let held = journal.held(None);
+        assert!(held.bytes * 5 > held.ring_bytes && held.live_records == first.len() as u64, "{held:?}");
+        assert_eq!(journal.held(Some(first[0])).bytes_before, 0);
+        let before = journal.held(Some(first[4])).bytes_before;
+        assert!(before > 0 && before < held.bytes, "{before} of {held:?}");
+        first.iter().for_each(|&sequence| journal.note_placed(sequence));
+        assert_eq!(journal.held(None).bytes, held.bytes, "nothing is released");
+        let more = fill_up().await;
+        assert!(more.len() * 4 > first.len(), "{} after {}", more.len(), first.len());
+        // All of these are still to be destaged, and there is room for that.
+        for _ in &more {
+            append(&journal, record(1, &[4096]), Quota::Destage).await.expect("room");
+        }
+    });
+}
+
+#[test]
 fn what_is_too_large_is_refused_and_the_largest_that_fits_is_taken() {
     let executor = VirtualExecutor::new();
     let context = executor.context();
