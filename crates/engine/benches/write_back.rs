@@ -2,6 +2,8 @@
 //! over four drives with two journal drives of the same kind, acknowledged by the journal or in place; and what a change of
 //! the record of a pool of sixty large drives takes.
 
+#[path = "small_writes/counted.rs"]
+mod counted;
 #[path = "../tests/pool_support/mod.rs"]
 mod pool_support;
 mod small_writes;
@@ -9,8 +11,9 @@ mod small_writes;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use counted::{Count, CountedDrive, Counts};
 use pool_support::{Life, MIB, spec, volume_spec};
-use small_writes::counted::{Count, CountedDrive, Counts};
+
 use small_writes::{ALL_DRIVES, DATA_DRIVES, Load, Rates, Stretch};
 use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive};
 use stripewise_engine::Pool;
