@@ -23,6 +23,7 @@ use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
 use crate::stripe_table::StripeGuard;
+use crate::sums::Recording;
 
 /// What a scrub found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -407,7 +408,7 @@ impl Inner {
         }
         let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
         match self.submit(place.member, Class::Background, request).await {
-            Ok(()) => self.record_content(stripe, range, &data).await,
+            Ok(()) => self.record_content(stripe, range, &data, Recording::All).await,
             Err(error) => self.note_write_error(&error).await,
         }
     }
