@@ -202,32 +202,33 @@ impl Inner {
     }
 
     /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has read it or put it there. The journal
-    /// has no record of it.
+    /// has no record of it. Gives the number of blocks whose sums were recorded.
     pub async fn record_content(
         &self,
         stripe: &Stripe,
         range: UnitRange,
         data: &Buffer,
         recording: Recording,
-    ) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
+    ) -> Result<u64, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(0) };
         let mut of_unit = self.unit_sums(stripe, range).await?;
         let is_meant =
             |block: &usize| recording == Recording::All || self.recorded_sum(&of_unit, *block).is_none();
         let blocks = (range.length() / BLOCK_BYTES) as usize;
         let meant: SmallVec<[usize; 16]> = (0..blocks).filter(is_meant).collect();
         if meant.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
+        let recorded = meant.len() as u64;
         let content = sums.table.compute(of_unit.column, of_unit.offset_bytes, data);
         if meant.len() == blocks {
             of_unit.sums = Ok(content);
             self.set_sums(&of_unit, 1);
-            return Ok(());
+            return Ok(recorded);
         }
         // Of what nothing was recorded nothing was known as bad.
         meant.into_iter().for_each(|block| self.set_block_sum(&of_unit, block, Some(content[block]), 1));
-        Ok(())
+        Ok(recorded)
     }
 
     /// Whether there are blocks in the range of which nothing is recorded.
