@@ -164,7 +164,7 @@ impl Inner {
             self.release_records().await?;
         }
         // Also where all were released before: not necessarily durably. What areas on drives that are out hold is not found again.
-        if log.journal.has_area() { log.journal.mark_releases().await } else { Ok(()) }
+        log.journal.mark_releases().await
     }
 
     async fn fill_worker(

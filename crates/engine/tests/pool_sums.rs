@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use pool_support::*;
 use stripewise_drive::{Buffer, Drive, IoRequest, MemoryDrive};
-use stripewise_engine::{JobKind, Pool, PoolState, ScrubReport};
+use stripewise_engine::{JobKind, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, ScrubReport};
 
 const BLOCK: u64 = 4096;
 const VOLUME_BYTES: u64 = 5 * MIB;
@@ -419,4 +419,49 @@ fn a_scrub_that_goes_on_after_a_cut_has_left_nothing_out() {
         assert_eq!((report.sums_recorded, report.checksum_errors), (0, 0), "{report:?}");
         pool.close().await.unwrap();
     });
+}
+
+/// Far more pages belong to a column than there is memory for. Until all of it is filled no place of them counts, with two
+/// neighbours gone, so none of them may give way to others meanwhile.
+#[test]
+fn pages_of_a_column_that_is_being_filled_stay_in_memory() {
+    let size_bytes = 32 * MIB;
+    let images = memory_drives(3, 112);
+    let drives = as_drives(&images);
+    let little = PoolOptions { checksum_cache_bytes: Some(1), ..options(7) };
+    let life = Life::new();
+    life.run(async {
+        let spec = PoolSpec { slab_bytes: Some(size_bytes), ..spec("tank", &drives, &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.unwrap();
+        let mut spec = volume_spec("data", "raid1", Some(size_bytes));
+        spec.layout.columns = Some(3);
+        full_volume(&pool, spec, 1).await;
+        pool.close().await.unwrap();
+    });
+    for pair in pairs(3) {
+        let mut now = images.iter().map(|image| image.duplicate(&image.info().label)).collect::<Vec<_>>();
+        let left = 3 - pair[0] - pair[1];
+        let life = Life::new();
+        life.run(async {
+            let drive = vec![now[left].clone() as Rc<dyn Drive>];
+            let pool = Pool::open(&life.context, &life.buffers, drive, OpenMode::ReadWrite, little.clone());
+            let pool = pool.await.unwrap();
+            for index in pair {
+                now[index] = MemoryDrive::new(&format!("new{index}"), 112 * MIB);
+                let id = id_of(&pool.status(), &format!("drive{index}"));
+                pool.replace(id, now[index].clone(), false).await.unwrap();
+            }
+            pool.wait(JobKind::Rebuild).await.unwrap();
+            pool.close().await.unwrap();
+        });
+        let life = Life::new();
+        life.run(async {
+            let pool = life.open(&as_drives(&now)).await.unwrap();
+            assert_eq!(pool.status().state, PoolState::Online, "{pair:?}");
+            let report = scrubbed(&pool).await;
+            assert_eq!((report.sums_recorded, report.pages_lost), (0, 0), "{pair:?}: {report:?}");
+            assert_eq!(report.checksum_errors, 0, "{pair:?}: {report:?}");
+            pool.close().await.unwrap();
+        });
+    }
 }
