@@ -269,8 +269,9 @@ impl Inner {
     pub async fn forget_logged(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
-            // What was released is still found after a crash until that is said durably.
-            return log.journal.mark_news().await;
+            // What was released is still found after a crash until that is said durably, for which it is not enough that a batch
+            // which says so is on its way.
+            return log.journal.mark_releases().await;
         }
         for stripe in self.pending.stripes_in(stripes.clone()) {
             for sequence in self.pending.remove(stripe, u64::MAX) {

@@ -23,13 +23,14 @@ use stripewise_drive::{Buffer, Completion, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
-use crate::checksums::{PAGE_COVERS_BYTES, Pin};
+use crate::checksums::Pin;
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
 use crate::rows::{SlotPlace, SlotState};
 use crate::stripe_table::StripeGuard;
+use crate::sums::Recording;
 
 /// How far the filling of a column of a row has come, in memory.
 pub(crate) struct Fill {
@@ -163,7 +164,7 @@ impl Inner {
             self.release_records().await?;
         }
         // Also where all were released before: not necessarily durably. What areas on drives that are out hold is not found again.
-        if log.journal.has_area() { log.journal.mark_releases().await } else { Ok(()) }
+        log.journal.mark_releases().await
     }
 
     async fn fill_worker(
@@ -218,29 +219,6 @@ impl Inner {
         let pages = sums.table.pin(key.1 as u16, region * length, length).await?;
         if let Some(fill) = self.fills.borrow_mut().get_mut(&key) {
             fill.pages.insert(region, pages);
-        }
-        Ok(())
-    }
-
-    /// Records the sums of those blocks of which nothing is recorded, of what the caller, who holds the stripe, has put in place.
-    async fn record_unknown(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        data: &Buffer,
-    ) -> Result<(), ArrayError> {
-        let Some(sums) = self.sums.get() else { return Ok(()) };
-        let of_unit = self.unit_sums(stripe, range).await?;
-        let blocks = 0..(range.length() / BLOCK_BYTES) as usize;
-        let is_unknown = |block: &usize| self.recorded_sum(&of_unit, *block).is_none();
-        let unknown: SmallVec<[usize; 16]> = blocks.filter(is_unknown).collect();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let place = stripe.units[range.unit];
-        let content = sums.table.compute(place.member as u16, place.offset_bytes + range.start, data);
-        for block in unknown {
-            self.set_block_sum(&of_unit, block, Some(content[block]), 1);
         }
         Ok(())
     }
@@ -307,7 +285,7 @@ impl Inner {
             pages.await;
         }
         for (stripe, range, data) in &written {
-            self.record_unknown(stripe, *range, data).await?;
+            self.record_content(stripe, *range, data, Recording::Unknown).await?;
         }
         Ok((bytes, guards))
     }
@@ -397,17 +375,6 @@ impl Inner {
         sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
         self.flush_members().await?;
         self.release_records().await
-    }
-
-    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
-    pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
-        self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
-    }
-
-    /// The region that a checksum page of a row speaks of.
-    pub fn region_of_page(&self, row: u64, page: u16) -> u64 {
-        let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
-        row * self.regions_per_row + in_row
     }
 
     fn fill_ended(&self, place: SlotPlace) -> ArrayError {

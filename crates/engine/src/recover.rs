@@ -13,6 +13,7 @@ use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::slice_of;
+use crate::sums::Recording;
 
 impl Inner {
     /// After a read without a lock was refused, or gave what it should not have (then there is no error): counts the error,
@@ -251,7 +252,7 @@ impl Inner {
             // Of data that are all right parity follows, whatever was recorded of it: a write that failed half-way, with the
             // drive of the parity gone, leaves a sum that nothing has.
             if !self.protected.get() {
-                self.record_content(stripe, range, target).await?;
+                self.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }

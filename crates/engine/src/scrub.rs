@@ -9,6 +9,12 @@
 //! With checksums every block says by itself whether it is right, in any layout; what is said above is then left for blocks
 //! of which nothing is recorded. The pages of checksums are compared with their copies first, because a drive that lost the
 //! write of a block may have lost that of its page too.
+//!
+//! Blocks of which nothing is recorded are those of pages that were lost. Where the others of their row are known to be right
+//! they are made to follow from these; and of all that agree with the rest of their row (without redundancy: that could be
+//! read) a sum is recorded by a scrub, so that from then on they are verified like all others (`scrub/recording.rs`).
+
+mod recording;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -23,6 +29,7 @@ use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
 use crate::stripe_table::StripeGuard;
+use recording::Unrecorded;
 
 /// What a scrub found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +50,8 @@ pub struct ScrubReport {
     pub pages_repaired: u64,
     /// Pages of checksums of which no place was right: nothing is known of their blocks.
     pub pages_lost: u64,
+    /// Blocks of 4 KiB of which no checksum was recorded, and now is.
+    pub sums_recorded: u64,
 }
 
 impl ScrubReport {
@@ -128,11 +137,14 @@ impl Array {
     }
 }
 
+/// Units of a stripe, or a row of blocks of it, with their content.
+type Units = SmallVec<[(usize, Buffer); 12]>;
+
 struct StripeRead {
     stripe: Stripe,
-    units: SmallVec<[(usize, Buffer); 12]>,
+    units: Units,
     answers: SmallVec<[Completion; 12]>,
-    _guard: StripeGuard,
+    guard: StripeGuard,
 }
 
 impl Inner {
@@ -148,20 +160,24 @@ impl Inner {
         if purpose == Purpose::Scrub {
             self.audit_region(region, report).await?;
         }
-        if self.regions.state(region) == RegionState::Unwritten || self.geometry.fault_tolerance() == 0 {
-            if self.geometry.fault_tolerance() == 0 && purpose == Purpose::Scrub {
-                self.read_region(region, report).await?;
-            }
+        if self.regions.state(region) == RegionState::Unwritten {
             return Ok(());
         }
-        let reads = self.read_stripes(region).await;
-        let mut compared = true;
-        for read in reads {
-            compared &= self.check_stripe(read, purpose, report).await?;
+        let mut unrecorded = Unrecorded::default();
+        if self.geometry.fault_tolerance() > 0 {
+            let mut compared = true;
+            for read in self.read_stripes(region).await {
+                compared &= self.check_stripe(read, purpose, &mut unrecorded, report).await?;
+            }
+            if !compared {
+                report.regions_without_redundancy += 1;
+            }
+        } else if purpose == Purpose::Scrub {
+            for read in self.read_stripes(region).await {
+                self.read_stripe(read, &mut unrecorded, report).await?;
+            }
         }
-        if !compared {
-            report.regions_without_redundancy += 1;
-        }
+        report.sums_recorded += self.record_sums_of(unrecorded).await?;
         Ok(())
     }
 
@@ -211,22 +227,31 @@ impl Inner {
     }
 
     /// Without redundancy a scrub can only see whether everything can be read.
-    async fn read_region(&self, region: u64, report: &mut ScrubReport) -> Result<(), ArrayError> {
-        if self.regions.state(region) == RegionState::Unwritten {
-            return Ok(());
-        }
-        for read in self.read_stripes(region).await {
-            for ((unit, buffer), answer) in read.units.iter().zip(read.answers) {
-                report.checked_bytes += buffer.len() as u64;
-                if let Err(error) = answer.await {
-                    report.unreadable_strips += 1;
-                    self.note_read_error(&error).await?;
-                } else if !self.check_sums(&read.stripe, *unit, buffer, report).await? {
-                    report.unreadable_strips += 1;
+    async fn read_stripe(
+        &self,
+        read: StripeRead,
+        unrecorded: &mut Unrecorded,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        let StripeRead { stripe, units, answers, guard } = read;
+        let mut found = Vec::new();
+        for ((unit, buffer), answer) in units.into_iter().zip(answers) {
+            report.checked_bytes += buffer.len() as u64;
+            let range = UnitRange { unit, start: 0, end: buffer.len() as u64 };
+            if let Err(error) = answer.await {
+                report.unreadable_strips += 1;
+                self.note_read_error(&error).await?;
+                if self.lacks_sums(&stripe, range).await? {
+                    found.extend(self.readable_blocks(&stripe, range).await);
                 }
+                continue;
             }
+            if !self.check_sums(&stripe, unit, &buffer, report).await? {
+                report.unreadable_strips += 1;
+            }
+            found.push((range, buffer));
         }
-        Ok(())
+        self.note_unrecorded(unrecorded, stripe, found, guard).await
     }
 
     /// Sends the reads of all units of a region's stripes. The region's memory is bounded by its size times the width.
@@ -252,7 +277,7 @@ impl Inner {
                 });
                 units.push((unit, buffer));
             }
-            reads.push(StripeRead { stripe, units, answers, _guard: guard });
+            reads.push(StripeRead { stripe, units, answers, guard });
         }
         reads
     }
@@ -262,9 +287,10 @@ impl Inner {
         &self,
         read: StripeRead,
         purpose: Purpose,
+        unrecorded: &mut Unrecorded,
         report: &mut ScrubReport,
     ) -> Result<bool, ArrayError> {
-        let StripeRead { stripe, mut units, answers, _guard } = read;
+        let StripeRead { stripe, mut units, answers, guard } = read;
         let mut refused: SmallVec<[usize; 2]> = SmallVec::new();
         for ((unit, buffer), answer) in units.iter().zip(answers) {
             report.checked_bytes += buffer.len() as u64;
@@ -294,12 +320,26 @@ impl Inner {
         if units.len() < stripe.units.len() {
             return Ok(false);
         }
-        if self.agrees(&units) {
-            return Ok(true);
+        let length = self.geometry.interleave_bytes();
+        let mut settled: Vec<(UnitRange, Buffer)> = Vec::new();
+        if !self.agrees(&units) {
+            for start in (0..length).step_by(BLOCK_BYTES as usize) {
+                let row: Units = units
+                    .iter()
+                    .map(|(unit, buffer)| (*unit, slice_of(buffer, 0, start, start + BLOCK_BYTES)))
+                    .collect();
+                let of_row = self.check_row(&stripe, row, start, purpose, report).await?;
+                settled.extend(
+                    of_row
+                        .into_iter()
+                        .map(|(unit, block)| (UnitRange { unit, start, end: start + BLOCK_BYTES }, block)),
+                );
+            }
+        } else if purpose == Purpose::Scrub {
+            let whole = |(unit, buffer)| (UnitRange { unit, start: 0, end: length }, buffer);
+            settled.extend(units.into_iter().map(whole));
         }
-        for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
-            self.mend_block(&stripe, &units, start, purpose, report).await?;
-        }
+        self.note_unrecorded(unrecorded, stripe, settled, guard).await?;
         Ok(true)
     }
 
@@ -334,51 +374,61 @@ impl Inner {
         agrees
     }
 
-    async fn mend_block(
+    /// Makes a row of blocks agree; `start`: where in their strips they are. Gives the blocks of which a sum may be recorded.
+    async fn check_row(
         &self,
         stripe: &Stripe,
-        units: &[(usize, Buffer)],
+        mut row: Units,
         start: u64,
         purpose: Purpose,
         report: &mut ScrubReport,
-    ) -> Result<(), ArrayError> {
+    ) -> Result<Units, ArrayError> {
         let end = start + BLOCK_BYTES;
-        let blocks: SmallVec<[(usize, Buffer); 12]> =
-            units.iter().map(|(unit, buffer)| (*unit, slice_of(buffer, 0, start, end))).collect();
-        if self.agrees(&blocks) {
-            return Ok(());
+        if purpose == Purpose::Scrub {
+            self.follow_known(stripe, &mut row, start, report).await?;
         }
-        let liar = if purpose == Purpose::Scrub { self.liar(&blocks) } else { None };
+        if self.agrees(&row) {
+            return Ok(if purpose == Purpose::Scrub { row } else { Units::new() });
+        }
+        let liar = if purpose == Purpose::Scrub { self.liar(&row) } else { None };
         if let Some(unit) = liar {
-            if let Some(member) = self.member_at(stripe.units[unit]) {
-                report.blame(member.label());
-                member.count_checksum_errors(1);
-            }
             let right = self.buffers.allocate(BLOCK_BYTES as usize);
             let range = UnitRange { unit, start, end };
+            self.blame(stripe, unit, report);
             self.reconstruct(stripe, range, &right, Class::Background).await?;
-            return self.write_unit(stripe, range, right).await;
+            self.write_unit(stripe, range, right.clone()).await?;
+            row.iter_mut().filter(|(other, _)| *other == unit).for_each(|(_, block)| *block = right.clone());
+            return Ok(row);
         }
         if purpose == Purpose::Scrub {
             report.unattributed_blocks += 1;
         }
+        let mut written = Units::new();
         if self.geometry.copies() > 1 {
-            let first = blocks[0].1.clone();
-            for (unit, _) in &blocks[1..] {
-                self.write_unit(stripe, UnitRange { unit: *unit, start, end }, first.clone()).await?;
-            }
-            return Ok(());
+            let first = row[0].1.clone();
+            written.extend(row[1..].iter().map(|(unit, _)| (*unit, first.clone())));
+        } else {
+            let data_units = self.geometry.data_units();
+            let data: SmallVec<[&Buffer; 12]> = row[..data_units].iter().map(|(_, buffer)| buffer).collect();
+            let parity: SmallVec<[Buffer; 3]> = (0..self.geometry.parity_units())
+                .map(|_| self.buffers.allocate(BLOCK_BYTES as usize))
+                .collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&data, &targets, stripewise_parity::encode);
+            written.extend((data_units..).zip(parity.iter().cloned()));
         }
-        let data_units = self.geometry.data_units();
-        let data: SmallVec<[&Buffer; 12]> = blocks[..data_units].iter().map(|(_, buffer)| buffer).collect();
-        let parity: SmallVec<[Buffer; 3]> =
-            (0..self.geometry.parity_units()).map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
-        let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
-        access(&data, &targets, stripewise_parity::encode);
-        for (number, buffer) in parity.iter().cloned().enumerate() {
-            self.write_unit(stripe, UnitRange { unit: data_units + number, start, end }, buffer).await?;
+        for (unit, block) in &written {
+            self.write_unit(stripe, UnitRange { unit: *unit, start, end }, block.clone()).await?;
         }
-        Ok(())
+        Ok(written)
+    }
+
+    /// A block of a unit was found wrong, and not by its checksum.
+    fn blame(&self, stripe: &Stripe, unit: usize, report: &mut ScrubReport) {
+        if let Some(member) = self.member_at(stripe.units[unit]) {
+            report.blame(member.label());
+            member.count_checksum_errors(1);
+        }
     }
 
     /// The one unit that is wrong, where that can be told.
@@ -398,6 +448,7 @@ impl Inner {
         liar
     }
 
+    /// Writes a range in place. Nothing is recorded of it afterwards: that has to wait until it is durable.
     async fn write_unit(&self, stripe: &Stripe, range: UnitRange, data: Buffer) -> Result<(), ArrayError> {
         let place = stripe.units[range.unit];
         if self.sums.get().is_some() {
@@ -405,9 +456,9 @@ impl Inner {
             self.set_sums(&self.unit_sums(stripe, range).await?, 1);
             self.release_records().await?;
         }
-        let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
+        let request = IoRequest::write(place.offset_bytes + range.start, data, false);
         match self.submit(place.member, Class::Background, request).await {
-            Ok(()) => self.record_content(stripe, range, &data).await,
+            Ok(()) => Ok(()),
             Err(error) => self.note_write_error(&error).await,
         }
     }

@@ -443,19 +443,14 @@ impl Journal {
         self.append(SmallVec::new(), reservation).await.map(drop)
     }
 
-    /// Ends when everything released before is durably so; at once where it is.
+    /// Ends when everything released before is durably so: at once where it is, or where no area is left in which anything could be
+    /// found again. A batch that says so and is only on its way does not count.
     pub async fn mark_releases(&self) -> Result<(), ArrayError> {
         let is_durable = {
             let state = self.0.state.borrow();
-            state.released == state.released_durably
+            state.released == state.released_durably || state.rings.is_empty()
         };
         if is_durable { Ok(()) } else { self.mark().await }
-    }
-
-    /// As [`Self::mark`], where anything was released or settled since that was last durable.
-    pub async fn mark_news(&self) -> Result<(), ArrayError> {
-        let has_news = self.0.state.borrow().has_news();
-        if has_news { self.mark().await } else { Ok(()) }
     }
 
     /// Sequence and stripe-independent age of what holds the ring: the oldest record not released.
@@ -478,11 +473,6 @@ impl Journal {
         &self.0.pressure
     }
 
-    /// Whether any area is left. Without one it takes nothing more, and nothing of what it held is found again.
-    pub fn has_area(&self) -> bool {
-        !self.0.state.borrow().rings.is_empty()
-    }
-
     /// Whether there are fewer areas than copies, or batches in use that have fewer copies than they should.
     pub fn is_short(&self) -> bool {
         self.0.state.borrow().is_short()
@@ -502,7 +492,10 @@ impl Journal {
     /// Makes releases and settling durable and ends the journal's task. Nobody appends any more. What is not released is
     /// found when it is opened next.
     pub async fn close(&self) -> Result<(), ArrayError> {
-        let result = self.mark_news().await;
+        let has_news = self.0.state.borrow().has_news();
+        // What is told by a batch on its way is no news; stopping waits for its writes. Should one of them fail, records are found
+        // again whose effects are in place.
+        let result = if has_news { self.mark().await } else { Ok(()) };
         self.stop().await;
         result
     }

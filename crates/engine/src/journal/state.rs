@@ -296,7 +296,7 @@ impl State {
         self.notes.len()
     }
 
-    /// Whether something is known that the areas do not say yet.
+    /// Whether something is known that no batch says yet, durable or on its way.
     pub fn has_news(&self) -> bool {
         !self.notes.is_empty() || self.oldest_live() > self.durable_oldest || self.settled > self.settled_told
     }

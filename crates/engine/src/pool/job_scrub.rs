@@ -181,13 +181,13 @@ impl Inner {
             let first = next_region.saturating_sub(passed).min(regions);
             let at = std::cell::Cell::new(first);
             let work = self.scrub_array(&array, &at, &progress, &mut report);
-            let checkpoint = || self.checkpoint_scrub(volume, passed + at.get());
+            let checkpoint = || self.checkpoint_scrub(volume, &array, passed + at.get());
             match self.watched(&parts, work, CHECKPOINT_NS, checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.array(part).is_some() {
                         // The pool is being closed; its last commit is still to come.
-                        let _ = self.checkpoint_scrub(volume, passed + at.get()).await;
+                        let _ = self.checkpoint_scrub(volume, &array, passed + at.get()).await;
                     }
                     return self.jobs.end(lane);
                 }
@@ -243,7 +243,7 @@ impl Inner {
                 next_ns = next_ns.max(self.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
             }
         }
-        Ok(())
+        array.0.release_records().await
     }
 
     async fn end_scrub(&self, volume: VolumeId, summary: ScrubSummary) {
@@ -267,7 +267,15 @@ impl Inner {
         }
     }
 
-    async fn checkpoint_scrub(&self, volume: VolumeId, next_region: u64) -> Result<(), PoolError> {
+    /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is durable: nobody will look at
+    /// these again.
+    async fn checkpoint_scrub(
+        &self,
+        volume: VolumeId,
+        array: &Array,
+        next_region: u64,
+    ) -> Result<(), PoolError> {
+        array.0.release_records().await?;
         self.try_commit(None, move |manifest| match &mut manifest.scrub {
             Some(scrub) if scrub.volumes.first() == Some(&volume) && next_region > scrub.next_region => {
                 scrub.next_region = next_region;

@@ -9,6 +9,7 @@ use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::regions::{RegionState, Regions, WriteIntent};
+use crate::sums::Recording;
 use crate::write::work::Work;
 
 impl Inner {
@@ -86,7 +87,7 @@ impl Inner {
                 let stripe = self.geometry.stripe(*index);
                 for unit in 0..stripe.units.len() {
                     let range = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
-                    self.record_content(&stripe, range, &self.zeroes).await?;
+                    self.record_content(&stripe, range, &self.zeroes, Recording::All).await?;
                 }
             }
         }

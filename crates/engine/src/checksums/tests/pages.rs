@@ -309,6 +309,33 @@ fn fresh_pages_do_not_know_what_was_there_before() {
     });
 }
 
+/// What was found without the place that came in is neither taken nor counted.
+#[test]
+fn a_page_is_read_again_when_a_place_of_it_comes_in_meanwhile() {
+    for of_the_row in [false, true] {
+        run(|context| async move {
+            let (mut bed, block) = filled(&context).await;
+            bed.poke(id(1, 0), Side::Own, &[7; PAGE_BYTES]);
+            let (with_copy, _) = place(3, id(1, 0), Side::Copy);
+            bed.places.missing.borrow_mut()[with_copy] = true;
+            bed.reopen(BOTH);
+            bed.faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
+            let (sums, wrong) = (bed.sums.clone(), data(2, 1));
+            let reader = context.spawn(async move { verify(&sums, 1, 0, &wrong).await });
+            context.sleep_ns(500_000).await;
+            bed.places.missing.borrow_mut()[with_copy] = false;
+            match of_the_row {
+                true => bed.sums.reload(0),
+                false => bed.sums.reload_all(),
+            }
+            let verdict = reader.await;
+            assert_eq!((verdict.is_good(), verdict.unrecorded_blocks), (false, 0), "told from the copy");
+            assert!(verify(&bed.sums, 1, 0, &block).await.is_good());
+            assert_eq!((bed.sums.counters().loads, bed.sums.counters().lost_pages), (1, 0));
+        });
+    }
+}
+
 #[test]
 fn fresh_wins_over_a_page_that_is_being_loaded() {
     run(|context| async move {

@@ -1,0 +1,206 @@
+//! Where pages of checksums lie, and whether what lies there counts: from a page's name to slabs on drives.
+
+use std::rc::Weak;
+
+use futures_util::future::join_all;
+use stripewise_drive::{Buffer, Completion, DriveError, IoRequest, Operation, completion};
+use stripewise_layout::Place;
+
+use crate::array::{Array, Inner, LocalFuture};
+use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::regions::RegionState;
+use crate::rows::{SlotPlace, SlotState};
+
+/// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it keeps of another's.
+pub(crate) fn page_bytes_per_slab(slab_bytes: u64) -> u64 {
+    2 * (slab_bytes / PAGE_COVERS_BYTES) * PAGE_BYTES as u64
+}
+
+pub(super) struct SlabPages(pub Weak<Inner>);
+
+impl SlabPages {
+    /// The place of a page: column of its holder, slab, and offset in the slab's pages.
+    fn place(inner: &Inner, page: PageId, side: Side) -> Option<(usize, SlotPlace, u64)> {
+        let width = inner.geometry.width();
+        let (column, first) = match side {
+            Side::Own => (usize::from(page.column), 0),
+            Side::Copy => {
+                ((usize::from(page.column) + 1) % width, page_bytes_per_slab(inner.spec.slab_bytes) / 2)
+            }
+        };
+        let slot = inner.rows.borrow().place(page.row, column)?;
+        Some((column, slot, first + u64::from(page.page) * PAGE_BYTES as u64))
+    }
+}
+
+impl PageIo for SlabPages {
+    fn read(&self, page: PageId, side: Side, into: Buffer) -> Completion {
+        let request = IoRequest::read(0, into);
+        let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
+        match Self::place(&inner, page, side) {
+            Some((column, slot, offset)) if inner.holds_current_page(page, column, slot) => {
+                inner.submit_to_pages(slot, IoRequest { offset_bytes: offset, ..request })
+            }
+            _ => crate::columns::gone(&request),
+        }
+    }
+
+    fn write(&self, page: PageId, side: Side, data: Buffer) -> Completion {
+        let request = IoRequest::write(0, data, false);
+        let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
+        let Some((column, slot, offset)) = Self::place(&inner, page, side) else {
+            return crate::columns::gone(&request);
+        };
+        let request = IoRequest { offset_bytes: offset, ..request };
+        let target = inner.moves.borrow().get(&(page.row, column)).and_then(|moving| moving.target());
+        match target {
+            Some(to) => inner.submit_pages_to_both(request, (page.row, column), slot, to),
+            None if slot.state == SlotState::Missing => crate::columns::gone(&request),
+            None => inner.submit_to_pages(slot, request),
+        }
+    }
+
+    fn flush(&self) -> LocalFuture<'_, Result<(), ArrayError>> {
+        Box::pin(async {
+            match self.0.upgrade() {
+                Some(inner) => inner.flush_drives().await,
+                None => Err(ArrayError::Closed),
+            }
+        })
+    }
+
+    fn report<'a>(
+        &'a self,
+        _: PageId,
+        _: Side,
+        error: &'a DriveError,
+    ) -> LocalFuture<'a, Result<(), ArrayError>> {
+        Box::pin(async {
+            let Some(inner) = self.0.upgrade() else { return Err(ArrayError::Closed) };
+            match error.operation {
+                Operation::Read => inner.note_read_error(error).await,
+                _ => inner.note_write_error(error).await,
+            }
+        })
+    }
+
+    fn found_wrong(&self, page: PageId, side: Side) {
+        let Some(inner) = self.0.upgrade() else { return };
+        if inner.sums.get().is_none_or(|sums| sums.lenient.get()) {
+            return;
+        }
+        let Some((_, slot, _)) = Self::place(&inner, page, side) else { return };
+        if let Some(member) = inner.members.borrow().get(slot.drive) {
+            member.member.count_checksum_errors(1);
+        }
+    }
+}
+
+impl Array {
+    /// Ends when the writes of checksum pages that are under way now were answered.
+    pub(crate) async fn until_pages_written(&self) {
+        if let Some(sums) = self.0.sums.get() {
+            sums.table.until_written().await;
+        }
+    }
+}
+
+impl Inner {
+    /// Whether the place of a page on a column is believed: as its blocks are, but where the column is being filled only when all
+    /// of it is, since the pages come last.
+    fn holds_current_page(&self, page: PageId, column: usize, slot: SlotPlace) -> bool {
+        let is_filled =
+            || self.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
+        match slot.state {
+            SlotState::Active => true,
+            SlotState::Missing => false,
+            SlotState::Rebuilding => is_filled(),
+            SlotState::CatchingUp => {
+                !self.regions.is_behind(self.region_of_page(page.row, page.page)) || is_filled()
+            }
+        }
+    }
+
+    fn submit_to_pages(&self, slot: SlotPlace, mut request: IoRequest) -> Completion {
+        let members = self.members.borrow();
+        let Some(member) = members.get(slot.drive) else { return crate::columns::gone(&request) };
+        request.offset_bytes +=
+            member.sums_base_bytes + u64::from(slot.slab) * page_bytes_per_slab(self.spec.slab_bytes);
+        member.member.submit(Class::Upkeep, request)
+    }
+
+    fn submit_pages_to_both(
+        &self,
+        request: IoRequest,
+        key: (u64, usize),
+        from: SlotPlace,
+        to: SlotPlace,
+    ) -> Completion {
+        let first = self.submit_to_pages(from, request.clone());
+        let second = self.submit_to_pages(to, request);
+        let (sender, answer) = completion();
+        let inner = self.me.upgrade().expect("whoever writes holds the array");
+        self.context.spawn(async move {
+            let result = first.await;
+            if second.await.is_err() {
+                inner.fail_move(key, to);
+            }
+            sender.complete(result);
+        });
+        answer
+    }
+
+    /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps one from being loaded shows when
+    /// it is needed.
+    pub async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
+        let Some(sums) = self.sums.get() else { return Vec::new() };
+        let length = self.regions.shape.member_region_bytes;
+        let columns = 0..self.geometry.width() as u16;
+        let pins = join_all(columns.map(|column| sums.table.pin(column, region * length, length))).await;
+        pins.into_iter().flatten().collect()
+    }
+
+    /// Loads what a write will change, all of it at once; as long as the result lives it stays in memory.
+    pub async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };
+        let lacks = |(place, length): &&(Place, u64)| {
+            !sums.table.has_pages(place.member as u16, place.offset_bytes, *length)
+        };
+        let loads = ranges
+            .iter()
+            .filter(lacks)
+            .map(|(place, length)| sums.table.pin(place.member as u16, place.offset_bytes, *length));
+        join_all(loads).await.into_iter().collect()
+    }
+
+    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
+    pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
+        self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
+    }
+
+    /// The region that a checksum page of a row speaks of.
+    pub fn region_of_page(&self, row: u64, page: u16) -> u64 {
+        let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
+        row * self.regions_per_row + in_row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_bytes_per_slab;
+    use crate::pool::addresses::{checksums_base_bytes, copy_page_bytes, own_page_bytes};
+
+    #[test]
+    fn pages_lie_where_the_format_says() {
+        for slab_bytes in [1 << 20, 8 << 20, 128 << 20] {
+            let (capacity, per_slab) = (1 << 40, page_bytes_per_slab(slab_bytes));
+            for (slab, page) in [(0, 0), (5, 0), (9, (slab_bytes >> 20) - 1)] {
+                let at = checksums_base_bytes(capacity) + u64::from(slab) * per_slab + page * 4096;
+                assert_eq!(own_page_bytes(capacity, slab_bytes, slab, page), at);
+                assert_eq!(copy_page_bytes(capacity, slab_bytes, slab, page), at + per_slab / 2);
+            }
+        }
+    }
+}

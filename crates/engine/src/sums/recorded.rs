@@ -1,0 +1,243 @@
+//! What is recorded of blocks: the sums of what is written, in the journal and in the pages, and of what is there already.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, IoRequest};
+use stripewise_layout::{Stripe, UnitRange, WritePlan};
+
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::checksums::{Pin, Sums, recorded_sequence};
+use crate::error::ArrayError;
+use crate::journal::SumRun;
+use crate::member::Class;
+use crate::write::UnitParts;
+
+/// In a record's run of sums: not of what is written, but of what was there before.
+pub(crate) const OLD_SUMS: u16 = 1 << 15;
+
+/// Sums of new content of one unit, and the pages they belong in.
+pub(crate) struct UnitSums {
+    pub unit: usize,
+    /// Byte in the strip.
+    pub start: u64,
+    column: u16,
+    /// The same place in the column.
+    offset_bytes: u64,
+    pin: Pin,
+    /// `None`: the content is not known, and nothing is to be recorded of so many bytes.
+    pub sums: Result<Sums, u64>,
+}
+
+/// Of which blocks [`Inner::record_content`] records a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// Of all, whatever was recorded before.
+    All,
+    /// Of those of which nothing is recorded.
+    Unknown,
+}
+
+/// The sums that a write changes.
+pub(crate) type NewSums = SmallVec<[UnitSums; 4]>;
+
+impl Inner {
+    /// The sums of what is about to be written, of all columns, there or not.
+    pub async fn new_sums(
+        &self,
+        stripe: &Stripe,
+        parts: &[UnitParts],
+        plan: &WritePlan,
+        parity: &[Buffer],
+    ) -> Result<NewSums, ArrayError> {
+        let mut new = NewSums::new();
+        let Some(sums) = self.sums.get() else { return Ok(new) };
+        let written = crate::write::written_ranges(parts);
+        let data_units = self.geometry.data_units();
+        if self.geometry.copies() > 1 {
+            let range = written[0];
+            let mut first: Option<(Sums, (u16, u64))> = None;
+            for unit in 0..stripe.units.len() {
+                let mut of_copy = self.unit_sums(stripe, UnitRange { unit, ..range }).await?;
+                let name = (of_copy.column, of_copy.offset_bytes);
+                let values = match &first {
+                    Some((values, from)) => sums.table.translate(values, *from, name),
+                    None => self.sums_of_parts(name, range.start, &parts[0]),
+                };
+                first.get_or_insert_with(|| (values.clone(), name));
+                of_copy.sums = Ok(values);
+                new.push(of_copy);
+            }
+            return Ok(new);
+        }
+        for range in &written {
+            let mut of_unit = self.unit_sums(stripe, *range).await?;
+            let name = (of_unit.column, of_unit.offset_bytes);
+            of_unit.sums = Ok(self.sums_of_parts(name, range.start, &parts[range.unit]));
+            new.push(of_unit);
+        }
+        let hull = written
+            .iter()
+            .fold((u64::MAX, 0), |hull, range| (hull.0.min(range.start), hull.1.max(range.end)));
+        let (start, end) = plan.window.unwrap_or(hull);
+        for number in 0..self.geometry.parity_units() {
+            let range = UnitRange { unit: data_units + number, start, end };
+            let mut of_unit = self.unit_sums(stripe, range).await?;
+            if let Some(content) = parity.get(number).filter(|content| !content.is_empty()) {
+                of_unit.sums = Ok(sums.table.compute(of_unit.column, of_unit.offset_bytes, content));
+            }
+            new.push(of_unit);
+        }
+        Ok(new)
+    }
+
+    /// A range of a unit with its pages, nothing known of its content yet.
+    pub async fn unit_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<UnitSums, ArrayError> {
+        let sums = self.sums.get().expect("asked by who has checksums");
+        let place = stripe.units[range.unit];
+        let (column, offset_bytes) = (place.member as u16, place.offset_bytes + range.start);
+        let pin = match sums.table.try_pin(column, offset_bytes, range.length()) {
+            Some(pin) => pin,
+            None => sums.table.pin(column, offset_bytes, range.length()).await?,
+        };
+        Ok(UnitSums {
+            unit: range.unit,
+            start: range.start,
+            column,
+            offset_bytes,
+            pin,
+            sums: Err(range.length()),
+        })
+    }
+
+    fn sums_of_parts(&self, (column, offset_bytes): (u16, u64), start: u64, parts: &UnitParts) -> Sums {
+        let sums = self.sums.get().expect("asked by who has checksums");
+        let of_part =
+            |(from, data): &(u64, Buffer)| sums.table.compute(column, offset_bytes + from - start, data);
+        match &parts[..] {
+            [part] => of_part(part),
+            parts => parts.iter().flat_map(of_part).collect(),
+        }
+    }
+
+    /// Records what a unit holds from now on.
+    pub fn set_sums(&self, new: &UnitSums, sequence: u64) {
+        let sums = self.sums.get().expect("whoever has sums has checksums");
+        let length_bytes = match &new.sums {
+            Ok(values) => {
+                sums.table.set(&new.pin, new.offset_bytes, values, recorded_sequence(sequence));
+                values.len() as u64 * BLOCK_BYTES
+            }
+            Err(length_bytes) => {
+                sums.table.clear(&new.pin, new.offset_bytes, *length_bytes);
+                *length_bytes
+            }
+        };
+        self.forget_bad(usize::from(new.column), new.offset_bytes, length_bytes);
+    }
+
+    /// Records what one block of the range holds from now on; `None`: nothing is known of it.
+    pub fn set_block_sum(&self, of: &UnitSums, block: usize, sum: Option<u32>, sequence: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        let offset_bytes = of.offset_bytes + block as u64 * BLOCK_BYTES;
+        match sum {
+            Some(sum) => sums.table.set(&of.pin, offset_bytes, &[sum], recorded_sequence(sequence)),
+            None => sums.table.clear(&of.pin, offset_bytes, BLOCK_BYTES),
+        }
+    }
+
+    /// What is recorded of a block of the range.
+    pub fn recorded_sum(&self, of: &UnitSums, block: usize) -> Option<u32> {
+        let sums = self.sums.get()?;
+        Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
+    }
+
+    /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who has to tell one from the
+    /// other after a crash.
+    pub fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
+        let mut runs = Vec::new();
+        for of_unit in new {
+            let Ok(values) = &of_unit.sums else { continue };
+            let first_block = (of_unit.start / BLOCK_BYTES) as u32;
+            runs.push(SumRun { unit: of_unit.unit as u16, first_block, sums: values.clone() });
+            if !with_old {
+                continue;
+            }
+            let mut is_open = false;
+            for block in 0..values.len() {
+                let Some(old) = self.recorded_sum(of_unit, block) else {
+                    is_open = false;
+                    continue;
+                };
+                if is_open {
+                    runs.last_mut().expect("just pushed").sums.push(old);
+                } else {
+                    let unit = of_unit.unit as u16 | OLD_SUMS;
+                    let first_block = first_block + block as u32;
+                    runs.push(SumRun { unit, first_block, sums: SmallVec::from_iter([old]) });
+                    is_open = true;
+                }
+            }
+        }
+        runs
+    }
+
+    /// A write failed, and what it has left of it is not known: records what of the new is there. The caller holds the stripe.
+    pub async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        let missing = self.missing_in(stripe.index);
+        for of_unit in new {
+            let (Ok(values), false) = (&of_unit.sums, missing.contains(usize::from(of_unit.column))) else {
+                continue;
+            };
+            for (index, value) in values.iter().enumerate() {
+                let offset_bytes = of_unit.offset_bytes + index as u64 * BLOCK_BYTES;
+                let buffer = self.buffers.allocate(BLOCK_BYTES as usize);
+                let request = IoRequest::read(offset_bytes, buffer.clone());
+                if self.submit(usize::from(of_unit.column), Class::Foreground, request).await.is_ok()
+                    && sums.table.compute(of_unit.column, offset_bytes, &buffer)[0] == *value
+                {
+                    sums.table.set(&of_unit.pin, offset_bytes, &[*value], recorded_sequence(sequence));
+                }
+            }
+        }
+    }
+
+    /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has read it or put it there. The journal
+    /// has no record of it. Gives the number of blocks whose sums were recorded.
+    pub async fn record_content(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+        recording: Recording,
+    ) -> Result<u64, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(0) };
+        let mut of_unit = self.unit_sums(stripe, range).await?;
+        let is_meant =
+            |block: &usize| recording == Recording::All || self.recorded_sum(&of_unit, *block).is_none();
+        let blocks = (range.length() / BLOCK_BYTES) as usize;
+        let meant: SmallVec<[usize; 16]> = (0..blocks).filter(is_meant).collect();
+        if meant.is_empty() {
+            return Ok(0);
+        }
+        let recorded = meant.len() as u64;
+        let content = sums.table.compute(of_unit.column, of_unit.offset_bytes, data);
+        if meant.len() == blocks {
+            of_unit.sums = Ok(content);
+            self.set_sums(&of_unit, 1);
+            return Ok(recorded);
+        }
+        // Of what nothing was recorded nothing was known as bad.
+        meant.into_iter().for_each(|block| self.set_block_sum(&of_unit, block, Some(content[block]), 1));
+        Ok(recorded)
+    }
+
+    /// Whether there are blocks in the range of which nothing is recorded.
+    pub async fn lacks_sums(&self, stripe: &Stripe, range: UnitRange) -> Result<bool, ArrayError> {
+        if self.sums.get().is_none() {
+            return Ok(false);
+        }
+        let of_unit = self.unit_sums(stripe, range).await?;
+        let mut blocks = 0..(range.length() / BLOCK_BYTES) as usize;
+        Ok(blocks.any(|block| self.recorded_sum(&of_unit, block).is_none()))
+    }
+}
