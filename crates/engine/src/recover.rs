@@ -6,7 +6,7 @@
 //! written. Everything here works under the stripe's lock.
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest};
+use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest, access};
 use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
 
 use crate::array::{BLOCK_BYTES, Inner};
@@ -256,8 +256,62 @@ impl Inner {
             }
             return Ok(());
         }
+        if self.is_borne_out(stripe, range, target, &units, class).await? {
+            if !self.protected.get() {
+                self.record_content(stripe, range, target, Recording::All).await?;
+            }
+            return Ok(());
+        }
         refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));
         Err(self.lost(stripe, range, &self.missing_in(stripe.index), &refused))
+    }
+
+    /// Whether units that were not needed to reconstruct `found` agree with it, so that what is recorded of it is what is wrong: the drive
+    /// with one place of its page is missing, and the write of the other was lost. All others have to be what is recorded of them,
+    /// and at least one that was not used has to follow from `found`; none may contradict.
+    async fn is_borne_out(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        found: &Buffer,
+        used: &[usize],
+        class: Class,
+    ) -> Result<bool, ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        let mut others: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
+        for unit in (0..stripe.units.len()).filter(|unit| *unit != range.unit) {
+            let of_unit = UnitRange { unit, ..range };
+            if missing.contains(stripe.units[unit].member) || self.is_lost(stripe, of_unit) {
+                continue;
+            }
+            let buffer = self.buffers.allocate(range.length() as usize);
+            let is_read = self.submit_unit_read(stripe, of_unit, class, buffer.clone()).await.is_ok();
+            // Of what nothing is recorded nothing is known: it bears out nothing.
+            let is_known = is_read
+                && !self.lacks_sums(stripe, of_unit).await?
+                && self.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
+            match is_known {
+                true => others.push((unit, buffer)),
+                false if used.contains(&unit) => return Ok(false),
+                false => {}
+            }
+        }
+        let (sources, witnesses): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(unit, _)| used.contains(unit));
+        let source_buffers: SmallVec<[Buffer; 12]> = sources.into_iter().map(|(_, buffer)| buffer).collect();
+        for (unit, witness) in &witnesses {
+            let expected = self.buffers.allocate(range.length() as usize);
+            match self.geometry.copies() > 1 {
+                true => expected.copy_from(found),
+                false => self.recover_units(used, &source_buffers, &[*unit], std::slice::from_ref(&expected)),
+            }
+            let mut agrees = true;
+            access(&[&expected, witness], &[], |read, _| agrees = read[0] == read[1]);
+            if !agrees {
+                return Ok(false);
+            }
+        }
+        Ok(!witnesses.is_empty())
     }
 
     fn lost(
