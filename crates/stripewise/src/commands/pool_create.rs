@@ -52,7 +52,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let name = &options.name.0;
     check_slab(options.slab)?;
@@ -74,8 +74,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         )?;
     }
     let nest = Nest::new(app, &format!("pool create {name}"))?;
-    let made = make(options, app, &nest, &candidates);
-    let closed = nest.close();
+    let made = make(options, app, &nest, &candidates).await;
+    let closed = nest.close().await;
     let report = made?;
     closed?;
 
@@ -95,14 +95,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.
-fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate]) -> Result<PoolReport> {
+async fn make(options: &Options, app: &App, nest: &Nest, candidates: &[Candidate]) -> Result<PoolReport> {
     let (home, name, executor) = (app.home()?, &options.name.0, nest.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
-        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default())?);
+        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default()).await?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(app, executor, candidate, opened, options.force)?;
+        refuse_contents(app, candidate, opened, options.force).await?;
     }
 
     let pool_options = pool_options(&opened);
@@ -121,11 +121,11 @@ fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate])
     };
     let what = format!("cannot create pool `{name}`");
     let buffers = BufferPool::new(RETAINED_BYTES);
-    let pool = executor
-        .block_on(Pool::create(&executor.context(), &buffers, spec))
+    let pool = Pool::create(&executor.context(), &buffers, spec)
+        .await
         .map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
-    executor.block_on(pool.close()).map_err(|error| pool_failure(&what, &error))?;
+    pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     let known = |drive: &crate::report::DriveReport| KnownDrive {
         id: drive.id.clone(),
         path: PathBuf::from(&drive.path),

@@ -23,7 +23,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let home = app.home()?;
     home.pool(name)?;
@@ -33,9 +33,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         &format!("pool destroy {name}"),
         &format!("destroying pool `{name}` loses all of its volumes"),
     )?;
-    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}"))?;
+    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}")).await?;
     let report = session.report();
-    session.destroy()?;
+    session.destroy().await?;
     for drive in report.drives.iter().filter(|drive| !takes_part(&drive.state)) {
         app.printer.warning(format!(
             "{} ({}) was {}: it still says that it belongs to the pool",

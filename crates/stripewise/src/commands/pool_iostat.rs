@@ -3,10 +3,9 @@
 //!
 //! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in between, a clock that is set.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde::Serialize;
+use stripewise_drive::Context;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -69,11 +68,11 @@ struct DriveRates {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &options.name.0);
     let known = home.pool(name)?;
-    let Some(first) = left_word::wait_for(&home, &known) else {
-        return nothing_runs(app, name);
+    let Some(first) = left_word::wait_for_word(app, &home, &known).await? else {
+        return nothing_runs(app, name).await;
     };
     let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
     let Some(seconds) = options.seconds else {
@@ -84,7 +83,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
     let mut before = first;
     for _ in 0..count {
-        let Some(now) = next(&home, &known, &before, seconds) else {
+        let Some(now) = next(&app.executor()?.context(), &home, &known, &before, seconds).await else {
             app.printer
                 .note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
             break;
@@ -104,10 +103,11 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Nobody has the pool open: what opening it takes is all that its drives are asked.
-fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
-    let drives = with_pool(app, name, Access::Look, "pool iostat", |session| {
+async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
+    let drives = with_pool(app, name, Access::Look, "pool iostat", async |session| {
         Ok(loads(&session.pool, &session.report()))
-    })?;
+    })
+    .await?;
     let interval =
         Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
     let shown = Shown { pool: name.to_owned(), running: false, intervals: vec![interval] };
@@ -121,11 +121,17 @@ fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
 }
 
 /// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
-fn next(home: &Home, known: &KnownPool, before: &LeftWord, seconds: f64) -> Option<LeftWord> {
+async fn next(
+    context: &Context,
+    home: &Home,
+    known: &KnownPool,
+    before: &LeftWord,
+    seconds: f64,
+) -> Option<LeftWord> {
     // Word is left once a second, a little after which it is read.
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
     loop {
-        std::thread::sleep(Duration::from_millis(100));
+        context.sleep_ns(100_000_000).await;
         let word = left_word::read(home, known)?;
         // A clock that was set back must not keep anybody waiting; another process begins to count anew.
         if word.unix_ms >= due_ms

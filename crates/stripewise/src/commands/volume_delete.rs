@@ -20,7 +20,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let home = app.home()?;
     home.pool(&name.pool)?;
@@ -30,11 +30,13 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         &format!("volume delete {name}"),
         &format!("deleting `{name}` loses all that it holds"),
     )?;
-    let volumes = with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), |session| {
-        let deleted = session.run(session.pool.delete_volume(&name.volume));
-        deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
-        Ok(session.report().volumes)
-    })?;
+    let volumes =
+        with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), async |session| {
+            let deleted = session.pool.delete_volume(&name.volume).await;
+            deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
+            Ok(session.report().volumes)
+        })
+        .await?;
     app.printer.result(&Volumes { volumes }, |page| page.line(format!("volume {name} is deleted")))?;
     Ok(Exit::Success)
 }

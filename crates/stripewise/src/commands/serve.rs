@@ -1,0 +1,174 @@
+//! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to end.
+//!
+//! Expected faults: another daemon with the same state folder; pools that cannot be opened (named ones end it, of others it
+//! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
+//! them goes on.
+
+use std::pin::pin;
+
+use clap::Args;
+use futures_util::future::{Either, select};
+use serde::Serialize;
+
+use crate::candidates::{Place, noted_place};
+use crate::commands::App;
+use crate::control::ControlSocket;
+use crate::failure::{Exit, Failure, Result};
+use crate::home::{Home, KnownPool};
+use crate::names::PoolName;
+use crate::report::counted;
+use crate::session::{Access, Session};
+
+/// Keep pools open for clients and commands, and work on their jobs, until told to end
+#[derive(Args)]
+pub struct Options {
+    /// The pools, and those they lie on; all known ones if left out
+    #[arg(value_name = "POOL")]
+    pools: Vec<PoolName>,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    pools: Vec<String>,
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let home = app.home()?;
+    let wanted = wanted_pools(options, &home)?;
+    // First of all, so that the locks of the pools say where commands are taken.
+    let control = ControlSocket::open(app)?;
+    let interrupted = app.interrupted()?;
+    let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
+    let ended = match opened {
+        Ok(()) => serve(app, &control, interrupted).await,
+        Err(failure) => Err(failure),
+    };
+    let closed = close_all(app).await;
+    ended?;
+    closed?;
+    app.printer.note("all pools are closed");
+    Ok(Exit::Success)
+}
+
+/// Until it is told to end.
+async fn serve(app: &App, control: &ControlSocket, interrupted: impl Future<Output = ()>) -> Result<()> {
+    let pools: Vec<String> =
+        app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
+    app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
+    app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
+    match select(pin!(interrupted), pin!(control.serve(app))).await {
+        Either::Left(((), _)) => {
+            app.printer.note("told to end: closing");
+            Ok(())
+        }
+        Either::Right((result, _)) => result,
+    }
+}
+
+/// The pools asked for, or all; each behind those that it lies on.
+fn wanted_pools(options: &Options, home: &Home) -> Result<Vec<KnownPool>> {
+    let known = home.pools()?;
+    let named: Vec<KnownPool> = match options.pools.as_slice() {
+        [] => known.clone(),
+        names => names.iter().map(|name| home.pool(&name.0)).collect::<Result<_>>()?,
+    };
+    let mut ordered = Vec::new();
+    for pool in &named {
+        put_behind_those_below(pool, &known, &mut Vec::new(), &mut ordered);
+    }
+    match ordered.is_empty() {
+        true => Err(Failure::new("there is nothing to serve: no pools are known")
+            .hint("`stripewise pool create` makes one, `stripewise pool import` finds one")),
+        false => Ok(ordered),
+    }
+}
+
+fn put_behind_those_below(
+    pool: &KnownPool,
+    known: &[KnownPool],
+    above: &mut Vec<String>,
+    ordered: &mut Vec<KnownPool>,
+) {
+    // One that lies on itself is refused when it is opened.
+    if above.contains(&pool.name) || ordered.iter().any(|other| other.id == pool.id) {
+        return;
+    }
+    above.push(pool.name.clone());
+    for drive in &pool.drives {
+        if let Place::Volume(volume) = noted_place(&drive.path)
+            && let Some(below) = known.iter().find(|other| other.name == volume.pool)
+        {
+            put_behind_those_below(below, known, above, ordered);
+        }
+    }
+    above.pop();
+    ordered.push(pool.clone());
+}
+
+/// Opens the pools and begins their jobs.
+async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Result<()> {
+    for pool in pools {
+        match Session::open(app, &pool.name, Access::Change, "serve").await {
+            Ok(session) => {
+                session.show_notices();
+                session.start_jobs();
+                app.served.begin(session);
+            }
+            Err(failure) if all_are_wanted => return Err(failure),
+            Err(failure) => {
+                app.printer.warning(format!("pool {} is not served: {}", pool.name, failure.message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Closes them, the last opened first. The first error is reported; all are closed.
+async fn close_all(app: &App) -> Result<()> {
+    let mut result = Ok(());
+    while let Some(session) = app.served.end_last() {
+        result = result.and(session.close().await);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::home::KnownDrive;
+
+    #[test]
+    fn pools_come_behind_those_that_they_lie_on() {
+        let pool = |name: &str, drives: &[&str]| KnownPool {
+            name: name.to_owned(),
+            id: name.to_owned(),
+            drives: drives
+                .iter()
+                .map(|path| KnownDrive { id: String::new(), path: PathBuf::from(path) })
+                .collect(),
+        };
+        let known = [
+            pool("above", &["middle/a", "/d/0"]),
+            pool("below", &["/d/1"]),
+            pool("middle", &["below/x", "below/y"]),
+        ];
+        let order = |names: &[&str]| {
+            let mut ordered = Vec::new();
+            for name in names {
+                let pool = known.iter().find(|pool| pool.name == *name).expect("known");
+                put_behind_those_below(pool, &known, &mut Vec::new(), &mut ordered);
+            }
+            ordered.into_iter().map(|pool| pool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&["above", "below", "middle"]), ["below", "middle", "above"]);
+        assert_eq!(order(&["middle"]), ["below", "middle"]);
+        let circle = [pool("a", &["b/x"]), pool("b", &["a/x"])];
+        let mut ordered = Vec::new();
+        put_behind_those_below(&circle[0], &circle, &mut Vec::new(), &mut ordered);
+        assert_eq!(ordered.len(), 2);
+    }
+}
