@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_layout::LayoutError;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
@@ -140,12 +140,37 @@ pub struct Session {
 /// A pool that this process has open.
 struct OpenPool {
     home: Home,
-    known: KnownPool,
+    name: String,
+    id: String,
+    /// As it is on the list.
+    known: RefCell<KnownPool>,
     access: Access,
     /// All that were opened, also those that the pool has no use for.
     opened: RefCell<Vec<OpenedDrive>>,
     executor: Rc<RealExecutor>,
     _lock: PoolLock,
+}
+
+impl OpenPool {
+    /// Puts on the list where the pool's drives are now.
+    fn remember_drives(&self, pool: &Pool) -> Result<()> {
+        if self.access == Access::Look {
+            return Ok(());
+        }
+        let status = pool.status();
+        let known =
+            |drive: &DriveStatus| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) };
+        let now = KnownPool {
+            name: self.name.clone(),
+            id: self.id.clone(),
+            drives: status.drives.iter().map(known).collect(),
+        };
+        if *self.known.borrow() != now {
+            self.home.remember(now.clone())?;
+            self.known.replace(now);
+        }
+        Ok(())
+    }
 }
 
 /// Opens a known pool, does `work` and closes it again, also after an error.
@@ -209,7 +234,9 @@ impl Session {
         let pool = opening
             .await
             .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;
-        let open = OpenPool { home, known, access, opened: RefCell::new(opened), executor, _lock: lock };
+        let (id, known) = (known.id.clone(), RefCell::new(known));
+        let open =
+            OpenPool { home, name, id, known, access, opened: RefCell::new(opened), executor, _lock: lock };
         let session = Session { pool, app: app.clone(), open: Rc::new(open), nest: None, lent: false };
         if access == Access::Change {
             session.spawn_watch();
@@ -235,14 +262,15 @@ impl Session {
 
     /// Lets go of drives whose files or devices have gone, so that what is there now can be opened.
     pub fn forget_vanished(&self) {
-        let is_there =
-            |opened: &OpenedDrive| opened.file.as_ref().is_none_or(|file| file.still_there().is_ok());
+        let is_there = |opened: &OpenedDrive| {
+            opened.file.as_ref().is_none_or(|file| file.still_there().is_ok() && !file.is_gone())
+        };
         self.open.opened.borrow_mut().retain(is_there);
     }
 
     /// The pool's name, as it is known here.
     pub fn name(&self) -> &str {
-        &self.open.known.name
+        &self.open.name
     }
 
     /// Begins the pool's jobs, and those of the pools below.
@@ -314,7 +342,8 @@ impl Session {
     /// Closes the pool and remembers where its drives are; then the pools below. One that was lent stays open.
     pub async fn close(mut self) -> Result<()> {
         if self.lent {
-            return Ok(());
+            // Whatever ends this process: the next one finds the drives that came in.
+            return self.open.remember_drives(&self.pool);
         }
         let nest = self.nest.take();
         let closed = self.close_this().await;
@@ -326,22 +355,15 @@ impl Session {
     }
 
     async fn close_this(&self) -> Result<()> {
-        let OpenPool { home, known, access, .. } = &*self.open;
-        let name = &known.name;
+        let OpenPool { home, name, id, access, .. } = &*self.open;
         let closed = self.pool.close().await;
         if *access == Access::Look {
             return closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error));
         }
         // Best effort: it was for others to read while the pool was open.
-        let _ = std::fs::remove_file(home.status_path(&known.id));
+        let _ = std::fs::remove_file(home.status_path(id));
         closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
-        let status = self.pool.status();
-        let drives = status
-            .drives
-            .iter()
-            .map(|drive| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) });
-        let now = KnownPool { drives: drives.collect(), ..known.clone() };
-        if now != *known { home.remember(now) } else { Ok(()) }
+        self.open.remember_drives(&self.pool)
     }
 
     /// Erases the pool from its drives and the list; one that was lent is served no more.
@@ -358,12 +380,11 @@ impl Session {
     }
 
     async fn destroy_this(&self) -> Result<()> {
-        let OpenPool { home, known, .. } = &*self.open;
+        let OpenPool { home, name, id, .. } = &*self.open;
         let destroyed = self.pool.destroy().await;
-        destroyed
-            .map_err(|error| pool_failure(format!("cannot erase all of pool `{}`", known.name), &error))?;
-        let _ = std::fs::remove_file(home.status_path(&known.id));
-        home.forget(&known.id)
+        destroyed.map_err(|error| pool_failure(format!("cannot erase all of pool `{name}`"), &error))?;
+        let _ = std::fs::remove_file(home.status_path(id));
+        home.forget(id)
     }
 
     /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
@@ -372,13 +393,15 @@ impl Session {
         let pool = self.pool.clone();
         let context = self.open.executor.context();
         let open = Rc::downgrade(&self.open);
-        let path = self.open.home.status_path(&self.open.known.id);
+        let path = self.open.home.status_path(&self.open.id);
         let opened_unix_ms = unix_ms();
         let watch = async move {
             loop {
                 LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(open) = open.upgrade() else { return };
+                // Where it cannot be written now, it is tried again.
+                let _ = open.remember_drives(&pool);
                 for file in open.opened.borrow().iter().filter_map(|opened| opened.file.as_ref()) {
                     // What was found is told to the engine by the drive's own answers.
                     let _ = file.still_there();

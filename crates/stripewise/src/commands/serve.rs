@@ -4,6 +4,7 @@
 //! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
 //! them goes on.
 
+use std::collections::HashMap;
 use std::pin::pin;
 
 use clap::Args;
@@ -19,10 +20,15 @@ use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, Session};
 
+/// How often the list of pools is looked at for new ones.
+const ADOPT_NS: u64 = 1_000_000_000;
+/// How often it is tried to open one.
+const MAX_ATTEMPTS: u32 = 5;
+
 /// Keep pools open for clients and commands, and work on their jobs, until told to end
 #[derive(Args)]
 pub struct Options {
-    /// The pools, and those they lie on; all known ones if left out
+    /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
 }
@@ -42,7 +48,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
-        Ok(()) => serve(app, &control, interrupted).await,
+        Ok(()) => serve(app, &control, options.pools.is_empty(), interrupted).await,
         Err(failure) => Err(failure),
     };
     let closed = close_all(app).await;
@@ -53,17 +59,54 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Until it is told to end.
-async fn serve(app: &App, control: &ControlSocket, interrupted: impl Future<Output = ()>) -> Result<()> {
+async fn serve(
+    app: &App,
+    control: &ControlSocket,
+    newcomers: bool,
+    interrupted: impl Future<Output = ()>,
+) -> Result<()> {
     let pools: Vec<String> =
         app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
-    match select(pin!(interrupted), pin!(control.serve(app))).await {
+    let working = async {
+        match newcomers {
+            true => select(pin!(control.serve(app)), pin!(adopt(app))).await.factor_first().0,
+            false => control.serve(app).await,
+        }
+    };
+    match select(pin!(interrupted), pin!(working)).await {
         Either::Left(((), _)) => {
             app.printer.note("told to end: closing");
             Ok(())
         }
         Either::Right((result, _)) => result,
+    }
+}
+
+/// Serves pools as they come to be known: made or imported while this runs.
+async fn adopt(app: &App) -> Result<()> {
+    let (home, context) = (app.home()?, app.executor()?.context());
+    let mut attempts: HashMap<String, u32> = HashMap::new();
+    loop {
+        context.sleep_ns(ADOPT_NS).await;
+        // A list that cannot be read now says nothing of the pools that are served.
+        for pool in home.pools().unwrap_or_default() {
+            let attempt = attempts.entry(pool.id.clone()).or_default();
+            if app.served.has(&pool.name) || *attempt == MAX_ATTEMPTS {
+                continue;
+            }
+            *attempt += 1;
+            match open(app, &pool).await {
+                Ok(()) => {
+                    attempts.remove(&pool.id);
+                    app.printer.note(format!("pool {} is served from now on", pool.name));
+                }
+                // Whoever has just made it may not have let go of it yet.
+                Err(_) if *attempt < MAX_ATTEMPTS => {}
+                Err(failure) => not_served(app, &pool, &failure),
+            }
+        }
     }
 }
 
@@ -78,11 +121,7 @@ fn wanted_pools(options: &Options, home: &Home) -> Result<Vec<KnownPool>> {
     for pool in &named {
         put_behind_those_below(pool, &known, &mut Vec::new(), &mut ordered);
     }
-    match ordered.is_empty() {
-        true => Err(Failure::new("there is nothing to serve: no pools are known")
-            .hint("`stripewise pool create` makes one, `stripewise pool import` finds one")),
-        false => Ok(ordered),
-    }
+    Ok(ordered)
 }
 
 fn put_behind_those_below(
@@ -110,19 +149,25 @@ fn put_behind_those_below(
 /// Opens the pools and begins their jobs.
 async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Result<()> {
     for pool in pools {
-        match Session::open(app, &pool.name, Access::Change, "serve").await {
-            Ok(session) => {
-                session.show_notices();
-                session.start_jobs();
-                app.served.begin(session);
-            }
+        match open(app, pool).await {
             Err(failure) if all_are_wanted => return Err(failure),
-            Err(failure) => {
-                app.printer.warning(format!("pool {} is not served: {}", pool.name, failure.message));
-            }
+            Err(failure) => not_served(app, pool, &failure),
+            Ok(()) => {}
         }
     }
     Ok(())
+}
+
+async fn open(app: &App, pool: &KnownPool) -> Result<()> {
+    let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
+    session.show_notices();
+    session.start_jobs();
+    app.served.begin(session);
+    Ok(())
+}
+
+fn not_served(app: &App, pool: &KnownPool, failure: &Failure) {
+    app.printer.warning(format!("pool {} is not served: {}", pool.name, failure.message));
 }
 
 /// Closes them, the last opened first. The first error is reported; all are closed.
