@@ -10,6 +10,6 @@ mod frames;
 mod frames_io;
 mod server;
 
-pub use caller::{Caller, Left};
+pub use caller::{Caller, Collected, Left};
 pub use client::pass_on;
-pub use server::ControlSocket;
+pub use server::{ControlSocket, carry_out};

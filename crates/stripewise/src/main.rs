@@ -11,6 +11,7 @@ mod dispatch;
 mod drive_names;
 mod failure;
 mod home;
+mod http;
 mod input;
 mod jobs;
 mod left_word;

@@ -145,6 +145,7 @@ struct OpenPool {
     /// As it is on the list.
     known: RefCell<KnownPool>,
     access: Access,
+    opened_unix_ms: u64,
     /// All that were opened, also those that the pool has no use for.
     opened: RefCell<Vec<OpenedDrive>>,
     executor: Rc<RealExecutor>,
@@ -235,8 +236,17 @@ impl Session {
             .await
             .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;
         let (id, known) = (known.id.clone(), RefCell::new(known));
-        let open =
-            OpenPool { home, name, id, known, access, opened: RefCell::new(opened), executor, _lock: lock };
+        let open = OpenPool {
+            home,
+            name,
+            id,
+            known,
+            access,
+            opened_unix_ms: unix_ms(),
+            opened: RefCell::new(opened),
+            executor,
+            _lock: lock,
+        };
         let session = Session { pool, app: app.clone(), open: Rc::new(open), nest: None, lent: false };
         if access == Access::Change {
             session.spawn_watch();
@@ -300,6 +310,11 @@ impl Session {
             }
         }
         report
+    }
+
+    /// How the pool stands at this moment, as it is left for others.
+    pub fn word(&self) -> LeftWord {
+        LeftWord::of(&self.pool, self.report(), self.open.opened_unix_ms)
     }
 
     /// Tells the user what the pool has to say.
@@ -394,7 +409,7 @@ impl Session {
         let context = self.open.executor.context();
         let open = Rc::downgrade(&self.open);
         let path = self.open.home.status_path(&self.open.id);
-        let opened_unix_ms = unix_ms();
+        let opened_unix_ms = self.open.opened_unix_ms;
         let watch = async move {
             loop {
                 LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);

@@ -5,7 +5,6 @@
 
 use clap::Args;
 use serde::Serialize;
-use stripewise_drive::Context;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -71,7 +70,11 @@ struct DriveRates {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &options.name.0);
     let known = home.pool(name)?;
-    let Some(first) = left_word::wait_for_word(app, &home, &known).await? else {
+    let first = match app.served.lend(name, app) {
+        Some(session) => Some(session.word()),
+        None => left_word::wait_for_word(app, &home, &known).await?,
+    };
+    let Some(first) = first else {
         return nothing_runs(app, name).await;
     };
     let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
@@ -83,7 +86,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
     let mut before = first;
     for _ in 0..count {
-        let Some(now) = next(&app.executor()?.context(), &home, &known, &before, seconds).await else {
+        let Some(now) = next(app, &home, &known, &before, seconds).await? else {
             app.printer
                 .note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
             break;
@@ -122,23 +125,28 @@ async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
 
 /// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
 async fn next(
-    context: &Context,
+    app: &App,
     home: &Home,
     known: &KnownPool,
     before: &LeftWord,
     seconds: f64,
-) -> Option<LeftWord> {
+) -> Result<Option<LeftWord>> {
+    let context = app.executor()?.context();
     // Word is left once a second, a little after which it is read.
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
     loop {
         context.sleep_ns(100_000_000).await;
-        let word = left_word::read(home, known)?;
+        let word = match app.served.lend(&known.name, app) {
+            Some(session) => Some(session.word()),
+            None => left_word::read(home, known),
+        };
+        let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count anew.
         if word.unix_ms >= due_ms
             || word.unix_ms < before.unix_ms
             || word.opened_unix_ms != before.opened_unix_ms
         {
-            return Some(word);
+            return Ok(Some(word));
         }
     }
 }

@@ -5,17 +5,23 @@
 //! them goes on.
 
 use std::collections::HashMap;
-use std::pin::pin;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
-use futures_util::future::{Either, select};
+use futures_util::FutureExt;
+use futures_util::future::select_all;
 use serde::Serialize;
+use stripewise_drive::Semaphore;
 
 use crate::candidates::{Place, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result};
 use crate::home::{Home, KnownPool};
+use crate::http::Http;
 use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, Session};
@@ -31,6 +37,22 @@ pub struct Options {
     /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
+    /// Listen for HTTP: ADDRESS:PORT, or a port of this machine. The paths are described in OpenAPI at
+    /// /api/v1/openapi.json; /metrics is for Prometheus
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    http: Option<SocketAddr>,
+    /// A file with the secret that HTTP requests have to send; needed where other machines reach it
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token_file: Option<PathBuf>,
+}
+
+/// `8080`, `:8080`, `127.0.0.1:8080`, `[::1]:8080`.
+fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    text.parse().map_err(|_| format!("`{text}` is no address; as in 8080, 127.0.0.1:8080 or [::1]:8080"))
 }
 
 #[derive(Serialize)]
@@ -45,10 +67,12 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let wanted = wanted_pools(options, &home)?;
     // First of all, so that the locks of the pools say where commands are taken.
     let control = ControlSocket::open(app)?;
+    let http =
+        options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
-        Ok(()) => serve(app, &control, options.pools.is_empty(), interrupted).await,
+        Ok(()) => serve(app, &control, http, options.pools.is_empty(), interrupted).await,
         Err(failure) => Err(failure),
     };
     let closed = close_all(app).await;
@@ -62,26 +86,41 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 async fn serve(
     app: &App,
     control: &ControlSocket,
+    mut http: Option<Http>,
     newcomers: bool,
     interrupted: impl Future<Output = ()>,
 ) -> Result<()> {
     let pools: Vec<String> =
         app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
+    if let Some(http) = &http {
+        app.printer.note(format!("listening for HTTP at http://{}", http.address()));
+    }
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
-    let working = async {
-        match newcomers {
-            true => select(pin!(control.serve(app)), pin!(adopt(app))).await.factor_first().0,
-            false => control.serve(app).await,
+    let turns = Rc::new(Semaphore::new(1));
+    let taking_commands = control.serve(app, &turns);
+    let answering = async {
+        match &mut http {
+            Some(http) => http.serve(app, &turns).await,
+            None => {}
         }
+        // A thread that has ended by itself does not end the daemon.
+        pending::<Result<()>>().await
     };
-    match select(pin!(interrupted), pin!(working)).await {
-        Either::Left(((), _)) => {
-            app.printer.note("told to end: closing");
-            Ok(())
-        }
-        Either::Right((result, _)) => result,
-    }
+    let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
+    let told_to_end = async {
+        interrupted.await;
+        app.printer.note("told to end: closing");
+        Ok(())
+    };
+    // All of these but the first go on for ever unless something is wrong.
+    let first = select_all([
+        told_to_end.boxed_local(),
+        taking_commands.boxed_local(),
+        answering.boxed_local(),
+        adopting.boxed_local(),
+    ]);
+    first.await.0
 }
 
 /// Serves pools as they come to be known: made or imported while this runs.

@@ -20,11 +20,20 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left;
 
+/// What a command printed.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// On standard output.
+    pub output: Vec<u8>,
+    /// On standard error.
+    pub messages: String,
+}
+
 /// Whoever had a command carried out here.
 #[derive(Default)]
 pub struct Caller {
     /// Frames on their way out, oldest first.
-    outgoing: RefCell<VecDeque<Vec<u8>>>,
+    outgoing: RefCell<VecDeque<(Kind, Vec<u8>)>>,
     waiting_bytes: Cell<usize>,
     /// Input that came and was not read yet.
     input: RefCell<VecDeque<u8>>,
@@ -40,6 +49,14 @@ impl Caller {
     /// With this much input, where that is known.
     pub fn new(input_bytes: Option<u64>) -> Self {
         Self { input_bytes: Cell::new(input_bytes), ..Self::default() }
+    }
+
+    /// With all of its input.
+    pub fn with_input(input: &[u8]) -> Self {
+        let caller = Self::new(Some(input.len() as u64));
+        caller.take_input(input);
+        caller.input_ended.set(true);
+        caller
     }
 
     /// For standard output. A result is short: it never waits.
@@ -98,7 +115,7 @@ impl Caller {
     }
 
     /// The command has ended; nothing is sent after its exit code.
-    pub(super) fn end(&self, exit_code: u8) {
+    pub fn end(&self, exit_code: u8) {
         self.send(Kind::Exit, &[exit_code]);
         self.done.set(true);
         self.changed.notify_all();
@@ -129,10 +146,10 @@ impl Caller {
             while bytes.len() < MAX_BODY_BYTES
                 && let Some(frame) = { self.outgoing.borrow_mut().pop_front() }
             {
-                bytes.extend(frame);
+                self.waiting_bytes.set(self.waiting_bytes.get() - frame.1.len());
+                bytes.extend(frames::encode(frame.0, &frame.1));
             }
             if !bytes.is_empty() {
-                self.waiting_bytes.set(self.waiting_bytes.get() - bytes.len());
                 self.changed.notify_all();
                 return Some(bytes);
             }
@@ -143,13 +160,35 @@ impl Caller {
         }
     }
 
+    /// All that the command prints, until its end.
+    pub async fn collect(&self) -> Collected {
+        let mut collected = Collected::default();
+        loop {
+            while let Some((kind, body)) = { self.outgoing.borrow_mut().pop_front() } {
+                self.waiting_bytes.set(self.waiting_bytes.get() - body.len());
+                match kind {
+                    Kind::Output => collected.output.extend(body),
+                    Kind::Message => {
+                        collected.messages.push_str(&String::from_utf8_lossy(&body));
+                        collected.messages.push('\n');
+                    }
+                    _ => {}
+                }
+                self.changed.notify_all();
+            }
+            if self.done.get() {
+                return collected;
+            }
+            self.changed.wait().await;
+        }
+    }
+
     fn send(&self, kind: Kind, body: &[u8]) {
         if self.left.get() {
             return;
         }
-        let frame = frames::encode(kind, body);
-        self.waiting_bytes.set(self.waiting_bytes.get() + frame.len());
-        self.outgoing.borrow_mut().push_back(frame);
+        self.waiting_bytes.set(self.waiting_bytes.get() + body.len());
+        self.outgoing.borrow_mut().push_back((kind, body.to_vec()));
         self.changed.notify_all();
     }
 }

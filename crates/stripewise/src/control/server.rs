@@ -6,11 +6,12 @@
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
 
+use std::path::Path;
+use std::pin::pin;
 use std::rc::Rc;
 
 use clap::Parser;
 use futures_util::future::{Either, select};
-use std::pin::pin;
 use stripewise_drive::{Context, Semaphore};
 use stripewise_runtime::{ListenError, Listener, Piece, Stream};
 
@@ -22,7 +23,7 @@ use crate::commands::App;
 use crate::dispatch;
 use crate::failure::{Exit, Failure, Result};
 use crate::input::Input;
-use crate::printer::Printer;
+use crate::printer::{Colours, Printer};
 
 /// Callers at the same time; more wait until one has ended.
 const MAX_CALLERS: u64 = 64;
@@ -54,9 +55,9 @@ impl ControlSocket {
     }
 
     /// Takes commands for as long as it is polled.
-    pub async fn serve(&self, app: &App) -> Result<()> {
+    pub async fn serve(&self, app: &App, turns: &Rc<Semaphore>) -> Result<()> {
         let context = app.executor()?.context();
-        let (places, turns) = (Semaphore::new(MAX_CALLERS), Rc::new(Semaphore::new(1)));
+        let places = Semaphore::new(MAX_CALLERS);
         loop {
             let place = places.acquire(1).await;
             let stream = match self.listener.accept().await {
@@ -87,11 +88,11 @@ async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Se
     match command {
         Ok(command) if command.version == VERSION => {
             let (app, turns, caller) = (app.clone(), turns.clone(), caller.clone());
-            drop(
-                context.spawn(
-                    async move { caller.end(carry_out(&command, &app, &caller, &turns).await.code()) },
-                ),
-            );
+            drop(context.spawn(async move {
+                let Command { words, folder, colours, .. } = command;
+                let exit = carry_out(&words, folder.as_ref(), colours, &app, &caller, &turns).await;
+                caller.end(exit.code());
+            }));
         }
         _ => {
             caller.message("error: the daemon is of another version than this program\nhint: start it anew");
@@ -121,8 +122,16 @@ async fn send_frames(stream: &Stream, caller: &Caller) {
     }
 }
 
-async fn carry_out(command: &Command, app: &App, caller: &Rc<Caller>, turns: &Semaphore) -> Exit {
-    let words = std::iter::once("stripewise").chain(command.words.iter().map(String::as_str));
+/// Carries out a command line for somebody who is in `folder`.
+pub async fn carry_out(
+    words: &[String],
+    folder: &Path,
+    colours: Colours,
+    app: &App,
+    caller: &Rc<Caller>,
+    turns: &Semaphore,
+) -> Exit {
+    let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
@@ -130,8 +139,8 @@ async fn carry_out(command: &Command, app: &App, caller: &Rc<Caller>, turns: &Se
             return Exit::Usage;
         }
     };
-    let printer = Printer::to_caller(cli.json, cli.quiet, command.colours, caller.clone());
-    let app = app.for_caller(printer, Input::Caller(caller.clone()), command.folder.clone().into());
+    let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
+    let app = app.for_caller(printer, Input::Caller(caller.clone()), folder.to_owned());
     let turn = if cli.command.lasts() { None } else { Some(turns.acquire(1).await) };
     let result = dispatch::run(&cli.command, &app).await;
     drop(turn);
