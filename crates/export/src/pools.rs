@@ -119,6 +119,13 @@ impl PoolExports {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
     }
 
+    /// Those that somebody uses now, by name.
+    pub fn in_use(&self) -> Vec<String> {
+        let in_use = self.0.in_use.borrow();
+        let used = in_use.iter().filter(|(_, export)| export.strong_count() > 0);
+        used.map(|(name, _)| name.clone()).collect()
+    }
+
     fn open(&self, name: &str) -> Option<(Volume, bool)> {
         let (pool_name, volume_name) = name.split_once('/')?;
         let pools = self.0.pools.borrow();

@@ -26,6 +26,7 @@ mod session;
 mod signatures;
 mod size;
 mod times;
+mod ways_in;
 
 use std::process::ExitCode;
 

@@ -222,6 +222,16 @@ pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()>
     Ok(())
 }
 
+/// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
+pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
+    let pools = home.pools().ok()?;
+    let is_it = |path: &Path| match noted_place(path) {
+        Place::Volume(name) => name.pool == pool && name.volume == volume,
+        Place::Path(_) => false,
+    };
+    Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
+}
+
 /// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known pool is on.
 pub fn refuse_if_used(home: &Home, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
     for outer in home.pools()? {

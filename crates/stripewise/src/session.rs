@@ -153,6 +153,16 @@ struct OpenPool {
 }
 
 impl OpenPool {
+    /// Lets go of drives that were opened and are none of the pool's (any more): others may want them.
+    fn let_go_of_strangers(&self, pool: &Pool) {
+        let status = pool.status();
+        let is_ours = |opened: &OpenedDrive| {
+            let label = &opened.bare.info().label;
+            status.drives.iter().any(|drive| **label == *drive.path)
+        };
+        self.opened.borrow_mut().retain(is_ours);
+    }
+
     /// Puts on the list where the pool's drives are now.
     fn remember_drives(&self, pool: &Pool) -> Result<()> {
         if self.access == Access::Look {
@@ -357,6 +367,7 @@ impl Session {
     /// Closes the pool and remembers where its drives are; then the pools below. One that was lent stays open.
     pub async fn close(mut self) -> Result<()> {
         if self.lent {
+            self.open.let_go_of_strangers(&self.pool);
             // Whatever ends this process: the next one finds the drives that came in.
             return self.open.remember_drives(&self.pool);
         }

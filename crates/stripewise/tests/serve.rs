@@ -3,74 +3,12 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
+use common::daemon::{Daemon, until};
 use common::{Sandbox, corrupt, unique_bytes};
-
-/// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A daemon of a sandbox; killed if the test ends before it.
-struct Daemon {
-    child: Child,
-}
-
-impl Daemon {
-    /// Starts one and waits until it says that it is ready.
-    fn start(sandbox: &Sandbox, words: &str) -> Self {
-        let mut child = sandbox.command(&format!("serve {words}")).spawn().expect("started");
-        let mut first = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("text");
-        let mut daemon = Self { child };
-        assert_eq!(first, "ready\n", "{}", daemon.said());
-        daemon
-    }
-
-    /// What it said on standard error, once it has ended.
-    fn said(&mut self) -> String {
-        let mut text = String::new();
-        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
-        text
-    }
-
-    fn signal(&self, name: &str) {
-        let kill = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(kill.expect("kill runs").success());
-    }
-
-    /// Ends it as the system does; what it said.
-    fn end(mut self) -> String {
-        self.signal("-TERM");
-        let said = self.said();
-        let status = self.child.wait().expect("ended");
-        assert_eq!(status.code(), Some(0), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
-        said
-    }
-
-    fn kill(mut self) {
-        self.signal("-KILL");
-        self.child.wait().expect("ended");
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[test]
 fn commands_are_the_same_with_a_daemon_and_without() {
@@ -221,6 +159,11 @@ fn drives_go_and_come_back_under_a_daemon() {
     std::fs::rename(sandbox.path("pulled.img"), sandbox.path("d/drive2.img")).expect("moved");
     sandbox.ok("pool online tank @d/drive2.img --wait");
     sandbox.run("pool status tank").expect_code(0);
+
+    // One that was refused is nobody's afterwards.
+    std::fs::write(sandbox.path("diary.img"), vec![7; 32 << 20]).expect("written");
+    assert!(sandbox.fails("pool add tank @diary.img").contains("data of an unknown kind"));
+    sandbox.ok("pool create other @diary.img --force");
 
     // Rot is found and repaired.
     corrupt(&sandbox.path("d/drive3.img"), 12 << 20, 1 << 16);

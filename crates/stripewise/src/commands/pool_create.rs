@@ -66,12 +66,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
     for volume in candidates.iter().filter_map(Candidate::volume) {
-        refuse_if_used(
-            &home,
-            &format!("use `{volume}` as a drive of pool `{name}`"),
-            &volume.pool,
-            Some(&volume.volume),
-        )?;
+        let what = format!("use `{volume}` as a drive of pool `{name}`");
+        refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
+        app.served.refuse_if_connected(&what, &volume.pool, Some(&volume.volume))?;
     }
     let nest = Nest::new(app, &format!("pool create {name}"))?;
     let made = make(options, app, &nest, &candidates).await;

@@ -27,7 +27,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let home = app.home()?;
     home.pool(name)?;
-    refuse_if_used(&home, &format!("destroy pool `{name}`"), name, None)?;
+    let what = format!("destroy pool `{name}`");
+    refuse_if_used(&home, &what, name, None)?;
+    app.served.refuse_if_connected(&what, name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),

@@ -30,7 +30,9 @@ struct Exported {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pool = home.pool(&options.name.0)?;
-    refuse_if_used(&home, &format!("export pool `{}`", pool.name), &pool.name, None)?;
+    let what = format!("export pool `{}`", pool.name);
+    refuse_if_used(&home, &what, &pool.name, None)?;
+    app.served.refuse_if_connected(&what, &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
     match app.served.end(&pool.name) {
         Some(session) => session.close().await?,

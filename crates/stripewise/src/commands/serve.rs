@@ -1,6 +1,6 @@
 //! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to end.
 //!
-//! Expected faults: another daemon with the same state folder; pools that cannot be opened (named ones end it, of others it
+//! Expected faults: another daemon with the same state folder; places to listen that are taken; pools that cannot be opened (named ones end it, of others it
 //! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
 //! them goes on.
 
@@ -25,6 +25,7 @@ use crate::http::Http;
 use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, Session};
+use crate::ways_in::{NbdOptions, open_nbd, parse_address};
 
 /// How often the list of pools is looked at for new ones.
 const ADOPT_NS: u64 = 1_000_000_000;
@@ -37,6 +38,8 @@ pub struct Options {
     /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
+    #[command(flatten)]
+    nbd: NbdOptions,
     /// Listen for HTTP: ADDRESS:PORT, or a port of this machine. The paths are described in OpenAPI at
     /// /api/v1/openapi.json; /metrics is for Prometheus
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -44,15 +47,6 @@ pub struct Options {
     /// A file with the secret that HTTP requests have to send; needed where other machines reach it
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
-}
-
-/// `8080`, `:8080`, `127.0.0.1:8080`, `[::1]:8080`.
-fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
-    let port = text.strip_prefix(':').unwrap_or(text);
-    if let Ok(port) = port.parse::<u16>() {
-        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
-    }
-    text.parse().map_err(|_| format!("`{text}` is no address; as in 8080, 127.0.0.1:8080 or [::1]:8080"))
 }
 
 #[derive(Serialize)]
@@ -69,12 +63,18 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let control = ControlSocket::open(app)?;
     let http =
         options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
+    let nbd = open_nbd(&options.nbd, app)?;
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
         Ok(()) => serve(app, &control, http, options.pools.is_empty(), interrupted).await,
         Err(failure) => Err(failure),
     };
+    if let Some(nbd) = &nbd
+        && !nbd.end().await
+    {
+        app.printer.warning("requests of NBD clients had to be given up");
+    }
     let closed = close_all(app).await;
     ended?;
     closed?;

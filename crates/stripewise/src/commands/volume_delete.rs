@@ -24,7 +24,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let home = app.home()?;
     home.pool(&name.pool)?;
-    refuse_if_used(&home, &format!("delete volume `{name}`"), &name.pool, Some(&name.volume))?;
+    let what = format!("delete volume `{name}`");
+    refuse_if_used(&home, &what, &name.pool, Some(&name.volume))?;
+    app.served.refuse_if_connected(&what, &name.pool, Some(&name.volume))?;
     confirmed(
         options.yes,
         &format!("volume delete {name}"),

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
+pub mod daemon;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
