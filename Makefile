@@ -16,7 +16,7 @@ help:
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
-	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin)'
+	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'
 	@echo 'make clean      removes what was built'
 
 evaluate: build
@@ -45,6 +45,9 @@ build: need-build
 
 install: build
 	install -D -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
+	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise.service > dist/stripewise.service.made
+	install -D -m 644 dist/stripewise.service.made '$(PREFIX)/lib/systemd/system/stripewise.service'
+	rm -f dist/stripewise.service.made
 
 clean:
 	cargo clean

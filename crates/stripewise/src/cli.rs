@@ -43,6 +43,9 @@ pub enum Command {
     #[command(subcommand)]
     Simulate(SimulateCommand),
     Serve(serve::Options),
+    /// What a daemon tells when something happens to its pools
+    #[command(subcommand)]
+    Alert(AlertCommand),
 }
 
 impl Command {
@@ -66,6 +69,13 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// Commands on alerts.
+#[derive(Subcommand)]
+pub enum AlertCommand {
+    /// Have the daemon send a test alert by every way that it was given
+    Test(alert_test::Options),
 }
 
 /// Commands on single drives.

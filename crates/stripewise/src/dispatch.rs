@@ -1,7 +1,7 @@
 //! From a command to its file. These are the commands on pools and volumes, which run on the executor: alone in their own process,
 //! or beside each other in one that serves pools.
 
-use crate::cli::{Command, DriveCommand, PoolCommand, VolumeCommand};
+use crate::cli::{AlertCommand, Command, DriveCommand, PoolCommand, VolumeCommand};
 use crate::commands::*;
 use crate::failure::{Exit, Failure, Result};
 
@@ -11,6 +11,7 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Drive(DriveCommand::Show(options)) => Box::pin(drive_show::run(options, app)).await,
         Command::Pool(command) => Box::pin(pool(command, app)).await,
         Command::Volume(command) => Box::pin(volume(command, app)).await,
+        Command::Alert(AlertCommand::Test(options)) => Box::pin(alert_test::run(options, app)).await,
         Command::Serve(options) => match app.control() {
             None => Box::pin(serve::run(options, app)).await,
             Some(_) => Err(Failure::new("this process serves pools already")),

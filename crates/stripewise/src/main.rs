@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod candidates;
 mod cli;
 mod commands;

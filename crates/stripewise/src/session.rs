@@ -163,6 +163,14 @@ impl OpenPool {
         self.opened.borrow_mut().retain(is_ours);
     }
 
+    /// Drives whose files or devices have gone, by label.
+    fn vanished(&self) -> Vec<Rc<str>> {
+        let opened = self.opened.borrow();
+        let files = opened.iter().filter_map(|opened| opened.file.as_ref());
+        let gone = files.filter(|file| file.still_there().is_err() || file.is_gone());
+        gone.map(|file| file.info().label.clone()).collect()
+    }
+
     /// Puts on the list where the pool's drives are now.
     fn remember_drives(&self, pool: &Pool) -> Result<()> {
         if self.access == Access::Look {
@@ -428,9 +436,13 @@ impl Session {
                 let Some(open) = open.upgrade() else { return };
                 // Where it cannot be written now, it is tried again.
                 let _ = open.remember_drives(&pool);
-                for file in open.opened.borrow().iter().filter_map(|opened| opened.file.as_ref()) {
-                    // What was found is told to the engine by the drive's own answers.
-                    let _ = file.still_there();
+                for label in open.vanished() {
+                    let status = pool.status();
+                    let Some(drive) = status.drives.iter().find(|drive| *drive.path == *label) else {
+                        continue;
+                    };
+                    // Where that cannot be recorded now, the next request to the drive has it recorded.
+                    let _ = pool.drive_vanished(drive.id, "it is not there any more").await;
                 }
             }
         };

@@ -166,8 +166,9 @@ fn drives_go_and_come_back_under_a_daemon() {
     sandbox.ok("pool create other @diary.img --force");
 
     // Rot is found and repaired.
-    corrupt(&sandbox.path("d/drive3.img"), 12 << 20, 1 << 16);
-    sandbox.ok("pool scrub tank --wait");
+    corrupt(&sandbox.path("d/drive3.img"), sandbox.place_of(3, &data[..400_000]), 1 << 14);
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert!(scrub.text().contains("repaired from the others"), "{}", scrub.text());
     daemon.end();
     let mut expected = data.clone();
     expected[..1 << 20].copy_from_slice(&data[1 << 20..2 << 20]);

@@ -59,7 +59,7 @@ fn volumes_are_exported_over_nbd() {
     if is_here("nbdkit") {
         let pid = sandbox.text("nbdkit.pid");
         let (through, of_us) = (sandbox.text("through.sock"), uri("tank/b"));
-        client.args(["--exit-with-parent", "-f", "-P", &pid, "-U", &through, "nbd", &of_us]);
+        client.args(["--exit-with-parent", "-f", "-P", &pid, "-U", &through, "nbd", &of_us, "shared=true"]);
         let mut client = client.spawn().expect("started");
         until("it is connected", || std::fs::metadata(&pid).is_ok());
         let refused = sandbox.fails("volume delete tank/b --yes");
@@ -288,5 +288,69 @@ fn other_machines_need_a_token() {
         .expect("run");
     let says = String::from_utf8_lossy(&taken.stderr);
     assert!(taken.status.code() == Some(1) && says.contains("cannot listen for HTTP"), "{says}");
+    daemon.end();
+}
+
+#[test]
+fn trouble_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 20MiB");
+    let data = unique_bytes(12 << 20, 1);
+    sandbox.write("tank/a", 0, &data);
+    assert!(sandbox.fails("alert test").contains("no daemon runs"));
+    let daemon = Daemon::start(&sandbox, "");
+    assert!(sandbox.fails("alert test").contains("was given no way to send alerts"));
+    daemon.end();
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
+    let (told, posts) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut request, mut part) = (Vec::new(), [0; 4096]);
+            while !request.ends_with(b"}") {
+                match stream.read(&mut part) {
+                    Ok(read @ 1..) => request.extend(&part[..read]),
+                    _ => break,
+                }
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let body = text.rsplit("\r\n\r\n").next().unwrap_or_default().to_owned();
+            if told.send(serde_json::from_str::<Value>(&body).unwrap_or(Value::Null)).is_err() {
+                return;
+            }
+        }
+    });
+    let said = sandbox.text("said");
+    std::fs::write(
+        sandbox.path("alert.sh"),
+        format!("#!/bin/sh\necho \"$STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> {said}\n"),
+    )
+    .expect("written");
+    run(Command::new("chmod").args(["755", &sandbox.text("alert.sh")]));
+    let words = format!("--alert-command @alert.sh --alert-webhook {url}");
+    let daemon = Daemon::start(&sandbox, &words);
+    let tested = sandbox.json("alert test");
+    assert_eq!(tested["sent"].as_array().expect("ways").len(), 2, "{tested}");
+    assert_eq!(posts.recv_timeout(common::daemon::PATIENCE).expect("told")["kind"], "test");
+
+    // Rot that a scrub finds, then a drive that goes.
+    common::corrupt(&sandbox.path("d/drive2.img"), sandbox.place_of(2, &data[..400_000]), 1 << 14);
+    sandbox.ok("pool scrub tank --wait");
+    // Nobody uses the pool, and it is noticed all the same.
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    let mut kinds = Vec::new();
+    while !kinds.contains(&"state".to_owned()) {
+        let alert = posts.recv_timeout(common::daemon::PATIENCE).expect("told");
+        assert_eq!(alert["pool"], "tank");
+        assert!(!alert["text"].as_str().expect("text").is_empty());
+        kinds.push(alert["kind"].as_str().expect("text").to_owned());
+    }
+    assert!(kinds.contains(&"scrub".to_owned()), "{kinds:?}");
+    until("the command was told as well", || {
+        std::fs::read_to_string(&said).unwrap_or_default().contains("state degraded: ")
+    });
     daemon.end();
 }

@@ -1,5 +1,6 @@
 //! One file per command: its options as clap reads them, and `run`.
 
+pub mod alert_test;
 pub mod drive_make;
 pub mod drive_show;
 pub mod evaluate;
@@ -40,6 +41,7 @@ use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use stripewise_runtime::RealExecutor;
 
+use crate::alerts::Alerts;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
 use crate::input::Input;
@@ -62,6 +64,7 @@ pub struct App {
     executor: Rc<OnceCell<Rc<RealExecutor>>>,
     /// Where this process takes commands of others, once it does.
     control: Rc<OnceCell<PathBuf>>,
+    alerts: Rc<OnceCell<Alerts>>,
 }
 
 impl App {
@@ -75,6 +78,7 @@ impl App {
             folder: std::env::current_dir().unwrap_or_default(),
             executor: Rc::default(),
             control: Rc::default(),
+            alerts: Rc::default(),
         }
     }
 
@@ -114,6 +118,16 @@ impl App {
     /// From now on others find commands for this process's pools taken at `socket`.
     pub fn take_commands_at(&self, socket: PathBuf) {
         self.control.set(socket).expect("a process takes commands at one place");
+    }
+
+    /// From now on alerts are sent so.
+    pub fn send_alerts_by(&self, alerts: Alerts) {
+        assert!(self.alerts.set(alerts).is_ok(), "a process sends alerts in one way");
+    }
+
+    /// What sends alerts, where this process does.
+    pub fn alerts(&self) -> Option<&Alerts> {
+        self.alerts.get()
     }
 
     /// Where this process takes commands of others.

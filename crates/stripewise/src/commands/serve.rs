@@ -13,13 +13,15 @@ use std::rc::Rc;
 use clap::Args;
 use futures_util::FutureExt;
 use futures_util::future::select_all;
+use sd_notify::NotifyState;
 use serde::Serialize;
 use stripewise_drive::Semaphore;
 
+use crate::alerts::{AlertOptions, Alerts, watch};
 use crate::candidates::{Place, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownPool};
 use crate::http::Http;
 use crate::names::PoolName;
@@ -40,6 +42,8 @@ pub struct Options {
     pools: Vec<PoolName>,
     #[command(flatten)]
     nbd: NbdOptions,
+    #[command(flatten)]
+    alerts: AlertOptions,
     /// Listen for HTTP: ADDRESS:PORT, or a port of this machine. The paths are described in OpenAPI at
     /// /api/v1/openapi.json; /metrics is for Prometheus
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
@@ -64,12 +68,16 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let http =
         options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
     let nbd = open_nbd(&options.nbd, app)?;
+    if options.alerts.is_some() {
+        app.send_alerts_by(Alerts::start(options.alerts.clone())?);
+    }
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
         Ok(()) => serve(app, &control, http, options.pools.is_empty(), interrupted).await,
         Err(failure) => Err(failure),
     };
+    tell_the_service_manager(app, &[NotifyState::Stopping]);
     if let Some(nbd) = &nbd
         && !nbd.end().await
     {
@@ -96,6 +104,7 @@ async fn serve(
         app.printer.note(format!("listening for HTTP at http://{}", http.address()));
     }
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
+    tell_the_service_manager(app, &[NotifyState::Ready]);
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
     let turns = Rc::new(Semaphore::new(1));
     let taking_commands = control.serve(app, &turns);
@@ -119,6 +128,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
+        watch(app).boxed_local(),
     ]);
     first.await.0
 }
@@ -146,6 +156,13 @@ async fn adopt(app: &App) -> Result<()> {
                 Err(failure) => not_served(app, &pool, &failure),
             }
         }
+    }
+}
+
+/// Where systemd started this, it is told how far it is.
+fn tell_the_service_manager(app: &App, states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        app.printer.warning(format!("the service manager could not be told: {}", system_text(&error)));
     }
 }
 
