@@ -5,7 +5,7 @@
 .PHONY: help evaluate test bench fuzz build install clean need-build need-test need-bench need-fuzz
 
 ARGS ?=
-FUZZERS ?= sections journal_head pages packed drive pool
+FUZZERS ?= sections journal_head pages packed drive pool nbd
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 
@@ -35,6 +35,7 @@ bench: need-bench
 # not what is asked here.
 fuzz: need-fuzz
 	cargo run --locked --quiet -p stripewise-engine --example fuzz_corpus -- fuzz/corpus
+	cargo run --locked --quiet -p stripewise-export --example nbd_corpus -- fuzz/corpus
 	@set -e; for target in $(FUZZERS); do \
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		cargo fuzz run -s none "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 -max_len=65536; \

@@ -1,7 +1,7 @@
 //! The NBD server over a striped pool on four drives in memory against nbdkit's memory plugin, on unix sockets, both driven by
-//! fio's nbd engine, in turns. Both disks are written once before anything is measured, so that no read finds a hole.
+//! fio's nbd engine, in turns; without checksums, which nbdkit has none of, and with them. Both disks are written once before anything is measured, so that no read finds a hole.
 //!
-//! About two minutes; `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` change the number of pairs and the length of a run,
+//! About three minutes; `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` change the number of pairs and the length of a run,
 //! `STRIPEWISE_BENCH_CASE` keeps the cases whose name contains it. Server and fio share the machine's cores.
 
 #[path = "../tests/support/mod.rs"]
@@ -39,13 +39,24 @@ fn main() {
     if !has("fio") || !has("nbdkit") {
         return;
     }
-    let pairs = setting("STRIPEWISE_BENCH_PAIRS", 7.0) as usize;
+    let pairs = setting("STRIPEWISE_BENCH_PAIRS", 5.0) as usize;
     let seconds = setting("STRIPEWISE_BENCH_SECONDS", 2.0);
     let wanted = std::env::var("STRIPEWISE_BENCH_CASE").unwrap_or_default();
+    println!(
+        "case: ratio of our rate to nbdkit's, median of {pairs} pairs of {seconds} s (quartiles); MB/s of each"
+    );
+    for checksums in [false, true] {
+        println!("{} checksums:", if checksums { "with" } else { "without" });
+        compare(checksums, pairs, seconds, &wanted);
+    }
+}
+
+fn compare(checksums: bool, pairs: usize, seconds: f64, wanted: &str) {
     let ours = Served::start(Wanted {
         layout: "raid0",
         drive_mib: 256,
         volumes: vec![("data", VOLUME_MIB)],
+        checksums,
         ..Wanted::default()
     });
     let their_socket = ours.folder.path().join("nbdkit.sock");
@@ -56,10 +67,7 @@ fn main() {
     for uri in [&our_uri, &their_uri] {
         run_fio(&fill, uri, None, ours.folder.path());
     }
-    println!(
-        "case: ratio of our rate to nbdkit's, median of {pairs} pairs of {seconds} s (quartiles); MB/s of each"
-    );
-    for case in CASES.iter().filter(|case| case.name.contains(&wanted)) {
+    for case in CASES.iter().filter(|case| case.name.contains(wanted)) {
         let (mut ratios, mut our_rates, mut their_rates, mut cpu) = (vec![], vec![], vec![], vec![]);
         for pair in 0..pairs {
             let ours_first = pair % 2 == 0;

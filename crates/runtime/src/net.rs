@@ -106,11 +106,12 @@ impl Stream {
         }
     }
 
-    /// Asks for so much room in the kernel, in each direction; it gives what its limits allow.
-    pub fn set_room_bytes(&self, bytes: usize) {
+    /// Asks for so much room in the kernel for what is sent and not taken yet. Processes without privileges get what
+    /// the system's limit (net.core.wmem_max) allows.
+    pub fn set_send_room_bytes(&self, bytes: usize) {
         let bytes = bytes.min(1 << 30) as libc::c_int;
         self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
-        self.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes);
+        self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes);
     }
 
     /// Whether it is a unix socket: its peer is on this machine.

@@ -24,6 +24,9 @@ const MAX_PIECES: usize = 1024;
 const MAX_TRANSFER_BYTES: usize = 1 << 30;
 /// How often an interrupted operation is repeated.
 const MAX_REPEATS: u8 = 64;
+/// A send from this length on goes to the kernel at once instead of with the turn's other requests: the peer takes it while this
+/// thread goes on. (1 MiB sequential reads of an NBD export in memory reached 0.91 of nbdkit's rate without, 1.06 with it.)
+const PROMPT_SEND_BYTES: usize = 64 << 10;
 /// Bytes that a piece can carry without memory of its own.
 const SMALL_BYTES: usize = 48;
 
@@ -111,6 +114,15 @@ pub(crate) enum SocketWork {
         sent_pieces: usize,
         sent_of_next: usize,
     },
+}
+
+impl SocketWork {
+    fn send_bytes(&self) -> usize {
+        match self {
+            Self::Send { pieces, .. } => pieces.iter().map(Piece::len).sum(),
+            _ => 0,
+        }
+    }
 }
 
 /// A socket's operation in the ring's table.
@@ -268,8 +280,13 @@ impl Operation {
         if ring.is_closed() {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the executor of this socket has ended"));
         }
+        let is_prompt = work.send_bytes() >= PROMPT_SEND_BYTES;
         let (op, answer) = SocketOp::new(socket.clone(), work);
         let index = ring.start_socket(op);
+        if is_prompt {
+            ring.submit();
+            ring.collect();
+        }
         Ok(Self { ring: ring.clone(), index, answer, ended: false })
     }
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, Context, Event, Semaphore};
+use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 use stripewise_runtime::{Piece, Stream};
 
 use super::carry_out::carry_out;
@@ -25,6 +25,9 @@ use crate::export::{Export, Exports};
 
 /// The longest option, bytes: names and queries, of which there is one here.
 const LONGEST_OPTION: u32 = 32 << 10;
+/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once, before the next one is looked at: the
+/// client then takes the answer while the next one is read.
+const LONG_TRANSFER: u32 = 128 << 10;
 /// Options that a negotiation may have.
 const MOST_OPTIONS: usize = 1000;
 
@@ -185,7 +188,12 @@ async fn read_requests<E: Exports>(
             }
         };
         match command {
-            Ok(command) => begin(terrain.context, client, request, command, payload, permits),
+            Ok(command) => {
+                begin(terrain.context, client, request, command, payload, permits);
+                if request.transfer_bytes() >= LONG_TRANSFER {
+                    yield_now().await;
+                }
+            }
             Err(failure) => answer(client, &request, Outcome::Failed(failure), permits),
         }
     }

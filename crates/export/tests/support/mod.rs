@@ -31,6 +31,7 @@ pub struct Wanted {
     /// Name and MiB.
     pub volumes: Vec<(&'static str, u64)>,
     pub thin: bool,
+    pub checksums: bool,
     pub read_only: bool,
     pub limits: Limits,
     pub tls: Option<TlsFiles>,
@@ -53,6 +54,7 @@ impl Default for Wanted {
             drive_mib: 128,
             volumes: vec![("data", 64)],
             thin: false,
+            checksums: true,
             read_only: false,
             limits: Limits::default(),
             tls: None,
@@ -144,7 +146,9 @@ fn run(
         for (name, mib) in &wanted.volumes {
             let layout = LayoutSpec::parse(wanted.layout).expect("a layout");
             let size_bytes = Some(mib * MIB);
-            let spec = VolumeSpec { size_bytes, thin: wanted.thin, ..VolumeSpec::new(name, layout) };
+            let checksums = Some(wanted.checksums);
+            let spec =
+                VolumeSpec { size_bytes, thin: wanted.thin, checksums, ..VolumeSpec::new(name, layout) };
             pool.create_volume(spec).await.expect("a volume");
         }
         let exports = PoolExports::new();
