@@ -5,7 +5,7 @@
 .PHONY: help evaluate test bench fuzz build install clean need-build need-test need-bench need-fuzz
 
 ARGS ?=
-FUZZERS ?= sections journal_head pages packed drive pool
+FUZZERS ?= sections journal_head pages packed drive pool nbd
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
 
@@ -16,7 +16,7 @@ help:
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
-	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin)'
+	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'
 	@echo 'make clean      removes what was built'
 
 evaluate: build
@@ -35,6 +35,7 @@ bench: need-bench
 # not what is asked here.
 fuzz: need-fuzz
 	cargo run --locked --quiet -p stripewise-engine --example fuzz_corpus -- fuzz/corpus
+	cargo run --locked --quiet -p stripewise-export --example nbd_corpus -- fuzz/corpus
 	@set -e; for target in $(FUZZERS); do \
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		cargo fuzz run -s none "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 -max_len=65536; \
@@ -45,6 +46,9 @@ build: need-build
 
 install: build
 	install -D -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
+	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise.service > dist/stripewise.service.made
+	install -D -m 644 dist/stripewise.service.made '$(PREFIX)/lib/systemd/system/stripewise.service'
+	rm -f dist/stripewise.service.made
 
 clean:
 	cargo clean

@@ -106,6 +106,11 @@ impl FileDrive {
         outcome
     }
 
+    /// Whether it has vanished once: then it stays away, also if its file or device is back. That can be opened anew.
+    pub fn is_gone(&self) -> bool {
+        self.0.gone.get()
+    }
+
     /// What can be said of a request without the kernel: `Ok(true)` if there is nothing to do.
     fn precheck(&self, request: &IoRequest) -> Result<bool, DriveError> {
         let drive = &*self.0;

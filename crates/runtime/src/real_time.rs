@@ -18,6 +18,7 @@ use std::time::Duration;
 use stripewise_drive::{Clock, Context, Event, TimerId};
 
 use crate::file_drive::FileDrive;
+use crate::net::Network;
 use crate::open::{DriveOpener, OpenError, OpenOptions};
 use crate::ring::{Ring, Watch};
 use crate::signals;
@@ -100,6 +101,11 @@ impl RealExecutor {
     /// Opens drives from within tasks.
     pub fn opener(&self) -> DriveOpener {
         DriveOpener { ring: self.ring.clone() }
+    }
+
+    /// Makes sockets, from within tasks too.
+    pub fn network(&self) -> Network {
+        Network { ring: self.ring.clone() }
     }
 
     /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of them no longer kills the

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, squeue, types};
 use stripewise_drive::Event;
 
+use crate::socket_op::{SocketOp, SocketProgress};
 use crate::uring::{DriveOp, Progress};
 
 /// Room for requests on their way to the kernel.
@@ -43,6 +44,7 @@ pub(crate) struct Watch {
 /// What one entry of the ring is for.
 enum Work {
     Drive(DriveOp),
+    Socket(SocketOp),
     /// The read of the doorbell, by which other threads wake the executor.
     Doorbell,
     Watch(Rc<Watch>, RawFd),
@@ -53,6 +55,8 @@ struct OpSlot {
     work: Option<Work>,
     /// Memory of a scattered transfer, at a fixed address while in the kernel; its room is kept for the slot's next use.
     iovecs: Vec<libc::iovec>,
+    /// The head of a message that is sent, for the same reason in a box of its own.
+    header: Option<Box<libc::msghdr>>,
 }
 
 #[derive(Default)]
@@ -150,7 +154,7 @@ impl Ring {
         self.uring.borrow().is_none()
     }
 
-    /// Requests of drives and watches that have not been answered.
+    /// Requests of drives, sockets and watches that have not been answered.
     pub(crate) fn unanswered(&self) -> usize {
         self.table.borrow().in_use()
     }
@@ -159,6 +163,29 @@ impl Ring {
     pub(crate) fn start(&self, op: DriveOp) {
         let index = self.table.borrow_mut().insert(Work::Drive(op));
         self.hand_over_or_keep(index);
+    }
+
+    /// Queues a socket's operation. The caller has checked that the ring is not closed.
+    pub(crate) fn start_socket(&self, op: SocketOp) -> u32 {
+        let index = self.table.borrow_mut().insert(Work::Socket(op));
+        self.hand_over_or_keep(index);
+        index
+    }
+
+    /// Ends an operation of a socket that was not answered and that nobody waits for any more.
+    pub(crate) fn cancel_socket(&self, index: u32) {
+        let unseen = {
+            let mut backlog = self.backlog.borrow_mut();
+            let place = backlog.iter().position(|waiting| *waiting == index);
+            place.and_then(|place| backlog.remove(place))
+        };
+        match unseen {
+            Some(index) => {
+                let work = self.table.borrow_mut().remove(index);
+                drop(work);
+            }
+            None => self.cancel(opcode::AsyncCancel::new(u64::from(index)).build()),
+        }
     }
 
     /// Sets the watch when `fd` becomes readable.
@@ -193,9 +220,10 @@ impl Ring {
     fn hand_over(&self, index: u32) -> bool {
         let entry = {
             let mut table = self.table.borrow_mut();
-            let OpSlot { work, iovecs } = &mut table.slots[index as usize];
+            let OpSlot { work, iovecs, header } = &mut table.slots[index as usize];
             match work.as_mut().expect("a queued slot has work") {
                 Work::Drive(op) => op.entry(iovecs),
+                Work::Socket(op) => op.entry(iovecs, header),
                 Work::Watch(_, fd) => opcode::PollAdd::new(types::Fd(*fd), libc::POLLIN as u32).build(),
                 Work::Doorbell => unreachable!("the doorbell is armed directly"),
             }
@@ -207,9 +235,9 @@ impl Ring {
         let mut uring = self.uring.borrow_mut();
         let Some(uring) = uring.as_mut() else { return false };
         for attempt in 0..2 {
-            // SAFETY: what the entry points at (buffers, iovecs, the doorbell's count) is owned by the slot or by this
-            // ring and stays there until the answer: slots are freed only by `answer`, or leaked by `close`. Descriptors
-            // are owned by drives that the slot's work keeps alive.
+            // SAFETY: what the entry points at (buffers, iovecs, heads of messages, addresses, the doorbell's count) is owned
+            // by the slot or by this ring and stays there until the answer: slots that the kernel has seen are freed only by
+            // `answer`, or leaked by `close`. Descriptors are owned by drives and sockets that the slot's work keeps alive.
             if unsafe { uring.submission().push(&entry) }.is_ok() {
                 self.in_flight.set(self.in_flight.get() + 1);
                 if uring.submission().len() >= BATCH {
@@ -280,19 +308,36 @@ impl Ring {
     fn answer(&self, index: u32, result: i32) {
         self.in_flight.set(self.in_flight.get() - 1);
         let mut table = self.table.borrow_mut();
-        if let Some(Work::Drive(op)) = table.slots[index as usize].work.as_mut() {
-            match op.advance(result) {
-                Progress::Done(outcome) => {
-                    let Work::Drive(op) = table.remove(index) else { unreachable!("just seen") };
-                    drop(table);
-                    op.finish(outcome);
+        match table.slots[index as usize].work.as_mut() {
+            Some(Work::Drive(op)) => {
+                match op.advance(result) {
+                    Progress::Done(outcome) => {
+                        let Work::Drive(op) = table.remove(index) else { unreachable!("just seen") };
+                        drop(table);
+                        op.finish(outcome);
+                    }
+                    Progress::Again => {
+                        drop(table);
+                        self.hand_over_or_keep(index);
+                    }
                 }
-                Progress::Again => {
-                    drop(table);
-                    self.hand_over_or_keep(index);
-                }
+                return;
             }
-            return;
+            Some(Work::Socket(op)) => {
+                match op.advance(result) {
+                    SocketProgress::Done(outcome) => {
+                        let Work::Socket(op) = table.remove(index) else { unreachable!("just seen") };
+                        drop(table);
+                        op.finish(outcome);
+                    }
+                    SocketProgress::Again => {
+                        drop(table);
+                        self.hand_over_or_keep(index);
+                    }
+                }
+                return;
+            }
+            _ => {}
         }
         let work = table.remove(index);
         drop(table);
@@ -303,7 +348,7 @@ impl Ring {
                 watch.ready.set(result > 0);
                 watch.changed.notify_all();
             }
-            Work::Drive(_) => unreachable!("handled above"),
+            Work::Drive(_) | Work::Socket(_) => unreachable!("handled above"),
         }
     }
 
@@ -313,17 +358,23 @@ impl Ring {
         let unseen = std::mem::take(&mut *self.backlog.borrow_mut());
         for index in unseen {
             let work = self.table.borrow_mut().remove(index);
-            if let Work::Drive(op) = work {
-                let cancelled = op.cancelled();
-                op.finish(Err(cancelled));
+            match work {
+                Work::Drive(op) => {
+                    let cancelled = op.cancelled();
+                    op.finish(Err(cancelled));
+                }
+                Work::Socket(op) => op.finish_cancelled(),
+                Work::Doorbell | Work::Watch(..) => {}
             }
         }
-        let own: Vec<u32> = {
+        let endless: Vec<u32> = {
             let table = self.table.borrow();
-            let is_own = |slot: &OpSlot| matches!(slot.work, Some(Work::Doorbell | Work::Watch(..)));
-            (0..table.slots.len() as u32).filter(|index| is_own(&table.slots[*index as usize])).collect()
+            // What may wait for ever: nobody rings, connects or sends any more.
+            let is_endless =
+                |slot: &OpSlot| matches!(slot.work, Some(Work::Doorbell | Work::Watch(..) | Work::Socket(_)));
+            (0..table.slots.len() as u32).filter(|index| is_endless(&table.slots[*index as usize])).collect()
         };
-        for index in own {
+        for index in endless {
             self.cancel(opcode::AsyncCancel::new(u64::from(index)).build());
         }
         let begin = Instant::now();

@@ -66,7 +66,7 @@ pub fn noted_place(path: &Path) -> Place {
 
 /// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
 fn place_of(app: &App, text: &str) -> Place {
-    let path = PathBuf::from(text);
+    let path = app.absolute(Path::new(text));
     let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
     let is_known = |name: &VolumeName| app.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
     match volume.filter(is_known) {

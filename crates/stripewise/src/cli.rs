@@ -42,6 +42,40 @@ pub enum Command {
     /// Pools in virtual time
     #[command(subcommand)]
     Simulate(SimulateCommand),
+    Serve(serve::Options),
+    /// What a daemon tells when something happens to its pools
+    #[command(subcommand)]
+    Alert(AlertCommand),
+}
+
+impl Command {
+    /// Whether it may take long because it waits for a job, or moves bytes of a volume.
+    pub fn lasts(&self) -> bool {
+        match self {
+            Self::Pool(command) => match command {
+                PoolCommand::Wait(_) | PoolCommand::Iostat(_) => true,
+                PoolCommand::Scrub(options) => options.wait,
+                PoolCommand::Online(options) => options.wait,
+                PoolCommand::Replace(options) => options.wait,
+                PoolCommand::Retire(options) => options.wait,
+                _ => false,
+            },
+            Self::Volume(command) => match command {
+                VolumeCommand::Read(_) | VolumeCommand::Write(_) => true,
+                VolumeCommand::Convert(options) => options.wait,
+                VolumeCommand::Pin(options) => options.wait,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Commands on alerts.
+#[derive(Subcommand)]
+pub enum AlertCommand {
+    /// Have the daemon send a test alert by every way that it was given
+    Test(alert_test::Options),
 }
 
 /// Commands on single drives.

@@ -4,7 +4,6 @@
 
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_engine::pool::{PoolError, inspect};
-use stripewise_runtime::RealExecutor;
 
 use crate::candidates::Candidate;
 use crate::commands::App;
@@ -12,16 +11,15 @@ use crate::failure::{Failure, Result};
 use crate::session::{OpenedDrive, pool_failure};
 
 /// Refuses a drive that holds something, unless told to overwrite it: then says what is lost.
-pub fn refuse_contents(
+pub async fn refuse_contents(
     app: &App,
-    executor: &RealExecutor,
     candidate: &Candidate,
     opened: &OpenedDrive,
     force: bool,
 ) -> Result<()> {
     let path = candidate.path.display();
-    let mut contents = match executor.block_on(inspect(&*opened.bare)) {
-        Ok(None) if candidate.volume().is_some() => volume_contents(executor, opened)?,
+    let mut contents = match inspect(&*opened.bare).await {
+        Ok(None) if candidate.volume().is_some() => volume_contents(opened).await?,
         Ok(None) => candidate.contents()?,
         Ok(Some(label)) => {
             let volumes: Vec<&str> = label
@@ -61,12 +59,14 @@ pub fn refuse_contents(
 const LOOKED_AT_BYTES: usize = 128 << 10;
 
 /// What a volume holds that is no drive of a pool.
-pub fn volume_contents(executor: &RealExecutor, opened: &OpenedDrive) -> Result<Vec<String>> {
+pub async fn volume_contents(opened: &OpenedDrive) -> Result<Vec<String>> {
     let info = opened.bare.info();
     let length = LOOKED_AT_BYTES.min(info.capacity_bytes as usize);
     let start = Buffer::from_bytes(&vec![0; length]);
-    executor
-        .block_on(opened.bare.submit(IoRequest::read(0, start.clone())))
+    opened
+        .bare
+        .submit(IoRequest::read(0, start.clone()))
+        .await
         .map_err(|error| Failure::because(format!("cannot read {}", info.label), &error))?;
     let holds = start.to_vec().iter().any(|byte| *byte != 0);
     Ok(holds.then(|| "data of an unknown kind".to_owned()).into_iter().collect())

@@ -1,10 +1,11 @@
 //! Which drive of a pool is meant by what was typed: its path, the path where it was last, its identity or the beginning of
 //! it. Expected faults: names of no drive, beginnings that several identities share, one path that several drives had.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use stripewise_engine::pool::DriveId;
 
+use crate::commands::App;
 use crate::failure::{Failure, Result};
 use crate::report::{DriveReport, PoolReport};
 
@@ -12,8 +13,8 @@ use crate::report::{DriveReport, PoolReport};
 pub const LEAST_BEGINNING: usize = 4;
 
 /// The drive of the pool that is meant; of several with one path the one that is out of service.
-pub fn find<'a>(report: &'a PoolReport, name: &str) -> Result<&'a DriveReport> {
-    let absolute = std::path::absolute(name).unwrap_or_else(|_| PathBuf::from(name));
+pub fn find<'a>(report: &'a PoolReport, app: &App, name: &str) -> Result<&'a DriveReport> {
+    let absolute = app.absolute(Path::new(name));
     let by_path = |drive: &&DriveReport| drive.path == name || Path::new(&drive.path) == absolute;
     let is_online = |drive: &&DriveReport| drive.state == "online";
     let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
@@ -51,6 +52,10 @@ pub fn id_of(drive: &DriveReport) -> DriveId {
 mod tests {
     use super::*;
 
+    fn app() -> App {
+        App::of_this_process(crate::printer::Printer::new(false, true))
+    }
+
     fn report(drives: &[(&str, &str, &str)]) -> PoolReport {
         let mut report = PoolReport::unreachable(
             &crate::home::KnownPool { name: "tank".into(), id: "1".into(), drives: Vec::new() },
@@ -79,7 +84,7 @@ mod tests {
             ("dddd5555", "/d/3", "missing"),
             ("eeee6666", "/d/3", "missing"),
         ]);
-        let found = |name: &str| find(&report, name).map(|drive| drive.id.clone());
+        let found = |name: &str| find(&report, &app(), name).map(|drive| drive.id.clone());
         assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));
         assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
         assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");

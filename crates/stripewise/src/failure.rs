@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::path::PathBuf;
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,16 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// What a process means that ended with this code.
+    pub fn of_code(code: u8) -> Self {
+        match code {
+            0 => Self::Success,
+            2 => Self::Usage,
+            3 => Self::Degraded,
+            _ => Self::Failure,
+        }
+    }
+
     /// The process's exit code.
     pub fn code(self) -> u8 {
         match self {
@@ -44,6 +55,8 @@ pub struct Failure {
     pub exit: Exit,
     /// Nothing to say: the reader of our output has left (`| head`).
     pub silent: bool,
+    /// The pool is in use by a process that takes commands for it at this socket.
+    pub taken_at: Option<PathBuf>,
 }
 
 /// What commands return.
@@ -52,7 +65,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// Something that could not be done.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit: Exit::Failure, silent: false }
+        Self { message: message.into(), hint: None, exit: Exit::Failure, silent: false, taken_at: None }
     }
 
     /// A command line that asks for something that makes no sense.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use stripewise_drive::Context;
 
 use crate::failure::{Failure, Result, system_text};
 use crate::session::Access;
@@ -19,6 +20,8 @@ use crate::session::Access;
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK_NS: u64 = 20_000_000;
 
 /// The state folder.
 #[derive(Clone, Debug)]
@@ -166,9 +169,16 @@ impl Home {
         })
     }
 
-    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others. Any
-    /// number of processes may look at the same time.
-    pub fn lock_pool(&self, pool: &KnownPool, access: Access, doing: &str) -> Result<PoolLock> {
+    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others, who find
+    /// commands for the pool taken at `control` if that is given. Any number of processes may look at the same time.
+    pub async fn lock_pool(
+        &self,
+        context: &Context,
+        pool: &KnownPool,
+        access: Access,
+        doing: &str,
+        control: Option<&Path>,
+    ) -> Result<PoolLock> {
         let folder = self.folder.join("pools");
         self.make_folder(&folder)?;
         let path = folder.join(format!("{}.lock", pool.id));
@@ -182,16 +192,20 @@ impl Home {
             };
             match locked {
                 Ok(()) => {
-                    let holder = format!("{}\n{doing}\n", std::process::id());
+                    let control = control.map_or_else(String::new, |path| path.display().to_string());
+                    let holder = format!("{}\n{doing}\n{control}\n", std::process::id());
                     let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
                     written.map_err(|error| self.unusable("write", &path, &error))?;
                     return Ok(PoolLock { _file: file });
                 }
                 Err(std::fs::TryLockError::Error(error)) => return Err(self.unusable("lock", &path, &error)),
-                Err(std::fs::TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(20));
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    let holder = Holder::read(&mut file);
+                    if holder.control.is_some() || start.elapsed() >= PATIENCE {
+                        return Err(in_use(pool, holder));
+                    }
+                    context.sleep_ns(LOOK_NS).await;
                 }
-                Err(std::fs::TryLockError::WouldBlock) => return Err(in_use(pool, &mut file)),
             }
         }
     }
@@ -201,9 +215,28 @@ impl Home {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
         match file.try_lock_shared() {
-            Err(std::fs::TryLockError::WouldBlock) => Some(holder_text(&mut file)),
+            Err(std::fs::TryLockError::WouldBlock) => Some(Holder::read(&mut file).text),
             _ => None,
         }
+    }
+
+    /// That the pool is in use by a process that takes commands for it, if it is.
+    pub fn taken_elsewhere(&self, pool: &KnownPool) -> Option<Failure> {
+        let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
+        let mut file = File::open(path).ok()?;
+        match file.try_lock_shared() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                let holder = Holder::read(&mut file);
+                holder.control.is_some().then(|| in_use(pool, holder))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where a daemon takes commands.
+    pub fn control_path(&self) -> Result<PathBuf> {
+        self.make_folder(&self.folder)?;
+        Ok(self.folder.join("control.sock"))
     }
 
     /// Where the process that has a pool open tells others how it stands, for `pool status` beside a long job.
@@ -231,17 +264,32 @@ pub struct PoolLock {
     _file: File,
 }
 
-fn in_use(pool: &KnownPool, lock: &mut File) -> Failure {
-    Failure::new(format!("pool `{}` is in use by {}", pool.name, holder_text(lock)))
-        .hint("a pool is used by one process at a time; run this again when that one has ended")
+fn in_use(pool: &KnownPool, holder: Holder) -> Failure {
+    let failure = Failure::new(format!("pool `{}` is in use by {}", pool.name, holder.text))
+        .hint("a pool is used by one process at a time; run this again when that one has ended");
+    Failure { taken_at: holder.control, ..failure }
 }
 
-fn holder_text(lock: &mut File) -> String {
-    let mut text = String::new();
-    let read = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
-    match text.split_once('\n') {
-        Some((process, doing)) if read.is_ok() => format!("process {process} (`{}`)", doing.trim()),
-        _ => "another process".to_owned(),
+/// Who has a pool, as it says itself.
+struct Holder {
+    /// In words.
+    text: String,
+    /// Where it takes commands.
+    control: Option<PathBuf>,
+}
+
+impl Holder {
+    fn read(lock: &mut File) -> Self {
+        let mut text = String::new();
+        let read = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
+        let mut lines = text.lines();
+        match (lines.next(), lines.next()) {
+            (Some(process), Some(doing)) if read.is_ok() => Self {
+                text: format!("process {process} (`{}`)", doing.trim()),
+                control: lines.next().filter(|line| !line.is_empty()).map(PathBuf::from),
+            },
+            _ => Self { text: "another process".to_owned(), control: None },
+        }
     }
 }
 
@@ -327,16 +375,28 @@ mod tests {
     fn a_pool_is_changed_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::at(folder.path());
-        let tank = pool("tank", "1");
-        let lock = home.lock_pool(&tank, Access::Change, "volume write tank/a").expect("free");
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let lock = |pool: &str, access, doing: &str, control: Option<&Path>| {
+            executor.block_on(home.lock_pool(&context, &self::pool(pool, pool), access, doing, control))
+        };
+        let tank = pool("tank", "tank");
+        let first = lock("tank", Access::Change, "volume write tank/a", None).expect("free");
         let user = home.pool_user(&tank).expect("in use");
         assert_eq!(user, format!("process {} (`volume write tank/a`)", std::process::id()));
-        home.lock_pool(&pool("other", "2"), Access::Change, "").expect("another pool");
-        drop(lock);
+        lock("other", Access::Change, "", None).expect("another pool");
+        drop(first);
         assert_eq!(home.pool_user(&tank), None);
-        let look = home.lock_pool(&tank, Access::Look, "").expect("free again");
-        home.lock_pool(&tank, Access::Look, "").expect("two may look");
+        let look = lock("tank", Access::Look, "", None).expect("free again");
+        lock("tank", Access::Look, "", None).expect("two may look");
         drop(look);
-        home.lock_pool(&tank, Access::Change, "").expect("free again");
+        let served =
+            lock("tank", Access::Change, "serve", Some(Path::new("/run/there"))).expect("free again");
+        // Told at once, without waiting for the end of somebody who stays.
+        let begin = Instant::now();
+        let failure = lock("tank", Access::Change, "", None).err().expect("in use");
+        assert_eq!(failure.taken_at.as_deref(), Some(Path::new("/run/there")));
+        assert!(begin.elapsed() < PATIENCE);
+        drop(served);
     }
 }

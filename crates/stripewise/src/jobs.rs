@@ -56,15 +56,21 @@ struct Repaired {
 }
 
 /// What is due in a pool, and how it gets done; `None` where nothing is.
-pub fn due_text(pool: &PoolReport) -> Option<String> {
+pub fn due_text(app: &App, pool: &PoolReport) -> Option<String> {
     let mut kinds: Vec<&str> = pool.activity.iter().map(|job| job.kind.as_str()).collect();
     kinds.dedup();
     let first = kinds.first()?;
-    Some(format!("a {} is due; `stripewise pool wait {} {first}` does it", kinds.join(" and a "), pool.name))
+    let (kinds, name) = (kinds.join(" and a "), &pool.name);
+    Some(match app.served.has(name) {
+        true => {
+            format!("a {kinds} goes on in the daemon; `stripewise pool wait {name} {first}` waits for it")
+        }
+        false => format!("a {kinds} is due; `stripewise pool wait {name} {first}` does it"),
+    })
 }
 
 /// Works until no job of the kind is left.
-pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
+pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
     session.start_jobs_below();
     let pool = &session.pool;
     let name = pool.name();
@@ -72,8 +78,7 @@ pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
     let progress = RefCell::new(Progress::new(&app.printer));
     let was_due = session.report().activity.iter().any(|job| job.kind == kind.to_string());
     let before = pool.generation();
-    let interrupted = session.executor().interrupted();
-    let interrupted = interrupted.map_err(|error| Failure::because("cannot watch for interrupts", &error))?;
+    let interrupted = app.interrupted()?;
     let looking = async {
         loop {
             let report = session.report();
@@ -93,7 +98,7 @@ pub fn work(app: &App, session: &Session<'_>, kind: JobKind) -> Result<Done> {
             Either::Right(_) => None,
         }
     };
-    let result = session.run(waiting);
+    let result = waiting.await;
     drop(progress);
     match result {
         Some(result) => result

@@ -5,17 +5,19 @@
 //! another version of this program (its word cannot be read).
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::Pool;
 
+use crate::commands::App;
+use crate::failure::Result;
 use crate::home::{Home, KnownPool, PATIENCE, write_beside};
 use crate::report::{EventReport, PoolReport};
 use crate::times::unix_ms;
 
 /// How often a process that is about to leave word is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK_NS: u64 = 20_000_000;
 
 /// How a pool stands for those who cannot open it now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,13 +103,30 @@ pub fn read(home: &Home, known: &KnownPool) -> Option<LeftWord> {
 
 /// As [`read`], waiting for a process that has the pool to say something or to end: most commands are done in no time, the
 /// others leave word soon.
-pub fn wait_for(home: &Home, known: &KnownPool) -> Option<LeftWord> {
+///
+/// `None` at once for a pool that this process serves: it knows better.
+pub async fn wait_for(app: &App, home: &Home, known: &KnownPool) -> Result<Option<LeftWord>> {
+    if app.served.has(&known.name) {
+        return Ok(None);
+    }
+    // A daemon says it better itself; unless the command has been passed on to one already.
+    if app.printer.caller().is_none()
+        && let Some(failure) = home.taken_elsewhere(known)
+    {
+        return Err(failure);
+    }
+    wait_for_word(app, home, known).await
+}
+
+/// As [`wait_for`], for what is counted from one word left to the next: a daemon leaves them too.
+pub async fn wait_for_word(app: &App, home: &Home, known: &KnownPool) -> Result<Option<LeftWord>> {
+    let context = app.executor()?.context();
     let begin = Instant::now();
     while home.pool_user(known).is_some() && begin.elapsed() <= PATIENCE {
         if let Some(word) = read(home, known) {
-            return Some(word);
+            return Ok(Some(word));
         }
-        std::thread::sleep(LOOK);
+        context.sleep_ns(LOOK_NS).await;
     }
-    None
+    Ok(None)
 }

@@ -12,7 +12,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use stripewise_engine::pool::VolumeDrive;
+use futures_util::future::LocalBoxFuture;
+use stripewise_engine::pool::{Pool, VolumeDrive};
 use stripewise_runtime::{OpenError, OpenOptions, RealExecutor};
 
 use crate::candidates::{Candidate, Identity, Place, noted_place};
@@ -20,7 +21,7 @@ use crate::commands::App;
 use crate::failure::{Failure, Result};
 use crate::home::{Home, KnownPool};
 use crate::names::VolumeName;
-use crate::session::{Access, OpenedDrive, Session, executor, open_drive};
+use crate::session::{Access, OpenedDrive, Session, open_drive};
 
 /// Why a drive that is a volume could not be opened.
 pub enum Trouble {
@@ -40,22 +41,22 @@ impl Trouble {
 }
 
 /// The pools below, open.
-pub struct Nest<'a> {
-    app: &'a App,
+pub struct Nest {
+    app: App,
     executor: Rc<RealExecutor>,
     doing: String,
     /// In the order in which they were opened: what a pool stands on comes before it.
-    sessions: RefCell<Vec<Session<'a>>>,
+    sessions: RefCell<Vec<Session>>,
     /// Names of those that are being opened, the outermost first.
     opening: RefCell<Vec<String>>,
 }
 
-impl<'a> Nest<'a> {
+impl Nest {
     /// Nothing open yet; `doing` is what others are told when they find a pool in use.
-    pub fn new(app: &'a App, doing: &str) -> Result<Self> {
+    pub fn new(app: &App, doing: &str) -> Result<Self> {
         Ok(Self {
-            app,
-            executor: Rc::new(executor()?),
+            app: app.clone(),
+            executor: app.executor()?,
             doing: doing.to_owned(),
             sessions: RefCell::default(),
             opening: RefCell::default(),
@@ -68,41 +69,44 @@ impl<'a> Nest<'a> {
     }
 
     /// For whom.
-    pub fn app(&self) -> &'a App {
-        self.app
+    pub fn app(&self) -> &App {
+        &self.app
     }
 
     /// Opens whatever offers itself as a drive.
-    pub fn open(&self, candidate: &Candidate, access: Access, options: &OpenOptions) -> Result<OpenedDrive> {
+    pub async fn open(
+        &self,
+        candidate: &Candidate,
+        access: Access,
+        options: &OpenOptions,
+    ) -> Result<OpenedDrive> {
         match &candidate.identity {
-            Identity::Volume(name) => self.volume(name, access).map_err(Trouble::failure),
-            Identity::Drive(_) => Ok(open_drive(self.app, &self.executor, &candidate.path, options)?),
+            Identity::Volume(name) => self.volume(name, access).await.map_err(Trouble::failure),
+            Identity::Drive(_) => Ok(open_drive(&self.app, &self.executor, &candidate.path, options)?),
         }
     }
 
     /// Opens the drive that a pool has noted at this place.
-    pub fn open_noted(
+    pub async fn open_noted(
         &self,
         path: &Path,
         access: Access,
         options: &OpenOptions,
     ) -> std::result::Result<std::result::Result<OpenedDrive, OpenError>, Trouble> {
         match noted_place(path) {
-            Place::Volume(name) => self.volume(&name, access).map(Ok),
-            Place::Path(path) => Ok(open_drive(self.app, &self.executor, &path, options)),
+            Place::Volume(name) => self.volume(&name, access).await.map(Ok),
+            Place::Path(path) => Ok(open_drive(&self.app, &self.executor, &path, options)),
         }
     }
 
     /// A volume as a drive; its pool is opened for it if it is not open yet.
-    pub fn volume(&self, name: &VolumeName, access: Access) -> std::result::Result<OpenedDrive, Trouble> {
-        let known_as = |session: &Session<'_>| session.name() == name.pool;
-        if !self.sessions.borrow().iter().any(known_as) {
-            let session = self.pool(name, access)?;
-            self.sessions.borrow_mut().push(session);
-        }
-        let sessions = self.sessions.borrow();
-        let session = sessions.iter().find(|session| known_as(session)).expect("just opened");
-        match session.pool.volume(&name.volume) {
+    pub async fn volume(
+        &self,
+        name: &VolumeName,
+        access: Access,
+    ) -> std::result::Result<OpenedDrive, Trouble> {
+        let pool = self.pool_below(&name.pool, access).await?;
+        match pool.volume(&name.volume) {
             Ok(volume) => {
                 let drive = VolumeDrive::new(volume, &name.to_string());
                 Ok(OpenedDrive::volume(name.clone(), drive))
@@ -114,52 +118,59 @@ impl<'a> Nest<'a> {
     }
 
     /// All volumes of a pool that can be read, as drives to look at.
-    pub fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
-        let Ok(known) = self.app.home().and_then(|home| home.pool(pool)) else { return Vec::new() };
-        if !self.sessions.borrow().iter().any(|session| session.name() == known.name) {
-            let opened = self
-                .app
-                .home()
-                .map_err(Trouble::Stop)
-                .and_then(|home| self.open_pool(home, known, Access::Look));
-            match opened {
-                Ok(session) => self.sessions.borrow_mut().push(session),
-                Err(trouble) => {
-                    let why = trouble.failure().message;
-                    self.app.printer.note(format!("note: volumes of pool {pool} are not looked at: {why}"));
-                    return Vec::new();
-                }
+    pub async fn volumes_of(&self, pool: &str) -> Vec<OpenedDrive> {
+        let below = match self.pool_below(pool, Access::Look).await {
+            Ok(below) => below,
+            Err(trouble) => {
+                let why = trouble.failure().message;
+                self.app.printer.note(format!("note: volumes of pool {pool} are not looked at: {why}"));
+                return Vec::new();
             }
-        }
-        let names: Vec<String> = {
-            let sessions = self.sessions.borrow();
-            let session = sessions.iter().find(|session| session.name() == pool).expect("just opened");
-            session.pool.volumes().into_iter().map(|volume| volume.name).collect()
         };
-        let open =
-            |volume: String| self.volume(&VolumeName { pool: pool.to_owned(), volume }, Access::Look).ok();
-        names.into_iter().filter_map(open).collect()
+        let mut drives = Vec::new();
+        for volume in below.volumes() {
+            let name = VolumeName { pool: pool.to_owned(), volume: volume.name };
+            drives.extend(self.volume(&name, Access::Look).await.ok());
+        }
+        drives
     }
 
-    fn pool(&self, name: &VolumeName, access: Access) -> std::result::Result<Session<'a>, Trouble> {
+    /// A pool that is to lie below: served by this process, open already, or opened now.
+    async fn pool_below(&self, name: &str, access: Access) -> std::result::Result<Pool, Trouble> {
+        if let Some(session) = self.app.served.lend(name, &self.app) {
+            return Ok(session.pool.clone());
+        }
+        let open = |nest: &Self| {
+            nest.sessions.borrow().iter().find(|session| session.name() == name).map(|open| open.pool.clone())
+        };
+        if let Some(pool) = open(self) {
+            return Ok(pool);
+        }
         let home = self.app.home().map_err(Trouble::Stop)?;
-        let known = home.pool(&name.pool).map_err(Trouble::Missing)?;
-        self.open_pool(home, known, access)
+        let known = home.pool(name).map_err(Trouble::Missing)?;
+        // Boxed, since what lies below may lie on pools in turn.
+        let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(home, known, access));
+        let session = opening.await?;
+        let pool = session.pool.clone();
+        self.sessions.borrow_mut().push(session);
+        Ok(pool)
     }
 
     /// Opens a pool, and those below it first; with its lock taken before theirs.
-    pub fn open_pool(
+    pub async fn open_pool(
         &self,
         home: Home,
         known: KnownPool,
         access: Access,
-    ) -> std::result::Result<Session<'a>, Trouble> {
+    ) -> std::result::Result<Session, Trouble> {
         if self.opening.borrow().contains(&known.name) {
             return Err(Trouble::Stop(stands_on_itself(&known.name)));
         }
-        let lock = home.lock_pool(&known, access, &self.doing).map_err(Trouble::Stop)?;
+        let context = self.executor.context();
+        let lock = home.lock_pool(&context, &known, access, &self.doing, self.app.control());
+        let lock = lock.await.map_err(Trouble::Stop)?;
         self.opening.borrow_mut().push(known.name.clone());
-        let session = Session::open_locked(self, home, known, access, lock);
+        let session = Session::open_locked(self, home, known, access, lock).await;
         self.opening.borrow_mut().pop();
         session
     }
@@ -170,10 +181,11 @@ impl<'a> Nest<'a> {
     }
 
     /// Closes them, the last opened first. The first error is reported; all are closed.
-    pub fn close(&self) -> Result<()> {
+    pub async fn close(&self) -> Result<()> {
         let mut result = Ok(());
         while let Some(session) = { self.sessions.borrow_mut().pop() } {
-            result = result.and(session.close());
+            let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
+            result = result.and(closing.await);
         }
         result
     }
@@ -208,6 +220,16 @@ pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()>
         seen.push(name);
     }
     Ok(())
+}
+
+/// Whether a drive of a known pool is on the volume; `None` where the list of pools cannot be read.
+pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
+    let pools = home.pools().ok()?;
+    let is_it = |path: &Path| match noted_place(path) {
+        Place::Volume(name) => name.pool == pool && name.volume == volume,
+        Place::Path(_) => false,
+    };
+    Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
 }
 
 /// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known pool is on.

@@ -2,9 +2,12 @@
 //! error. Honours `NO_COLOR`, `--quiet`, and a reader that leaves early.
 
 use std::io::{IsTerminal, Write};
+use std::rc::Rc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use stripewise_drive::Buffer;
 
+use crate::control::{Caller, Left};
 use crate::failure::{Failure, Result};
 
 /// The version of every JSON document printed; raised when a key changes its meaning or goes.
@@ -25,8 +28,19 @@ pub enum Style {
     Bad,
 }
 
+/// Which outputs take colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Colours {
+    /// Standard output.
+    pub out: bool,
+    /// Standard error.
+    pub err: bool,
+}
+
 /// Where and how to print.
 pub struct Printer {
+    /// Whoever had this command carried out here; `None`: standard output and standard error.
+    caller: Option<Rc<Caller>>,
     json: bool,
     quiet: bool,
     colour_out: bool,
@@ -52,11 +66,27 @@ impl Printer {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         Self {
+            caller: None,
             json,
             quiet,
             colour_out: wanted && std::io::stdout().is_terminal(),
             colour_err: wanted && std::io::stderr().is_terminal(),
         }
+    }
+
+    /// To whoever had this command carried out here.
+    pub fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
+        Self { caller: Some(caller), json, quiet, colour_out: colours.out, colour_err: colours.err }
+    }
+
+    /// What colours this process's own output takes.
+    pub fn colours(&self) -> Colours {
+        Colours { out: self.colour_out, err: self.colour_err }
+    }
+
+    /// Who had this command carried out here.
+    pub fn caller(&self) -> Option<&Rc<Caller>> {
+        self.caller.as_ref()
     }
 
     /// Whether results are printed as JSON.
@@ -78,12 +108,23 @@ impl Printer {
             page(&mut to);
             to.text
         };
-        write_out(text.as_bytes())
+        self.out(text.as_bytes())
+    }
+
+    /// Bytes of a volume, as many as there are: waits for whoever reads them.
+    ///
+    /// # Panics
+    /// With a phantom.
+    pub async fn bytes(&self, bytes: &Buffer) -> Result<()> {
+        match &self.caller {
+            None => bytes.with(write_out).expect("real drives give real bytes"),
+            Some(caller) => caller.output_bulk(&bytes.to_vec()).await.map_err(|Left| Failure::reader_left()),
+        }
     }
 
     /// As [`Self::result`] for what has both forms already.
     pub fn text_or_json(&self, text: &str, json: &str) -> Result<()> {
-        write_out(if self.json { json } else { text }.as_bytes())
+        self.out(if self.json { json } else { text }.as_bytes())
     }
 
     /// A message about what is going on; not with `--quiet`.
@@ -110,15 +151,33 @@ impl Printer {
         if self.json {
             let body = ErrorBody { error: &failure.message, hint: failure.hint.as_deref() };
             // The process ends with a failure anyway; there is nobody left to tell that this could not be written.
-            let _ =
-                write_out(json_text(&Document { output_version: OUTPUT_VERSION, body: &body }).as_bytes());
+            let _ = self.out(json_text(&Document { output_version: OUTPUT_VERSION, body: &body }).as_bytes());
+        }
+    }
+
+    fn out(&self, bytes: &[u8]) -> Result<()> {
+        match &self.caller {
+            None => write_out(bytes),
+            Some(caller) => {
+                caller.output(bytes);
+                Ok(())
+            }
         }
     }
 
     fn message(&self, text: &str) {
-        // A closed standard error must not stop the work.
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        match &self.caller {
+            None => write_message(text.as_bytes()),
+            Some(caller) => caller.message(text),
+        }
     }
+}
+
+/// Writes a line to standard error.
+pub fn write_message(text: &[u8]) {
+    // A closed standard error must not stop the work.
+    let mut to = std::io::stderr().lock();
+    let _ = to.write_all(text).and_then(|()| to.write_all(b"\n"));
 }
 
 fn json_text(document: &impl Serialize) -> String {

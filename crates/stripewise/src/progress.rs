@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
 
 use crate::printer::Printer;
 use crate::size::{ByteSize, duration_text};
@@ -14,10 +15,30 @@ const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// Between lines where standard error is no terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
+/// Between two messages to another process that shows them.
+const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
+
+/// How some work stands, for another process to show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The work.
+    pub what: String,
+    /// How much of it is done, where that is known.
+    pub percent: Option<f64>,
+    /// In words.
+    pub text: String,
+}
+
 enum Mode {
     Silent,
+    /// Whoever had the command carried out here shows it.
+    Caller {
+        last: Option<Instant>,
+    },
     Bar(Option<ProgressBar>),
-    Lines { last: Option<Instant> },
+    Lines {
+        last: Option<Instant>,
+    },
 }
 
 /// The progress of one command.
@@ -32,6 +53,7 @@ impl<'a> Progress<'a> {
     pub fn new(printer: &'a Printer) -> Self {
         let mode = match () {
             () if printer.is_quiet() => Mode::Silent,
+            () if printer.caller().is_some() => Mode::Caller { last: None },
             () if std::io::stderr().is_terminal() => Mode::Bar(None),
             () => Mode::Lines { last: None },
         };
@@ -75,7 +97,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Prints something while the bar is out of the way.
-    pub fn suspended(&self, print: impl FnOnce()) {
+    pub fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.mode {
             Mode::Bar(Some(bar)) => bar.suspend(print),
             _ => print(),
@@ -88,12 +110,26 @@ impl<'a> Progress<'a> {
                 Mode::Silent => false,
                 Mode::Bar(_) => true,
                 Mode::Lines { last } => last.is_none_or(|last| last.elapsed() >= BETWEEN_LINES),
+                Mode::Caller { last } => last.is_none_or(|last| last.elapsed() >= BETWEEN_FRAMES),
             }
+    }
+
+    /// Shows what another process says of the work that it does for this one.
+    pub fn relay(&mut self, step: &Step) {
+        if self.is_due() {
+            self.show(&step.what, step.percent, &step.text);
+        }
     }
 
     fn show(&mut self, what: &str, percent: Option<f64>, text: &str) {
         match &mut self.mode {
             Mode::Silent => {}
+            Mode::Caller { last } => {
+                *last = Some(Instant::now());
+                if let Some(caller) = self.printer.caller() {
+                    caller.progress(&Step { what: what.to_owned(), percent, text: text.to_owned() });
+                }
+            }
             Mode::Bar(bar) => {
                 let bar = bar.get_or_insert_with(new_bar);
                 bar.set_prefix(what.to_owned());

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use utoipa::ToSchema;
 
 use crate::failure::Exit;
 use crate::home::KnownPool;
@@ -13,7 +14,7 @@ mod words;
 pub use words::{counted, volume_table};
 
 /// A pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoolReport {
     /// Its name.
     pub name: String,
@@ -66,7 +67,7 @@ pub struct PoolReport {
 }
 
 /// A drive of a pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DriveReport {
     /// Its identity.
     pub id: String,
@@ -93,7 +94,7 @@ pub struct DriveReport {
 }
 
 /// A job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ActivityReport {
     /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
     pub kind: String,
@@ -110,7 +111,7 @@ pub struct ActivityReport {
 }
 
 /// A volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReport {
     /// Its pool.
     pub pool: String,
@@ -156,6 +157,7 @@ pub struct VolumeReport {
     /// Bytes of its rows on fast drives.
     pub fast_bytes: u64,
     /// Where its rows lie by kind of drive, and how much they are used.
+    #[schema(value_type = Object)]
     pub tiers: TierInfo,
     /// The drives it lies on.
     pub drives: Vec<SlotReport>,
@@ -164,7 +166,7 @@ pub struct VolumeReport {
 }
 
 /// A conversion to another layout.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ConversionReport {
     /// The layout that it had.
     pub from_layout: String,
@@ -179,7 +181,7 @@ pub struct ConversionReport {
 }
 
 /// A drive of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SlotReport {
     /// The drive's identity.
     pub id: String,
@@ -196,7 +198,7 @@ pub struct SlotReport {
 }
 
 /// Something that happened to a pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventReport {
     /// When, for people.
     pub time: String,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_layout::LayoutError;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
@@ -38,7 +38,7 @@ pub enum Access {
     Change,
 }
 
-/// The executor, with the hint that goes with its absence.
+/// A new executor, with the hint that goes with its absence.
 pub fn executor() -> Result<RealExecutor> {
     RealExecutor::new().map_err(|error| {
         Failure::because("cannot do input and output", &error).hint(
@@ -126,58 +126,111 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
     })
 }
 
-/// An open pool.
-pub struct Session<'a> {
+/// A pool as a command uses it: opened for that command alone and closed by it, or lent by the process that serves it.
+pub struct Session {
     /// The pool.
     pub pool: Pool,
-    app: &'a App,
+    app: App,
+    open: Rc<OpenPool>,
+    /// Where the pools below are, and those of drives to come; of the outermost pool only.
+    nest: Option<Rc<Nest>>,
+    lent: bool,
+}
+
+/// A pool that this process has open.
+struct OpenPool {
     home: Home,
-    known: KnownPool,
+    name: String,
+    id: String,
+    /// As it is on the list.
+    known: RefCell<KnownPool>,
     access: Access,
+    opened_unix_ms: u64,
     /// All that were opened, also those that the pool has no use for.
-    opened: Rc<RefCell<Vec<OpenedDrive>>>,
+    opened: RefCell<Vec<OpenedDrive>>,
     executor: Rc<RealExecutor>,
-    /// The pools below; of the outermost one only.
-    nest: Option<Nest<'a>>,
     _lock: PoolLock,
 }
 
+impl OpenPool {
+    /// Lets go of drives that were opened and are none of the pool's (any more): others may want them.
+    fn let_go_of_strangers(&self, pool: &Pool) {
+        let status = pool.status();
+        let is_ours = |opened: &OpenedDrive| {
+            let label = &opened.bare.info().label;
+            status.drives.iter().any(|drive| **label == *drive.path)
+        };
+        self.opened.borrow_mut().retain(is_ours);
+    }
+
+    /// Drives whose files or devices have gone, by label.
+    fn vanished(&self) -> Vec<Rc<str>> {
+        let opened = self.opened.borrow();
+        let files = opened.iter().filter_map(|opened| opened.file.as_ref());
+        let gone = files.filter(|file| file.still_there().is_err() || file.is_gone());
+        gone.map(|file| file.info().label.clone()).collect()
+    }
+
+    /// Puts on the list where the pool's drives are now.
+    fn remember_drives(&self, pool: &Pool) -> Result<()> {
+        if self.access == Access::Look {
+            return Ok(());
+        }
+        let status = pool.status();
+        let known =
+            |drive: &DriveStatus| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) };
+        let now = KnownPool {
+            name: self.name.clone(),
+            id: self.id.clone(),
+            drives: status.drives.iter().map(known).collect(),
+        };
+        if *self.known.borrow() != now {
+            self.home.remember(now.clone())?;
+            self.known.replace(now);
+        }
+        Ok(())
+    }
+}
+
 /// Opens a known pool, does `work` and closes it again, also after an error.
-pub fn with_pool<T>(
+pub async fn with_pool<T>(
     app: &App,
     name: &str,
     access: Access,
     doing: &str,
-    work: impl FnOnce(&Session<'_>) -> Result<T>,
+    work: impl AsyncFnOnce(&Session) -> Result<T>,
 ) -> Result<T> {
-    let session = Session::open(app, name, access, doing)?;
-    let result = work(&session);
-    let closed = session.close();
+    let session = Session::open(app, name, access, doing).await?;
+    let result = work(&session).await;
+    let closed = session.close().await;
     // The first error is the one that explains the other.
     let value = result?;
     closed?;
     Ok(value)
 }
 
-impl<'a> Session<'a> {
-    /// Opens a known pool, and those below it.
-    pub fn open(app: &'a App, name: &str, access: Access, doing: &str) -> Result<Self> {
+impl Session {
+    /// Opens a known pool, and those below it; one that this process serves is lent.
+    pub async fn open(app: &App, name: &str, access: Access, doing: &str) -> Result<Self> {
+        if let Some(session) = app.served.lend(name, app) {
+            return Ok(session);
+        }
         let home = app.home()?;
         let known = home.pool(name)?;
         let nest = Nest::new(app, doing)?;
-        match nest.open_pool(home, known, access) {
-            Ok(session) => Ok(Session { nest: Some(nest), ..session }),
+        match nest.open_pool(home, known, access).await {
+            Ok(session) => Ok(Session { nest: Some(Rc::new(nest)), ..session }),
             Err(trouble) => {
                 // What went wrong above explains whatever goes wrong now.
-                let _ = nest.close();
+                let _ = nest.close().await;
                 Err(trouble.failure())
             }
         }
     }
 
     /// Opens a pool whose lock is taken.
-    pub fn open_locked(
-        nest: &Nest<'a>,
+    pub async fn open_locked(
+        nest: &Nest,
         home: Home,
         known: KnownPool,
         access: Access,
@@ -188,7 +241,7 @@ impl<'a> Session<'a> {
             // What a killed process left.
             let _ = std::fs::remove_file(home.status_path(&known.id));
         }
-        let opened = open_known(nest, &known, access)?;
+        let opened = open_known(nest, &known, access).await?;
         let executor = nest.executor().clone();
         let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
         let mode = match access {
@@ -197,29 +250,55 @@ impl<'a> Session<'a> {
         };
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
         let opening = Pool::open(&context, &buffers, drives, mode, pool_options(&opened));
-        let pool = executor
-            .block_on(opening)
+        let pool = opening
+            .await
             .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;
-        let session = Session {
-            pool,
-            app,
+        let (id, known) = (known.id.clone(), RefCell::new(known));
+        let open = OpenPool {
             home,
+            name,
+            id,
             known,
             access,
-            opened: Rc::new(RefCell::new(opened)),
+            opened_unix_ms: unix_ms(),
+            opened: RefCell::new(opened),
             executor,
-            nest: None,
             _lock: lock,
         };
+        let session = Session { pool, app: app.clone(), open: Rc::new(open), nest: None, lent: false };
         if access == Access::Change {
             session.spawn_watch();
         }
         Ok(session)
     }
 
+    /// The same pool for a command of somebody else's, who does not close it.
+    pub fn lend(&self, app: &App) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            app: app.clone(),
+            open: self.open.clone(),
+            nest: self.nest.clone(),
+            lent: true,
+        }
+    }
+
+    /// Whether the pool was open before this session and stays open after it.
+    pub fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Lets go of drives whose files or devices have gone, so that what is there now can be opened.
+    pub fn forget_vanished(&self) {
+        let is_there = |opened: &OpenedDrive| {
+            opened.file.as_ref().is_none_or(|file| file.still_there().is_ok() && !file.is_gone())
+        };
+        self.open.opened.borrow_mut().retain(is_there);
+    }
+
     /// The pool's name, as it is known here.
     pub fn name(&self) -> &str {
-        &self.known.name
+        &self.open.name
     }
 
     /// Begins the pool's jobs, and those of the pools below.
@@ -230,17 +309,12 @@ impl<'a> Session<'a> {
 
     /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
     pub fn start_jobs_below(&self) {
-        self.nest.iter().for_each(Nest::start_jobs);
-    }
-
-    /// Runs a future of the engine to its end.
-    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        self.executor.block_on(future)
+        self.nest.iter().for_each(|nest| nest.start_jobs());
     }
 
     /// The executor.
     pub fn executor(&self) -> &RealExecutor {
-        &self.executor
+        &self.open.executor
     }
 
     /// How the pool is.
@@ -254,6 +328,11 @@ impl<'a> Session<'a> {
             }
         }
         report
+    }
+
+    /// How the pool stands at this moment, as it is left for others.
+    pub fn word(&self) -> LeftWord {
+        LeftWord::of(&self.pool, self.report(), self.open.opened_unix_ms)
     }
 
     /// Tells the user what the pool has to say.
@@ -270,96 +349,110 @@ impl<'a> Session<'a> {
 
     /// A drive that is to come into the pool: the one opened already, or newly opened. What it holds is refused, unless
     /// it is to be overwritten.
-    pub fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
-        let known = self.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
+    pub async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        let known =
+            self.open.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
         let opened = match known {
             Some(opened) => opened,
             None => {
                 if let Some(volume) = candidate.volume() {
-                    refuse_circle(&self.home, &self.known.name, volume)?;
+                    refuse_circle(&self.open.home, self.name(), volume)?;
                 }
                 let nest = self.nest.as_ref().expect("drives come into the outermost pool");
-                let opened = nest.open(candidate, Access::Change, &OpenOptions::default())?;
-                self.opened.borrow_mut().push(opened.clone());
+                let opened = nest.open(candidate, Access::Change, &OpenOptions::default()).await?;
+                self.open.opened.borrow_mut().push(opened.clone());
                 opened
             }
         };
         // A drive of this very pool that was left out may come back: the engine knows whether it may be overwritten.
-        let label = self.run(inspect(&*opened.bare));
+        let label = inspect(&*opened.bare).await;
         if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
-            refuse_contents(self.app, &self.executor, candidate, &opened, force)?;
+            refuse_contents(&self.app, candidate, &opened, force).await?;
         }
         Ok(opened)
     }
 
-    /// Closes the pool and remembers where its drives are; then the pools below.
-    pub fn close(mut self) -> Result<()> {
+    /// Closes the pool and remembers where its drives are; then the pools below. One that was lent stays open.
+    pub async fn close(mut self) -> Result<()> {
+        if self.lent {
+            self.open.let_go_of_strangers(&self.pool);
+            // Whatever ends this process: the next one finds the drives that came in.
+            return self.open.remember_drives(&self.pool);
+        }
         let nest = self.nest.take();
-        let closed = self.close_this();
+        let closed = self.close_this().await;
         // Its lock outlives those below.
-        closed.and(nest.map_or(Ok(()), |nest| nest.close()))
+        closed.and(match nest {
+            Some(nest) => nest.close().await,
+            None => Ok(()),
+        })
     }
 
-    fn close_this(&self) -> Result<()> {
-        let name = &self.known.name;
-        let closed = self.run(self.pool.close());
-        if self.access == Access::Look {
+    async fn close_this(&self) -> Result<()> {
+        let OpenPool { home, name, id, access, .. } = &*self.open;
+        let closed = self.pool.close().await;
+        if *access == Access::Look {
             return closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error));
         }
         // Best effort: it was for others to read while the pool was open.
-        let _ = std::fs::remove_file(self.home.status_path(&self.known.id));
+        let _ = std::fs::remove_file(home.status_path(id));
         closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
-        let status = self.pool.status();
-        let drives = status
-            .drives
-            .iter()
-            .map(|drive| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) });
-        let now = KnownPool { drives: drives.collect(), ..self.known.clone() };
-        if now != self.known { self.home.remember(now) } else { Ok(()) }
+        self.open.remember_drives(&self.pool)
     }
 
-    /// Erases the pool from its drives and the list.
-    pub fn destroy(mut self) -> Result<()> {
+    /// Erases the pool from its drives and the list; one that was lent is served no more.
+    pub async fn destroy(mut self) -> Result<()> {
+        if self.lent {
+            self.app.served.end(self.name());
+        }
         let nest = self.nest.take();
-        let destroyed = self.destroy_this();
-        destroyed.and(nest.map_or(Ok(()), |nest| nest.close()))
+        let destroyed = self.destroy_this().await;
+        destroyed.and(match nest {
+            Some(nest) => nest.close().await,
+            None => Ok(()),
+        })
     }
 
-    fn destroy_this(&self) -> Result<()> {
-        let destroyed = self.run(self.pool.destroy());
-        destroyed.map_err(|error| {
-            pool_failure(format!("cannot erase all of pool `{}`", self.known.name), &error)
-        })?;
-        let _ = std::fs::remove_file(self.home.status_path(&self.known.id));
-        self.home.forget(&self.known.id)
+    async fn destroy_this(&self) -> Result<()> {
+        let OpenPool { home, name, id, .. } = &*self.open;
+        let destroyed = self.pool.destroy().await;
+        destroyed.map_err(|error| pool_failure(format!("cannot erase all of pool `{name}`"), &error))?;
+        let _ = std::fs::remove_file(home.status_path(id));
+        home.forget(id)
     }
 
     /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
     /// (requests to a removed file would still succeed).
     fn spawn_watch(&self) {
         let pool = self.pool.clone();
-        let context = self.executor.context();
-        let opened = Rc::downgrade(&self.opened);
-        let path = self.home.status_path(&self.known.id);
-        let opened_unix_ms = unix_ms();
+        let context = self.open.executor.context();
+        let open = Rc::downgrade(&self.open);
+        let path = self.open.home.status_path(&self.open.id);
+        let opened_unix_ms = self.open.opened_unix_ms;
         let watch = async move {
             loop {
                 LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);
                 context.sleep_ns(WATCH_NS).await;
-                let Some(opened) = opened.upgrade() else { return };
-                for file in opened.borrow().iter().filter_map(|opened| opened.file.as_ref()) {
-                    // What was found is told to the engine by the drive's own answers.
-                    let _ = file.still_there();
+                let Some(open) = open.upgrade() else { return };
+                // Where it cannot be written now, it is tried again.
+                let _ = open.remember_drives(&pool);
+                for label in open.vanished() {
+                    let status = pool.status();
+                    let Some(drive) = status.drives.iter().find(|drive| *drive.path == *label) else {
+                        continue;
+                    };
+                    // Where that cannot be recorded now, the next request to the drive has it recorded.
+                    let _ = pool.drive_vanished(drive.id, "it is not there any more").await;
                 }
             }
         };
-        drop(self.executor.context().spawn(watch));
+        drop(self.open.executor.context().spawn(watch));
     }
 }
 
 /// Opens what is there of a known pool's drives.
-fn open_known(
-    nest: &Nest<'_>,
+async fn open_known(
+    nest: &Nest,
     known: &KnownPool,
     access: Access,
 ) -> std::result::Result<Vec<OpenedDrive>, Trouble> {
@@ -373,7 +466,7 @@ fn open_known(
             continue;
         }
         paths.push(&drive.path);
-        let answer = match nest.open_noted(&drive.path, access, &options) {
+        let answer = match nest.open_noted(&drive.path, access, &options).await {
             Ok(answer) => answer,
             Err(Trouble::Stop(failure)) if !look => return Err(Trouble::Stop(failure)),
             Err(trouble) => {

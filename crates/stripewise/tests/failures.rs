@@ -197,20 +197,10 @@ fn a_spare_takes_over() {
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
 }
 
-/// A place in a drive's file where the volume's data are: found by looking for some of them.
-fn place_of(sandbox: &Sandbox, drive: usize, data: &[u8]) -> u64 {
-    let bytes = std::fs::read(sandbox.drive_path(drive)).expect("readable");
-    let mut blocks = bytes.chunks_exact(4096).enumerate();
-    let of_volume = |block: &[u8]| data.windows(64).step_by(1).any(|window| window == &block[1024..1088]);
-    let found =
-        blocks.find(|(index, block)| *index > 300 && block[1024..1088] != [0; 64] && of_volume(block));
-    found.expect("some of the data is on every drive").0 as u64 * 4096
-}
-
 #[test]
 fn a_scrub_repairs_what_rotted_and_names_the_drive() {
     let (sandbox, data) = with_volume(4, "raid6", 10);
-    let place = place_of(&sandbox, 2, &data[..400_000]);
+    let place = sandbox.place_of(2, &data[..400_000]);
     corrupt(&sandbox.drive_path(2), place, 8192);
     let done = sandbox.json("pool scrub tank --wait");
     assert_eq!(done["scrubs"][0]["volume"], "a");
@@ -232,7 +222,7 @@ fn a_scrub_repairs_what_rotted_and_names_the_drive() {
 #[test]
 fn a_scrub_that_was_only_asked_for_is_done_by_wait() {
     let (sandbox, data) = with_volume(3, "raid1 --columns 3", 11);
-    let place = place_of(&sandbox, 1, &data[..200_000]);
+    let place = sandbox.place_of(1, &data[..200_000]);
     corrupt(&sandbox.drive_path(1), place, 4096);
     let asked = sandbox.ok("pool scrub tank");
     assert!(asked.text().contains("`stripewise pool wait tank scrub` does it"), "{}", asked.text());

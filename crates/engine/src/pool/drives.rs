@@ -70,6 +70,15 @@ impl Pool {
         inner.put_in_place(old, number).await
     }
 
+    /// Has a drive left out that was found to be gone before any request to it failed, so that a spare takes over although nobody uses the
+    /// pool. Does nothing for one that is out already.
+    pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
+        let Some(member) = self.member(id) else { return Ok(()) };
+        self.0.exclude_member(&member, reason).await?;
+        self.0.kick_jobs();
+        Ok(())
+    }
+
     /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now; left out where it was at
     /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
     pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {

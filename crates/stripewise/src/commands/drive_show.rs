@@ -49,11 +49,10 @@ struct ShownDrive {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let nest = Nest::new(app, "drive show")?;
-    let drives = options.drives.iter().map(|drive| show(app, &nest, &by_identity(app, drive))).collect();
-    let closed = nest.close();
-    let drives: Result<_> = drives;
+    let drives = show_all(options, app, &nest).await;
+    let closed = nest.close().await;
     let drives = drives?;
     closed?;
     let shown = Shown { drives };
@@ -68,9 +67,19 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+async fn show_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<ShownDrive>> {
+    let mut drives = Vec::new();
+    for drive in &options.drives {
+        drives.push(show(app, nest, &by_identity(app, drive)).await?);
+    }
+    Ok(drives)
+}
+
 /// A drive of a known pool may be named by its identity or the beginning of it; everything else is a path.
 fn by_identity(app: &App, drive: &Path) -> PathBuf {
-    let Some(name) = drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !drive.exists()) else {
+    let Some(name) =
+        drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !app.absolute(drive).exists())
+    else {
         return drive.to_owned();
     };
     let pools = app.home().and_then(|home| home.pools()).unwrap_or_default();
@@ -81,16 +90,15 @@ fn by_identity(app: &App, drive: &Path) -> PathBuf {
     }
 }
 
-fn show(app: &App, nest: &Nest<'_>, path: &Path) -> Result<ShownDrive> {
-    let executor = nest.executor();
+async fn show(app: &App, nest: &Nest, path: &Path) -> Result<ShownDrive> {
     let candidate = match path.to_str() {
         Some(text) => Candidate::named(app, text)?,
-        None => Candidate::at(path)?,
+        None => Candidate::at(&app.absolute(path))?,
     };
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
-    let opened = nest.open(&candidate, Access::Look, &options)?;
+    let opened = nest.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
-    let superblock = match executor.block_on(inspect(&*opened.bare)) {
+    let superblock = match inspect(&*opened.bare).await {
         Ok(label) => label,
         Err(
             error @ (PoolError::NewerFormat { .. }
@@ -104,7 +112,7 @@ fn show(app: &App, nest: &Nest<'_>, path: &Path) -> Result<ShownDrive> {
     };
     if superblock.is_none() && holds.is_empty() {
         holds = match candidate.volume() {
-            Some(_) => volume_contents(executor, &opened)?,
+            Some(_) => volume_contents(&opened).await?,
             None => candidate.contents()?,
         };
     }

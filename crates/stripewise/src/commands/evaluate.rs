@@ -208,7 +208,7 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
             &candidate.path,
             &OpenOptions { read_only: true, ..OpenOptions::default() },
         )?;
-        refuse_contents(app, &executor, candidate, &opened, options.force)?;
+        executor.block_on(refuse_contents(app, candidate, &opened, options.force))?;
     }
     let pace = default_pace(app, &candidates);
     let paths: Vec<PathBuf> = candidates.into_iter().map(|candidate| candidate.path).collect();

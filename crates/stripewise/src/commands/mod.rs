@@ -1,5 +1,6 @@
 //! One file per command: its options as clap reads them, and `run`.
 
+pub mod alert_test;
 pub mod drive_make;
 pub mod drive_show;
 pub mod evaluate;
@@ -20,6 +21,7 @@ pub mod pool_scrub;
 pub mod pool_set;
 pub mod pool_status;
 pub mod pool_wait;
+pub mod serve;
 pub mod simulate_torture;
 pub mod volume_convert;
 pub mod volume_create;
@@ -31,23 +33,106 @@ pub mod volume_resize;
 pub mod volume_show;
 pub mod volume_write;
 
-use serde::Serialize;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
+use serde::Serialize;
+use stripewise_runtime::RealExecutor;
+
+use crate::alerts::Alerts;
 use crate::failure::{Failure, Result};
 use crate::home::Home;
+use crate::input::Input;
 use crate::printer::Printer;
 use crate::report::{PoolReport, VolumeReport};
+use crate::served::Served;
+use crate::session::executor as new_executor;
 
-/// What every command gets: where to print, and where the list of pools is.
+/// What every command gets: where to print, where relative paths begin, what it runs on, and where the list of pools is.
+#[derive(Clone)]
 pub struct App {
     /// Prints results and messages.
-    pub printer: Printer,
+    pub printer: Rc<Printer>,
+    /// Pools that this process has open anyway.
+    pub served: Served,
+    /// Where the command gets its input from.
+    pub input: Input,
+    /// The folder of whoever typed the command.
+    folder: PathBuf,
+    executor: Rc<OnceCell<Rc<RealExecutor>>>,
+    /// Where this process takes commands of others, once it does.
+    control: Rc<OnceCell<PathBuf>>,
+    alerts: Rc<OnceCell<Alerts>>,
 }
 
 impl App {
+    /// For the command that this process was started with.
+    pub fn of_this_process(printer: Printer) -> Self {
+        Self {
+            printer: Rc::new(printer),
+            served: Served::default(),
+            input: Input::Process,
+            // Without one, relative paths stay as they are.
+            folder: std::env::current_dir().unwrap_or_default(),
+            executor: Rc::default(),
+            control: Rc::default(),
+            alerts: Rc::default(),
+        }
+    }
+
+    /// For a command of somebody else's, typed in `folder`.
+    pub fn for_caller(&self, printer: Printer, input: Input, folder: PathBuf) -> Self {
+        Self { printer: Rc::new(printer), input, folder, ..self.clone() }
+    }
+
     /// The state folder; only asked for by commands that need it.
     pub fn home(&self) -> Result<Home> {
         Home::from_environment()
+    }
+
+    /// What drives are used on; one for all that this process does.
+    pub fn executor(&self) -> Result<Rc<RealExecutor>> {
+        if let Some(executor) = self.executor.get() {
+            return Ok(executor.clone());
+        }
+        let executor = Rc::new(new_executor()?);
+        Ok(self.executor.get_or_init(|| executor).clone())
+    }
+
+    /// Ends when whoever wants the command done wants it no more: they have interrupted it, or have left.
+    pub fn interrupted(&self) -> Result<LocalBoxFuture<'static, ()>> {
+        if let Some(caller) = self.printer.caller().cloned() {
+            return Ok(Box::pin(async move { caller.until_left().await }));
+        }
+        let interrupted = self.executor()?.interrupted();
+        Ok(Box::pin(interrupted.map_err(|error| Failure::because("cannot watch for interrupts", &error))?))
+    }
+
+    /// A path as the caller means it.
+    pub fn absolute(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    /// From now on others find commands for this process's pools taken at `socket`.
+    pub fn take_commands_at(&self, socket: PathBuf) {
+        self.control.set(socket).expect("a process takes commands at one place");
+    }
+
+    /// From now on alerts are sent so.
+    pub fn send_alerts_by(&self, alerts: Alerts) {
+        assert!(self.alerts.set(alerts).is_ok(), "a process sends alerts in one way");
+    }
+
+    /// What sends alerts, where this process does.
+    pub fn alerts(&self) -> Option<&Alerts> {
+        self.alerts.get()
+    }
+
+    /// Where this process takes commands of others.
+    pub fn control(&self) -> Option<&Path> {
+        self.control.get().map(PathBuf::as_path)
     }
 }
 

@@ -54,32 +54,33 @@ impl From<RoleChoice> for Role {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let candidates = candidates::all(app, &options.drives)?;
-    let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), |session| {
+    let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), async |session| {
         // All are looked at before the first is taken in.
         let mut opened = Vec::new();
         for candidate in &candidates {
-            opened.push(session.open_new_drive(candidate, options.force)?);
+            opened.push(session.open_new_drive(candidate, options.force).await?);
         }
         for (candidate, opened) in candidates.iter().zip(opened) {
             let what = format!("cannot add {} to pool `{name}`", candidate.path.display());
-            let added = session.run(session.pool.add(opened.drive, options.role.into(), options.force));
+            let added = session.pool.add(opened.drive, options.role.into(), options.force).await;
             added.map_err(|error| pool_failure(what, &error))?;
         }
         // What waited for a drive is due from now on.
-        let healed = session.run(session.pool.heal());
+        let healed = session.pool.heal().await;
         healed.map_err(|error| pool_failure(format!("cannot plan the rebuilds of pool `{name}`"), &error))?;
         Ok(session.report())
-    })?;
+    })
+    .await?;
     let role = match options.role {
         RoleChoice::Data => "for volumes",
         RoleChoice::Spare => "as spare",
         RoleChoice::Journal => "for journals",
         RoleChoice::Fast => "as fast",
     };
-    let due = due_text(&report);
+    let due = due_text(app, &report);
     let notices = report.notices.clone();
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("pool {name}: {} added {role}", counted(candidates.len(), "drive")));

@@ -52,7 +52,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let name = &options.name.0;
     check_slab(options.slab)?;
@@ -66,16 +66,13 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
     for volume in candidates.iter().filter_map(Candidate::volume) {
-        refuse_if_used(
-            &home,
-            &format!("use `{volume}` as a drive of pool `{name}`"),
-            &volume.pool,
-            Some(&volume.volume),
-        )?;
+        let what = format!("use `{volume}` as a drive of pool `{name}`");
+        refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
+        app.served.refuse_if_connected(&what, &volume.pool, Some(&volume.volume))?;
     }
     let nest = Nest::new(app, &format!("pool create {name}"))?;
-    let made = make(options, app, &nest, &candidates);
-    let closed = nest.close();
+    let made = make(options, app, &nest, &candidates).await;
+    let closed = nest.close().await;
     let report = made?;
     closed?;
 
@@ -95,14 +92,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.
-fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate]) -> Result<PoolReport> {
+async fn make(options: &Options, app: &App, nest: &Nest, candidates: &[Candidate]) -> Result<PoolReport> {
     let (home, name, executor) = (app.home()?, &options.name.0, nest.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
-        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default())?);
+        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default()).await?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(app, executor, candidate, opened, options.force)?;
+        refuse_contents(app, candidate, opened, options.force).await?;
     }
 
     let pool_options = pool_options(&opened);
@@ -121,11 +118,11 @@ fn make(options: &Options, app: &App, nest: &Nest<'_>, candidates: &[Candidate])
     };
     let what = format!("cannot create pool `{name}`");
     let buffers = BufferPool::new(RETAINED_BYTES);
-    let pool = executor
-        .block_on(Pool::create(&executor.context(), &buffers, spec))
+    let pool = Pool::create(&executor.context(), &buffers, spec)
+        .await
         .map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
-    executor.block_on(pool.close()).map_err(|error| pool_failure(&what, &error))?;
+    pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     let known = |drive: &crate::report::DriveReport| KnownDrive {
         id: drive.id.clone(),
         path: PathBuf::from(&drive.path),

@@ -23,19 +23,21 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let home = app.home()?;
     home.pool(name)?;
-    refuse_if_used(&home, &format!("destroy pool `{name}`"), name, None)?;
+    let what = format!("destroy pool `{name}`");
+    refuse_if_used(&home, &what, name, None)?;
+    app.served.refuse_if_connected(&what, name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),
         &format!("destroying pool `{name}` loses all of its volumes"),
     )?;
-    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}"))?;
+    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}")).await?;
     let report = session.report();
-    session.destroy()?;
+    session.destroy().await?;
     for drive in report.drives.iter().filter(|drive| !takes_part(&drive.state)) {
         app.printer.warning(format!(
             "{} ({}) was {}: it still says that it belongs to the pool",

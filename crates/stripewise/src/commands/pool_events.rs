@@ -33,14 +33,17 @@ struct Events {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &options.name.0);
     let known = home.pool(name)?;
-    let mut events = match left_word::wait_for(&home, &known) {
+    let mut events = match left_word::wait_for(app, &home, &known).await? {
         Some(word) => word.events,
-        None => with_pool(app, name, Access::Look, "pool events", |session| {
-            Ok(session.pool.events().iter().map(EventReport::from).collect())
-        })?,
+        None => {
+            with_pool(app, name, Access::Look, "pool events", async |session| {
+                Ok(session.pool.events().iter().map(EventReport::from).collect())
+            })
+            .await?
+        }
     };
     let passed_over = options.last.map_or(0, |last| events.len().saturating_sub(last));
     events.drain(..passed_over);

@@ -27,11 +27,17 @@ struct Exported {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pool = home.pool(&options.name.0)?;
-    refuse_if_used(&home, &format!("export pool `{}`", pool.name), &pool.name, None)?;
-    let _lock = home.lock_pool(&pool, Access::Change, &format!("pool export {}", pool.name))?;
+    let what = format!("export pool `{}`", pool.name);
+    refuse_if_used(&home, &what, &pool.name, None)?;
+    app.served.refuse_if_connected(&what, &pool.name, None)?;
+    let doing = format!("pool export {}", pool.name);
+    match app.served.end(&pool.name) {
+        Some(session) => session.close().await?,
+        None => drop(home.lock_pool(&app.executor()?.context(), &pool, Access::Change, &doing, None).await?),
+    }
     home.forget(&pool.id)?;
     let exported = Exported { exported: pool };
     app.printer.result(&exported, |page| {

@@ -40,10 +40,10 @@ struct Found {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let nest = Nest::new(app, "pool import")?;
-    let imported = import_all(options, app, &nest);
-    let closed = nest.close();
+    let imported = import_all(options, app, &nest).await;
+    let closed = nest.close().await;
     let reports = imported?;
     closed?;
     for notice in reports.iter().flat_map(|report| &report.notices) {
@@ -65,11 +65,11 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Imports what is found on paths, then what is found on the volumes of that, and so on.
-fn import_all(options: &Options, app: &App, nest: &Nest<'_>) -> Result<Vec<PoolReport>> {
+async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<PoolReport>> {
     let home = app.home()?;
     let executor = nest.executor();
-    let (paths, places) = places(options)?;
-    let mut found = find(app, executor, &paths);
+    let (paths, places) = places(options, app)?;
+    let mut found = find(app, executor, &paths).await;
     let mut reports: Vec<PoolReport> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
@@ -82,7 +82,7 @@ fn import_all(options: &Options, app: &App, nest: &Nest<'_>) -> Result<Vec<PoolR
             if known.is_some() && !of_new {
                 continue;
             }
-            let report = import(&home, executor, id, drives)?;
+            let report = import(&home, executor, id, drives).await?;
             match known {
                 Some(known) => reports[known] = report,
                 None => reports.push(report),
@@ -98,9 +98,9 @@ fn import_all(options: &Options, app: &App, nest: &Nest<'_>) -> Result<Vec<PoolR
             break;
         }
         for name in below {
-            found.extend(
-                nest.volumes_of(&name).into_iter().filter_map(|opened| looked(app, executor, opened)),
-            );
+            for opened in nest.volumes_of(&name).await {
+                found.extend(looked(app, opened).await);
+            }
             looked_at.push(name);
         }
     }
@@ -108,9 +108,9 @@ fn import_all(options: &Options, app: &App, nest: &Nest<'_>) -> Result<Vec<PoolR
 }
 
 /// What a volume of a pool says of another.
-fn looked(app: &App, executor: &RealExecutor, opened: OpenedDrive) -> Option<Found> {
+async fn looked(app: &App, opened: OpenedDrive) -> Option<Found> {
     let label = opened.bare.info().label.to_string();
-    match executor.block_on(inspect(&*opened.bare)) {
+    match inspect(&*opened.bare).await {
         Ok(Some(of)) => Some(Found { path: PathBuf::from(label), opened, label: of, is_new: true }),
         Ok(None) => None,
         Err(error) => {
@@ -137,19 +137,19 @@ fn wanted_pools<'a>(options: &Options, found: &'a [Found]) -> Vec<(String, Vec<&
 }
 
 /// All paths to look at, and how to call them together.
-fn places(options: &Options) -> Result<(Vec<PathBuf>, String)> {
+fn places(options: &Options, app: &App) -> Result<(Vec<PathBuf>, String)> {
     let mut paths = Vec::new();
     if options.folders.is_empty() {
         let devices = block_devices();
         let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
         let is_behind =
             |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
-        paths.extend(files_in(Path::new("."))?.into_iter().filter(|path| !is_behind(path)));
+        paths.extend(files_in(&app.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)));
         paths.extend(devices);
         return Ok((paths, "the current folder and on block devices".to_owned()));
     }
     for folder in &options.folders {
-        paths.extend(files_in(folder)?);
+        paths.extend(files_in(&app.absolute(folder))?);
     }
     let names: Vec<String> = options.folders.iter().map(|folder| folder.display().to_string()).collect();
     Ok((paths, names.join(", ")))
@@ -191,7 +191,7 @@ fn said_of(drive: &str, error: &impl ToString) -> String {
 }
 
 /// Drives that belong to some pool; everything else is passed over.
-fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
+async fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
     let mut identities = Vec::new();
     let mut all = Vec::new();
     for path in paths {
@@ -201,7 +201,7 @@ fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
         }
         let options = OpenOptions { read_only: true, lock: false, buffered: false };
         let Ok(opened) = open_drive(app, executor, &candidate.path, &options) else { continue };
-        match executor.block_on(inspect(&*opened.bare)) {
+        match inspect(&*opened.bare).await {
             Ok(Some(label)) => {
                 identities.push(candidate.identity);
                 all.push(Found { path: candidate.path, opened, label, is_new: true });
@@ -235,15 +235,15 @@ fn refuse_twins(pools: &[(String, Vec<&Found>)], places: &str) -> Result<()> {
     Ok(())
 }
 
-fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[&Found]) -> Result<PoolReport> {
+async fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[&Found]) -> Result<PoolReport> {
     let name = &newest(drives).pool_name;
     let what = format!("cannot import pool `{name}`");
     let given = drives.iter().map(|found| found.opened.drive.clone()).collect();
     let (context, buffers) = (executor.context(), BufferPool::new(0));
     let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, PoolOptions::default());
-    let pool = executor.block_on(opening).map_err(|error| pool_failure(&what, &error))?;
+    let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
-    executor.block_on(pool.close()).map_err(|error| pool_failure(&what, &error))?;
+    pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     // Where the pool says a drive was last stands in for those that were not found.
     let known = |drive: &crate::report::DriveReport| {
         let found = drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);

@@ -3,8 +3,6 @@
 //!
 //! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in between, a clock that is set.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde::Serialize;
 
@@ -69,11 +67,15 @@ struct DriveRates {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &options.name.0);
     let known = home.pool(name)?;
-    let Some(first) = left_word::wait_for(&home, &known) else {
-        return nothing_runs(app, name);
+    let first = match app.served.lend(name, app) {
+        Some(session) => Some(session.word()),
+        None => left_word::wait_for_word(app, &home, &known).await?,
+    };
+    let Some(first) = first else {
+        return nothing_runs(app, name).await;
     };
     let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
     let Some(seconds) = options.seconds else {
@@ -84,7 +86,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
     let mut before = first;
     for _ in 0..count {
-        let Some(now) = next(&home, &known, &before, seconds) else {
+        let Some(now) = next(app, &home, &known, &before, seconds).await? else {
             app.printer
                 .note(format!("the process that had pool `{name}` open has ended: nothing runs any more"));
             break;
@@ -104,10 +106,11 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Nobody has the pool open: what opening it takes is all that its drives are asked.
-fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
-    let drives = with_pool(app, name, Access::Look, "pool iostat", |session| {
+async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
+    let drives = with_pool(app, name, Access::Look, "pool iostat", async |session| {
         Ok(loads(&session.pool, &session.report()))
-    })?;
+    })
+    .await?;
     let interval =
         Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
     let shown = Shown { pool: name.to_owned(), running: false, intervals: vec![interval] };
@@ -121,18 +124,29 @@ fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
 }
 
 /// The word left at least so many seconds after `before`; `None` once nobody leaves word any more.
-fn next(home: &Home, known: &KnownPool, before: &LeftWord, seconds: f64) -> Option<LeftWord> {
+async fn next(
+    app: &App,
+    home: &Home,
+    known: &KnownPool,
+    before: &LeftWord,
+    seconds: f64,
+) -> Result<Option<LeftWord>> {
+    let context = app.executor()?.context();
     // Word is left once a second, a little after which it is read.
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
     loop {
-        std::thread::sleep(Duration::from_millis(100));
-        let word = left_word::read(home, known)?;
+        context.sleep_ns(100_000_000).await;
+        let word = match app.served.lend(&known.name, app) {
+            Some(session) => Some(session.word()),
+            None => left_word::read(home, known),
+        };
+        let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count anew.
         if word.unix_ms >= due_ms
             || word.unix_ms < before.unix_ms
             || word.opened_unix_ms != before.opened_unix_ms
         {
-            return Some(word);
+            return Ok(Some(word));
         }
     }
 }

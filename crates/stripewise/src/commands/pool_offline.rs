@@ -23,17 +23,18 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot take {} of pool `{name}` offline", options.drive);
     let doing = format!("pool offline {name}");
-    let (path, id, report) = with_pool(app, name, Access::Change, &doing, |session| {
+    let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, &options.drive)?;
-        let done = session.run(session.pool.offline(id_of(drive)));
+        let drive = find(&report, app, &options.drive)?;
+        let done = session.pool.offline(id_of(drive)).await;
         done.map_err(|error| pool_failure(what, &error))?;
         Ok((drive.path.clone(), drive.id.clone(), session.report()))
-    })?;
+    })
+    .await?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{path} is offline and may be pulled"));
         page.line(format!(

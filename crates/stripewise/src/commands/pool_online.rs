@@ -28,23 +28,25 @@ pub struct Options {
     drive: String,
     /// Copy now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot take {} of pool `{name}` online", options.drive);
-    let (path, report) = with_pool(app, name, Access::Change, &format!("pool online {name}"), |session| {
-        let (id, path, drive) = find_or_open(app, session, &options.drive)?;
-        let done = session.run(session.pool.online(id, drive));
-        done.map_err(|error| pool_failure(what, &error))?;
-        if options.wait {
-            work(app, session, JobKind::Rebuild)?;
-        }
-        Ok((path, session.report()))
-    })?;
-    let due = due_text(&report);
+    let (path, report) =
+        with_pool(app, name, Access::Change, &format!("pool online {name}"), async |session| {
+            let (id, path, drive) = find_or_open(app, session, &options.drive).await?;
+            let done = session.pool.online(id, drive).await;
+            done.map_err(|error| pool_failure(what, &error))?;
+            if options.wait {
+                work(app, session, JobKind::Rebuild).await?;
+            }
+            Ok((path, session.report()))
+        })
+        .await?;
+    let due = due_text(app, &report);
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{path} is used again in pool {name}"));
         if let Some(due) = due {
@@ -57,17 +59,33 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 /// Which drive of the pool, what it is called, and the drive itself where it was moved.
 type Returning = (DriveId, String, Option<Rc<dyn Drive>>);
 
+/// The drive of the pool that should be at this path, if it is there now.
+async fn open_again(app: &App, session: &Session, id: DriveId, path: &str) -> Option<Rc<dyn Drive>> {
+    session.forget_vanished();
+    let candidate = Candidate::named(app, path).ok()?;
+    let opened = session.open_new_drive(&candidate, false).await.ok()?;
+    match inspect(&*opened.bare).await {
+        Ok(Some(label)) if label.drive_id == id => Some(opened.drive),
+        _ => None,
+    }
+}
+
 /// The drive by its name in the pool, or else by what the drive at a path says of itself: then it was moved.
-fn find_or_open(app: &App, session: &Session<'_>, name: &str) -> Result<Returning> {
+async fn find_or_open(app: &App, session: &Session, name: &str) -> Result<Returning> {
     let report = session.report();
-    let unknown = match find(&report, name) {
-        Ok(drive) => return Ok((id_of(drive), drive.path.clone(), None)),
+    let unknown = match find(&report, app, name) {
+        Ok(drive) => {
+            let (id, path) = (id_of(drive), drive.path.clone());
+            // A pool that was opened just now has every drive that is there.
+            let again = if session.is_lent() { open_again(app, session, id, &path).await } else { None };
+            return Ok((id, path, again));
+        }
         Err(unknown) => unknown,
     };
     let Ok(candidate) = Candidate::named(app, name) else { return Err(unknown) };
-    let opened = session.open_new_drive(&candidate, false)?;
+    let opened = session.open_new_drive(&candidate, false).await?;
     let path = candidate.path.display().to_string();
-    match session.run(inspect(&*opened.bare)) {
+    match inspect(&*opened.bare).await {
         Ok(Some(label)) => Ok((label.drive_id, path, Some(opened.drive))),
         _ => Err(Failure::new(format!("{path} holds nothing of pool `{}`", report.name)).hint(format!(
             "a new drive comes in with `stripewise pool add {0} {name}` or `stripewise pool replace {0} OLD {name}`",

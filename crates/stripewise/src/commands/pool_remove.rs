@@ -23,16 +23,18 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot remove {} from pool `{name}`", options.drive);
-    let (path, report) = with_pool(app, name, Access::Change, &format!("pool remove {name}"), |session| {
-        let report = session.report();
-        let drive = find(&report, &options.drive)?;
-        let removed = session.run(session.pool.remove(id_of(drive)));
-        removed.map_err(|error| pool_failure(what, &error))?;
-        Ok((drive.path.clone(), session.report()))
-    })?;
+    let (path, report) =
+        with_pool(app, name, Access::Change, &format!("pool remove {name}"), async |session| {
+            let report = session.report();
+            let drive = find(&report, app, &options.drive)?;
+            let removed = session.pool.remove(id_of(drive)).await;
+            removed.map_err(|error| pool_failure(what, &error))?;
+            Ok((drive.path.clone(), session.report()))
+        })
+        .await?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{path} is no drive of pool {name} any more"));
     })?;

@@ -11,7 +11,7 @@ use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
 use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
-use crate::jobs::work;
+use crate::jobs::{due_text, work};
 use crate::names::PoolName;
 use crate::report::PoolReport;
 use crate::session::{Access, pool_failure, with_pool};
@@ -33,40 +33,41 @@ pub struct Options {
     force: bool,
     /// Rebuild now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot replace {} in pool `{name}`", options.old);
-    let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), |session| {
+    let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), async |session| {
         let report = session.report();
-        let old_id = id_of(find(&report, &options.old)?);
-        let replaced = match find(&report, &options.new).ok().filter(|drive| drive.role == "spare") {
-            Some(spare) => session.run(session.pool.replace_by_spare(old_id, id_of(spare))),
+        let old_id = id_of(find(&report, app, &options.old)?);
+        let replaced = match find(&report, app, &options.new).ok().filter(|drive| drive.role == "spare") {
+            Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
             None => {
                 let candidate = Candidate::named(app, &options.new)?;
-                let opened = session.open_new_drive(&candidate, options.force)?;
+                let opened = session.open_new_drive(&candidate, options.force).await?;
                 let replacing = session.pool.replace(old_id, opened.drive.clone(), options.force);
-                session.run(replacing).map(|_| ())
+                replacing.await.map(|_| ())
             }
         };
         replaced.map_err(|error| pool_failure(&what, &error))?;
         if options.wait {
-            return work(app, session, JobKind::Rebuild).map(Outcome::Rebuilt);
+            return work(app, session, JobKind::Rebuild).await.map(Outcome::Rebuilt);
         }
         Ok(Outcome::Due(Box::new(session.report())))
-    })?;
+    })
+    .await?;
     let report = match done {
         Outcome::Rebuilt(done) => return done.print(app),
         Outcome::Due(report) => *report,
     };
-    let is_due = !report.activity.is_empty();
+    let due = due_text(app, &report);
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{} takes the place of {} in pool {name}", options.new, options.old));
-        if is_due {
-            page.line(format!("the rebuild onto it is due; `stripewise pool wait {name} rebuild` does it"));
+        if let Some(due) = due {
+            page.line(due);
         }
     })?;
     Ok(Exit::Success)

@@ -25,26 +25,27 @@ pub struct Options {
     drive: String,
     /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot retire {} from pool `{name}`", options.drive);
     let doing = format!("pool retire {name}");
-    let (path, id, report) = with_pool(app, name, Access::Change, &doing, |session| {
+    let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, &options.drive)?;
-        let retired = session.run(session.pool.retire(id_of(drive)));
+        let drive = find(&report, app, &options.drive)?;
+        let retired = session.pool.retire(id_of(drive)).await;
         retired.map_err(|error| pool_failure(what, &error))?;
         if options.wait {
-            work(app, session, JobKind::Rebuild)?;
+            work(app, session, JobKind::Rebuild).await?;
         }
         Ok((drive.path.clone(), drive.id.clone(), session.report()))
-    })?;
+    })
+    .await?;
     let is_gone = !report.drives.iter().any(|drive| drive.id == id);
-    let due = due_text(&report);
+    let due = due_text(app, &report);
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         if is_gone {
             page.line(format!("{path} is empty, and no drive of pool {name} any more"));

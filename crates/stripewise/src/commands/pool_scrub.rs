@@ -5,7 +5,7 @@ use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
-use crate::jobs::work;
+use crate::jobs::{due_text, work};
 use crate::names::PoolName;
 use crate::session::{Access, pool_failure, with_pool};
 
@@ -17,31 +17,32 @@ pub struct Options {
     name: PoolName,
     /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot scrub pool `{name}`");
     if options.wait {
-        let done = with_pool(app, name, Access::Change, &format!("pool scrub {name} --wait"), |session| {
-            session.show_notices();
-            session.run(session.pool.scrub()).map_err(|error| pool_failure(&what, &error))?;
-            work(app, session, JobKind::Scrub)
-        })?;
+        let done =
+            with_pool(app, name, Access::Change, &format!("pool scrub {name} --wait"), async |session| {
+                session.show_notices();
+                session.pool.scrub().await.map_err(|error| pool_failure(&what, &error))?;
+                work(app, session, JobKind::Scrub).await
+            })
+            .await?;
         return done.print(app);
     }
-    let report = with_pool(app, name, Access::Change, &format!("pool scrub {name}"), |session| {
-        session.run(session.pool.scrub()).map_err(|error| pool_failure(&what, &error))?;
+    let report = with_pool(app, name, Access::Change, &format!("pool scrub {name}"), async |session| {
+        session.pool.scrub().await.map_err(|error| pool_failure(&what, &error))?;
         Ok(session.report())
-    })?;
-    let is_due = !report.activity.is_empty();
-    app.printer.result(&Pools { pools: vec![report] }, |page| match is_due {
-        true => {
-            page.line(format!("the scrub of pool {name} is due; `stripewise pool wait {name} scrub` does it"))
-        }
-        false => page.line(format!("pool {name} has no volumes: there is nothing to scrub")),
+    })
+    .await?;
+    let due = due_text(app, &report);
+    app.printer.result(&Pools { pools: vec![report] }, |page| match due {
+        Some(due) => page.line(due),
+        None => page.line(format!("pool {name} has no volumes: there is nothing to scrub")),
     })?;
     Ok(Exit::Success)
 }

@@ -114,15 +114,15 @@ fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
 }
 
 impl Setting {
-    fn apply(self, session: &Session<'_>) -> std::result::Result<(), stripewise_engine::pool::PoolError> {
+    async fn apply(self, session: &Session) -> std::result::Result<(), stripewise_engine::pool::PoolError> {
         let pool = &session.pool;
         let (rate_before, interval_before, _) = pool.patrol();
         match self {
-            Self::RebuildPriority(percent) => session.run(pool.set_rebuild_priority(percent)),
-            Self::PatrolRate(rate) => session.run(pool.set_patrol(rate, interval_before)),
-            Self::PatrolInterval(interval) => session.run(pool.set_patrol(rate_before, interval)),
-            Self::SpaceWarning(percent) => session.run(pool.set_space_warning(percent)),
-            Self::TierRate(rate) => session.run(pool.set_tier_rate(rate)),
+            Self::RebuildPriority(percent) => pool.set_rebuild_priority(percent).await,
+            Self::PatrolRate(rate) => pool.set_patrol(rate, interval_before).await,
+            Self::PatrolInterval(interval) => pool.set_patrol(rate_before, interval).await,
+            Self::SpaceWarning(percent) => pool.set_space_warning(percent).await,
+            Self::TierRate(rate) => pool.set_tier_rate(rate).await,
         }
     }
 
@@ -154,15 +154,16 @@ impl Setting {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
-    let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), |session| {
+    let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), async |session| {
         for setting in &options.settings {
-            let set = setting.apply(session);
+            let set = setting.apply(session).await;
             set.map_err(|error| pool_failure(format!("cannot change pool `{name}`"), &error))?;
         }
         Ok(session.report())
-    })?;
+    })
+    .await?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         for setting in &options.settings {
             page.line(format!("pool {name}: {}", setting.in_words()));

@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let known = match &options.name {
         Some(name) => vec![home.pool(&name.0)?],
@@ -33,7 +33,10 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             "no pools are known; `stripewise pool create` makes one, `stripewise pool import` finds one",
         );
     }
-    let pools: Vec<PoolReport> = known.iter().map(|pool| report(app, &home, pool)).collect::<Result<_>>()?;
+    let mut pools = Vec::new();
+    for pool in &known {
+        pools.push(report(app, &home, pool).await?);
+    }
     let exit = |worst: Exit, pool: &PoolReport| match (worst, pool.exit()) {
         (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
         (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
@@ -52,12 +55,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(exit)
 }
 
-fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
-    if let Some(word) = left_word::wait_for(home, known) {
+async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
+    if let Some(word) = left_word::wait_for(app, home, known).await? {
         return Ok(word.report);
     }
-    match with_pool(app, &known.name, Access::Look, "pool status", |session| Ok(session.report())) {
+    match with_pool(app, &known.name, Access::Look, "pool status", async |session| Ok(session.report())).await
+    {
         Ok(report) => Ok(report),
+        Err(failure) if failure.taken_at.is_some() && app.printer.caller().is_none() => Err(failure),
         // Somebody came in between: then it cannot be told how it is, unless by that one.
         Err(failure) if home.pool_user(known).is_some() => {
             left_word::read(home, known).map(|word| word.report).ok_or(failure)

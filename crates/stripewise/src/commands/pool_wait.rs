@@ -23,11 +23,12 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, kind) = (&options.name.0, options.kind);
-    let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), |session| {
+    let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), async |session| {
         session.show_notices();
-        work(app, session, kind)
-    })?;
+        work(app, session, kind).await
+    })
+    .await?;
     done.print(app)
 }

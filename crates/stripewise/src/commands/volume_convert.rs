@@ -37,11 +37,11 @@ pub struct Options {
     interleave: Option<ByteSize>,
     /// Do the work now, in the foreground, and return when it is done
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let layout = LayoutSpec {
         groups: options.groups,
@@ -49,15 +49,17 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         ..with_columns(options.layout, options.columns)?
     };
     let what = format!("cannot convert volume `{name}`");
-    let volume = with_pool(app, &name.pool, Access::Change, &format!("volume convert {name}"), |session| {
-        session.show_notices();
-        let begun = session.run(session.pool.convert_volume(&name.volume, layout));
-        begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
-        if options.wait {
-            work(app, session, JobKind::Convert)?;
-        }
-        session.volume_report(name)
-    })?;
+    let volume =
+        with_pool(app, &name.pool, Access::Change, &format!("volume convert {name}"), async |session| {
+            session.show_notices();
+            let begun = session.pool.convert_volume(&name.volume, layout).await;
+            begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
+            if options.wait {
+                work(app, session, JobKind::Convert).await?;
+            }
+            session.volume_report(name)
+        })
+        .await?;
     app.printer.result(&Volumes { volumes: vec![volume.clone()] }, |page| {
         let drives = volume.columns;
         match &volume.conversion {

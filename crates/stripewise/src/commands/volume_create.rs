@@ -82,7 +82,7 @@ pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSp
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let layout = LayoutSpec {
         groups: options.groups,
@@ -108,14 +108,16 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         },
     };
     let pin = spec.pin;
-    let volume = with_pool(app, &name.pool, Access::Change, &format!("volume create {name}"), |session| {
-        let created = session.run(session.pool.create_volume(spec));
-        created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
-        for notice in session.pool.notices() {
-            app.printer.note(format!("note: {notice}"));
-        }
-        session.volume_report(name)
-    })?;
+    let volume =
+        with_pool(app, &name.pool, Access::Change, &format!("volume create {name}"), async |session| {
+            let created = session.pool.create_volume(spec).await;
+            created.map_err(|error| in_sizes(pool_failure(&what, &error), &error, pin))?;
+            for notice in session.pool.notices() {
+                app.printer.note(format!("note: {notice}"));
+            }
+            session.volume_report(name)
+        })
+        .await?;
     let text = format!(
         "volume {name}: {} over {} drives, interleave {}, {} usable{}",
         volume.layout,

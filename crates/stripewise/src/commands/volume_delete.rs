@@ -20,21 +20,25 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let home = app.home()?;
     home.pool(&name.pool)?;
-    refuse_if_used(&home, &format!("delete volume `{name}`"), &name.pool, Some(&name.volume))?;
+    let what = format!("delete volume `{name}`");
+    refuse_if_used(&home, &what, &name.pool, Some(&name.volume))?;
+    app.served.refuse_if_connected(&what, &name.pool, Some(&name.volume))?;
     confirmed(
         options.yes,
         &format!("volume delete {name}"),
         &format!("deleting `{name}` loses all that it holds"),
     )?;
-    let volumes = with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), |session| {
-        let deleted = session.run(session.pool.delete_volume(&name.volume));
-        deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
-        Ok(session.report().volumes)
-    })?;
+    let volumes =
+        with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), async |session| {
+            let deleted = session.pool.delete_volume(&name.volume).await;
+            deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
+            Ok(session.report().volumes)
+        })
+        .await?;
     app.printer.result(&Volumes { volumes }, |page| page.line(format!("volume {name} is deleted")))?;
     Ok(Exit::Success)
 }

@@ -4,8 +4,10 @@ use clap::Args;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
+use crate::home::{Home, KnownPool};
+use crate::left_word;
 use crate::names::PoolName;
-use crate::report::volume_table;
+use crate::report::{VolumeReport, volume_table};
 use crate::session::{Access, with_pool};
 
 /// List volumes
@@ -17,7 +19,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pools = match &options.pool {
         Some(name) => vec![home.pool(&name.0)?],
@@ -25,9 +27,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     };
     let mut volumes = Vec::new();
     for pool in pools {
-        match with_pool(app, &pool.name, Access::Look, "volume list", |session| Ok(session.report().volumes))
-        {
+        match volumes_of(app, &home, &pool).await {
             Ok(found) => volumes.extend(found),
+            Err(failure) if failure.taken_at.is_some() => return Err(failure),
             // One pool that is away does not hide the others.
             Err(failure) if options.pool.is_none() => app.printer.warning(failure.message),
             Err(failure) => return Err(failure),
@@ -44,4 +46,16 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         }
     })?;
     Ok(Exit::Success)
+}
+
+async fn volumes_of(app: &App, home: &Home, pool: &KnownPool) -> Result<Vec<VolumeReport>> {
+    match left_word::wait_for(app, home, pool).await? {
+        Some(word) => Ok(word.report.volumes),
+        None => {
+            with_pool(app, &pool.name, Access::Look, "volume list", async |session| {
+                Ok(session.report().volumes)
+            })
+            .await
+        }
+    }
 }

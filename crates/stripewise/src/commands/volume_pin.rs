@@ -23,7 +23,7 @@ pub struct Options {
     pin: PinChoice,
     /// Move its rows now, and return when they are there
     #[arg(long)]
-    wait: bool,
+    pub wait: bool,
 }
 
 /// Drives to stay on as typed.
@@ -45,17 +45,18 @@ impl From<PinChoice> for Pin {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, pin) = (&options.name, Pin::from(options.pin));
     let doing = format!("volume pin {name} {pin}");
-    let volume = with_pool(app, &name.pool, Access::Change, &doing, |session| {
-        let pinned = session.run(session.pool.set_pin(&name.volume, pin));
+    let volume = with_pool(app, &name.pool, Access::Change, &doing, async |session| {
+        let pinned = session.pool.set_pin(&name.volume, pin).await;
         pinned.map_err(|error| pool_failure(format!("cannot pin volume `{name}` {pin}"), &error))?;
         if options.wait {
-            work(app, session, JobKind::Tier)?;
+            work(app, session, JobKind::Tier).await?;
         }
         session.volume_report(name)
-    })?;
+    })
+    .await?;
     let text = match pin {
         Pin::Fast => format!("volume {name} belongs on fast drives"),
         Pin::Slow => format!("volume {name} belongs on data drives"),

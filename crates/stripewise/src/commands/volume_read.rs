@@ -13,7 +13,7 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::names::VolumeName;
 use crate::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
-use crate::printer::write_out;
+use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::session::{Access, with_pool};
 use crate::size::ByteSize;
@@ -33,14 +33,14 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     if app.printer.is_json() {
         return Err(Failure::usage(
             "volume read prints the volume's bytes and nothing else; --json does not go with it",
         ));
     }
     let name = &options.name;
-    with_pool(app, &name.pool, Access::Look, &format!("volume read {name}"), |session| {
+    with_pool(app, &name.pool, Access::Look, &format!("volume read {name}"), async |session| {
         session.show_notices();
         let volume = find_volume(session, name)?;
         let (capacity, offset) = (volume.capacity_bytes(), options.offset.0);
@@ -51,10 +51,10 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             ))
             .hint("leave --length out to read to the end"));
         }
-        let mut progress = Progress::new(&app.printer);
         let context = session.executor().context();
-        session.run(copy(&context, &volume, name, offset..offset + length, &mut progress))
-    })?;
+        copy(&context, &volume, name, offset..offset + length, &app.printer).await
+    })
+    .await?;
     Ok(Exit::Success)
 }
 
@@ -65,8 +65,9 @@ async fn copy(
     volume: &Volume,
     name: &VolumeName,
     range: std::ops::Range<u64>,
-    progress: &mut Progress<'_>,
+    printer: &Printer,
 ) -> Result<()> {
+    let mut progress = Progress::new(printer);
     let mut pieces = Pieces::new(volume.geometry().stripe_data_bytes(), range.clone());
     let mut in_flight: VecDeque<(std::ops::Range<u64>, Answer)> = VecDeque::new();
     loop {
@@ -84,7 +85,7 @@ async fn copy(
         })?;
         let skip = (piece.start - aligned(&piece).0) as usize;
         let bytes = buffer.slice(skip..skip + (piece.end - piece.start) as usize);
-        bytes.with(write_out).expect("real drives give real bytes")?;
+        printer.bytes(&bytes).await?;
         progress.bytes(&format!("reading {name}"), piece.end - range.start, Some(range.end - range.start));
     }
 }

@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, size) = (&options.name, options.size);
     if size.0 == 0 {
         return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))
@@ -34,13 +34,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_if_used(&app.home()?, &what_for, &name.pool, Some(&name.volume))?;
     let what = format!("cannot make volume `{name}` hold {size}");
     let (before, volume) =
-        with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), |session| {
+        with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), async |session| {
             session.show_notices();
             let before = session.volume_report(name)?.capacity_bytes;
-            let resized = session.run(session.pool.resize_volume(&name.volume, size.0));
+            let resized = session.pool.resize_volume(&name.volume, size.0).await;
             resized.map_err(|error| pool_failure(&what, &error))?;
             Ok((before, session.volume_report(name)?))
-        })?;
+        })
+        .await?;
     let (old, new) = (ByteSize(before), ByteSize(volume.capacity_bytes));
     app.printer.result(&Volumes { volumes: vec![volume] }, |page| {
         page.line(match old == new {

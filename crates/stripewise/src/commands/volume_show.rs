@@ -17,15 +17,18 @@ pub struct Options {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
     let home = app.home()?;
     let known = home.pool(&name.pool)?;
     // Whoever has the pool open knows how it is used and what is being moved.
-    let volume = match left_word::wait_for(&home, &known) {
+    let volume = match left_word::wait_for(app, &home, &known).await? {
         Some(word) => find_volume(word.report, name)?,
         None => {
-            with_pool(app, &name.pool, Access::Look, "volume show", |session| session.volume_report(name))?
+            with_pool(app, &name.pool, Access::Look, "volume show", async |session| {
+                session.volume_report(name)
+            })
+            .await?
         }
     };
     let volumes = Volumes { volumes: vec![volume] };

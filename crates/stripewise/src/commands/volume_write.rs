@@ -4,7 +4,6 @@
 //! within a block of 512 bytes (the rest of the block is kept).
 
 use std::collections::VecDeque;
-use std::io::Read;
 use std::ops::Range;
 
 use clap::Args;
@@ -15,6 +14,7 @@ use stripewise_engine::pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::input::Input;
 use crate::names::VolumeName;
 use crate::nest::refuse_if_used;
 use crate::pieces::{BLOCK_BYTES, IN_FLIGHT, Pieces, aligned, find_volume};
@@ -42,11 +42,11 @@ struct Written {
 }
 
 /// Runs it.
-pub fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, offset) = (&options.name, options.offset.0);
     refuse_if_used(&app.home()?, &format!("write to `{name}`"), &name.pool, Some(&name.volume))?;
     let written_bytes =
-        with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), |session| {
+        with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), async |session| {
             session.show_notices();
             // Jobs belong to the pool: whoever has it open for long works on them.
             session.start_jobs();
@@ -62,7 +62,8 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
                 volume: volume.clone(),
                 name,
                 offset,
-                total: input_bytes(),
+                total: app.input.length_bytes(),
+                input: app.input.clone(),
                 progress: Progress::new(&app.printer),
             };
             if let Some(total) = work.total.filter(|total| *total > capacity - offset) {
@@ -74,22 +75,14 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
                 )
                 .hint("nothing was written"));
             }
-            session.run(work.copy())
-        })?;
+            work.copy().await
+        })
+        .await?;
     let written = Written { volume: name.to_string(), offset_bytes: offset, written_bytes };
     app.printer.result(&written, |page| {
         page.line(format!("{} written to {name} at {offset}", counted(written_bytes as usize, "byte")));
     })?;
     Ok(Exit::Success)
-}
-
-/// Length of standard input where it is a file, less what was read of it already.
-fn input_bytes() -> Option<u64> {
-    use std::io::Seek;
-    let mut file = std::fs::File::open("/dev/stdin").ok()?;
-    let metadata = file.metadata().ok()?;
-    let position = file.stream_position().ok()?;
-    metadata.is_file().then(|| metadata.len().saturating_sub(position))
 }
 
 fn too_long(name: &VolumeName, offset: u64, capacity: u64, what: &str) -> Failure {
@@ -106,6 +99,7 @@ struct Writing<'a> {
     offset: u64,
     total: Option<u64>,
     progress: Progress<'a>,
+    input: Input,
 }
 
 type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
@@ -116,11 +110,10 @@ impl Writing<'_> {
         let capacity = self.volume.capacity_bytes();
         let mut pieces = Pieces::new(self.volume.geometry().stripe_data_bytes(), self.offset..capacity);
         let mut in_flight: VecDeque<(Range<u64>, Answer)> = VecDeque::new();
-        let mut input = std::io::stdin().lock();
         let mut ended = false;
         let mut end = self.offset;
         while !ended && let Some(room) = pieces.next() {
-            let (piece, buffer) = self.next_piece(&mut input, room.clone()).await?;
+            let (piece, buffer) = self.next_piece(room.clone()).await?;
             ended = piece.end < room.end;
             end = piece.end;
             if piece.is_empty() {
@@ -142,7 +135,7 @@ impl Writing<'_> {
         }
         self.volume.flush().await.map_err(|error| self.failure(end, &error))?;
         let mut beyond = [0];
-        if !ended && end == capacity && input.read(&mut beyond).is_ok_and(|read| read > 0) {
+        if !ended && end == capacity && self.input.read_fully(&mut beyond).await.is_ok_and(|read| read > 0) {
             return Err(too_long(self.name, self.offset, capacity, "all bytes of the input").hint(format!(
                 "{} were written, up to the volume's end",
                 counted((end - self.offset) as usize, "byte")
@@ -153,12 +146,13 @@ impl Writing<'_> {
 
     /// The next bytes of the input, at most as many as `room` takes, in a buffer of whole blocks: where the piece begins
     /// or ends within a block, the rest of the block is as the volume has it.
-    async fn next_piece(&self, input: &mut impl Read, room: Range<u64>) -> Result<(Range<u64>, Buffer)> {
+    async fn next_piece(&self, room: Range<u64>) -> Result<(Range<u64>, Buffer)> {
         let (start, length) = aligned(&room);
         let buffer = self.volume.buffers().allocate(length);
         let skip = (room.start - start) as usize;
-        let target = buffer.slice(skip..skip + (room.end - room.start) as usize);
-        let read = target.with_mut(|bytes| read_fully(input, bytes)).expect("real drives take real bytes");
+        // Not into the buffer at once: its memory is not to be held while the input is waited for.
+        let mut bytes = vec![0; (room.end - room.start) as usize];
+        let read = self.input.read_fully(&mut bytes).await;
         let read = read.map_err(|error| Failure::because("cannot read standard input", &error))?;
         let piece = room.start..room.start + read as u64;
         let (_, length) = aligned(&piece);
@@ -166,6 +160,7 @@ impl Writing<'_> {
         if piece.is_empty() {
             return Ok((piece, buffer));
         }
+        buffer.slice(skip..skip + read).copy_from(&Buffer::from_bytes(&bytes[..read]));
         let block = BLOCK_BYTES as usize;
         let behind = skip + read;
         if skip > 0 {
@@ -197,18 +192,4 @@ impl Writing<'_> {
             name.pool
         ))
     }
-}
-
-/// Fills `bytes` unless the input ends before.
-fn read_fully(input: &mut impl Read, bytes: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match input.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

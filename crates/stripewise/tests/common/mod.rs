@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
+pub mod daemon;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,6 +115,16 @@ impl Sandbox {
     /// Whether reading a volume fails.
     pub fn read_fails(&self, volume: &str) -> bool {
         self.run(&format!("volume read {volume} --offset 0 --length 512")).code != 0
+    }
+
+    /// A place in a drive's file where the volume's data are: found by looking for some of them.
+    pub fn place_of(&self, drive: usize, data: &[u8]) -> u64 {
+        let bytes = std::fs::read(self.drive_path(drive)).expect("readable");
+        let mut blocks = bytes.chunks_exact(4096).enumerate();
+        let of_volume = |block: &[u8]| data.windows(64).step_by(1).any(|window| window == &block[1024..1088]);
+        let found =
+            blocks.find(|(index, block)| *index > 300 && block[1024..1088] != [0; 64] && of_volume(block));
+        found.expect("some of the data is on every drive").0 as u64 * 4096
     }
 
     /// The path of the drive that `pool status` calls by this place in its list.

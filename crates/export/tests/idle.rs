@@ -1,0 +1,32 @@
+//! What clients that do nothing cost. A test binary of its own, since it measures the process.
+
+mod support;
+
+use support::client::Client;
+use support::{MIB, Served, Wanted};
+
+/// Memory of this process that is there now, bytes.
+fn resident_bytes() -> u64 {
+    let numbers = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    numbers.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+#[test]
+fn a_hundred_idle_clients_cost_less_than_20_mib() {
+    let served = Served::start(Wanted::default());
+    drop(Client::ready(&served.socket, "tank/data"));
+    let before = resident_bytes();
+    let mut clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = Client::ready(&served.socket, "tank/data");
+            assert_eq!(client.read(0, 4096), [0; 4096]);
+            client
+        })
+        .collect();
+    let cost = resident_bytes().saturating_sub(before);
+    println!("100 clients that asked once and wait: {} KiB", cost >> 10);
+    assert!(cost < 20 * MIB, "{cost} bytes");
+    for client in &mut clients {
+        assert_eq!(client.read(4096, 512), [0; 512], "all of them are still served");
+    }
+}

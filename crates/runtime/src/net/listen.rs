@@ -1,0 +1,176 @@
+//! Listening: a socket file that is there only while somebody listens on it, or an address and port.
+//!
+//! A socket is made under another name, with its permissions, and then put where it belongs: whoever sees it may connect, and
+//! nobody else could before. Expected faults: a path or address that somebody listens on (refused), a socket file left by
+//! somebody who is gone (replaced), anything else that lies at the path (left alone), and no right to be there.
+
+use std::fs::{Metadata, Permissions};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::address::ShortPath;
+use super::{Kind, Stream};
+use crate::ring::Ring;
+use crate::socket_op::{Operation, Outcome, SocketWork};
+
+/// Nobody can be let in where that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody listens there.
+    #[error("{place}: somebody else listens there already")]
+    InUse {
+        /// The path, or address and port.
+        place: String,
+    },
+    /// What lies at the path is not a socket, so it is left alone.
+    #[error("{}: there is something that is not a socket; it is left alone", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{place}: cannot listen there: {source}")]
+    System {
+        /// The path, or address and port.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A socket that others connect to. A socket file goes when this does.
+pub struct Listener {
+    ring: Rc<Ring>,
+    socket: Rc<OwnedFd>,
+    kind: Kind,
+    place: String,
+    /// A unix socket's path, and which file there is ours.
+    file: Option<(PathBuf, u64, u64)>,
+    address: Option<SocketAddr>,
+}
+
+impl Listener {
+    pub(super) fn unix(ring: &Rc<Ring>, path: &Path, mode: u32) -> Result<Self, ListenError> {
+        let place = path.display().to_string();
+        let system = |source| ListenError::System { place: place.clone(), source };
+        let is_left_over = match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(system(error)),
+            Ok(found) => is_left_over(path, &found)?,
+        };
+        let beside = path_beside(path).map_err(system)?;
+        let listener = listen_beside(&beside, mode);
+        let placed = listener.and_then(|listener| {
+            let own = std::fs::symlink_metadata(&beside)?;
+            if is_left_over {
+                std::fs::rename(&beside, path)?;
+            } else {
+                // Unlike a rename this fails where somebody has come first.
+                std::fs::hard_link(&beside, path)?;
+            }
+            Ok((listener, own))
+        });
+        let _ = std::fs::remove_file(&beside);
+        let (listener, own) = placed.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => ListenError::InUse { place: place.clone() },
+            _ => system(error),
+        })?;
+        Ok(Self {
+            ring: ring.clone(),
+            socket: Rc::new(listener.into()),
+            kind: Kind::Unix,
+            place,
+            file: Some((std::path::absolute(path).unwrap_or_else(|_| path.into()), own.dev(), own.ino())),
+            address: None,
+        })
+    }
+
+    pub(super) fn tcp(ring: &Rc<Ring>, address: SocketAddr) -> Result<Self, ListenError> {
+        let place = address.to_string();
+        let listener = TcpListener::bind(address).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => ListenError::InUse { place: place.clone() },
+            _ => ListenError::System { place: place.clone(), source },
+        })?;
+        let address = listener.local_addr().unwrap_or(address);
+        Ok(Self {
+            ring: ring.clone(),
+            socket: Rc::new(listener.into()),
+            kind: Kind::Tcp,
+            place: address.to_string(),
+            file: None,
+            address: Some(address),
+        })
+    }
+
+    /// Where it listens: the path, or address and port.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The address, with the port that was chosen where none was asked for; `None` for a path.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Waits for a connection. Dropped half-way it takes none. Errors are momentary as a rule (too many descriptors open, a
+    /// client gone before it was taken); whoever goes on at once may find the same again.
+    pub async fn accept(&self) -> io::Result<Stream> {
+        match Operation::start(&self.ring, &self.socket, SocketWork::Accept)?.await? {
+            Outcome::Accepted(socket) => Ok(Stream::new(&self.ring, socket, self.kind)),
+            _ => unreachable!("an accept gives a connection"),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Some((path, device, inode)) = &self.file else { return };
+        // Somebody else's may have taken the place.
+        let is_own = |found: &Metadata| found.dev() == *device && found.ino() == *inode;
+        if std::fs::symlink_metadata(path).is_ok_and(|found| is_own(&found)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Whether the socket at `path` is nobody's any more; an error if it is somebody's, or no socket.
+fn is_left_over(path: &Path, found: &Metadata) -> Result<bool, ListenError> {
+    if !found.file_type().is_socket() {
+        return Err(ListenError::NotASocket { path: path.to_owned() });
+    }
+    let place = path.display().to_string();
+    let tried = ShortPath::of(path).and_then(|short| UnixStream::connect(&short.path));
+    match tried {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Err(ListenError::System { place, source })
+        }
+        // Connected, or too busy for that: there is somebody.
+        _ => Err(ListenError::InUse { place }),
+    }
+}
+
+/// A name in the same folder that nobody else uses.
+fn path_beside(path: &Path) -> io::Result<PathBuf> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
+    path.file_name().ok_or_else(invalid)?;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Short, whatever the socket is called: it has to fit an address as well.
+    Ok(path.with_file_name(format!(".listen-{}-{number}", std::process::id())))
+}
+
+fn listen_beside(beside: &Path, mode: u32) -> io::Result<UnixListener> {
+    // Of a process of the same number that was killed in this very moment.
+    let _ = std::fs::remove_file(beside);
+    let listener = UnixListener::bind(&ShortPath::of(beside)?.path)?;
+    std::fs::set_permissions(beside, Permissions::from_mode(mode))?;
+    Ok(listener)
+}

@@ -1,0 +1,54 @@
+//! `alert test`: has the daemon send an alert, and tells what came of it.
+//!
+//! Expected faults: no daemon, a daemon without any way to send, ways that fail.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::alerts::{Alert, Sent};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+
+/// Have the daemon send a test alert by every way that it was given
+#[derive(Args)]
+pub struct Options {}
+
+#[derive(Serialize)]
+struct Tested {
+    sent: Vec<Sent>,
+}
+
+/// Runs it.
+pub async fn run(_options: &Options, app: &App) -> Result<Exit> {
+    if app.control().is_none() {
+        return Err(elsewhere(app)?);
+    }
+    let nothing = || {
+        Failure::new("the daemon was given no way to send alerts").hint(
+            "start it with --alert-command COMMAND, --alert-mail ADDRESS or --alert-webhook URL, each as often as you like",
+        )
+    };
+    let alerts = app.alerts().ok_or_else(nothing)?;
+    let text = "this is a test: alerts of this machine's pools arrive here".to_owned();
+    let answered = alerts.send(Alert { pool: String::new(), kind: "test", text });
+    let answered = answered.ok_or_else(|| Failure::new("too many alerts wait to be sent already"))?;
+    let ended = |_| Failure::new("alerts are sent no more: the daemon is ending");
+    let tested = Tested { sent: answered.await.map_err(ended)? };
+    let is_bad = tested.sent.iter().any(|sent| sent.error.is_some());
+    app.printer.result(&tested, |page| {
+        for sent in &tested.sent {
+            match &sent.error {
+                None => page.line(format!("sent by {}", sent.way)),
+                Some(error) => page.line(format!("not sent by {}: {error}", sent.way)),
+            }
+        }
+    })?;
+    Ok(if is_bad { Exit::Failure } else { Exit::Success })
+}
+
+/// That the daemon is to do this, if one runs.
+fn elsewhere(app: &App) -> Result<Failure> {
+    let path = app.home()?.control_path()?;
+    let failure = Failure::new("no daemon runs that could send alerts").hint("`stripewise serve` starts one");
+    Ok(if path.exists() { Failure { taken_at: Some(path), ..failure } } else { failure })
+}

@@ -1,0 +1,275 @@
+//! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to end.
+//!
+//! Expected faults: another daemon with the same state folder; places to listen that are taken; pools that cannot be opened (named ones end it, of others it
+//! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
+//! them goes on.
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use clap::Args;
+use futures_util::FutureExt;
+use futures_util::future::select_all;
+use sd_notify::NotifyState;
+use serde::Serialize;
+use stripewise_drive::Semaphore;
+
+use crate::alerts::{AlertOptions, Alerts, watch};
+use crate::candidates::{Place, noted_place};
+use crate::commands::App;
+use crate::control::ControlSocket;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::{Home, KnownPool};
+use crate::http::Http;
+use crate::names::PoolName;
+use crate::report::counted;
+use crate::session::{Access, Session};
+use crate::ways_in::{NbdOptions, open_nbd, parse_address};
+
+/// How often the list of pools is looked at for new ones.
+const ADOPT_NS: u64 = 1_000_000_000;
+/// How often it is tried to open one.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// Keep pools open for clients and commands, and work on their jobs, until told to end
+#[derive(Args)]
+pub struct Options {
+    /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
+    #[arg(value_name = "POOL")]
+    pools: Vec<PoolName>,
+    #[command(flatten)]
+    nbd: NbdOptions,
+    #[command(flatten)]
+    alerts: AlertOptions,
+    /// Listen for HTTP: ADDRESS:PORT, or a port of this machine. The paths are described in OpenAPI at
+    /// /api/v1/openapi.json; /metrics is for Prometheus
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    http: Option<SocketAddr>,
+    /// A file with the secret that HTTP requests have to send; needed where other machines reach it
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token_file: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+    pools: Vec<String>,
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let home = app.home()?;
+    let wanted = wanted_pools(options, &home)?;
+    // First of all, so that the locks of the pools say where commands are taken.
+    let control = ControlSocket::open(app)?;
+    let http =
+        options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
+    let nbd = open_nbd(&options.nbd, app)?;
+    if options.alerts.is_some() {
+        app.send_alerts_by(Alerts::start(options.alerts.clone())?);
+    }
+    let interrupted = app.interrupted()?;
+    let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
+    let ended = match opened {
+        Ok(()) => serve(app, &control, http, options.pools.is_empty(), interrupted).await,
+        Err(failure) => Err(failure),
+    };
+    tell_the_service_manager(app, &[NotifyState::Stopping]);
+    if let Some(nbd) = &nbd
+        && !nbd.end().await
+    {
+        app.printer.warning("requests of NBD clients had to be given up");
+    }
+    let closed = close_all(app).await;
+    ended?;
+    closed?;
+    app.printer.note("all pools are closed");
+    Ok(Exit::Success)
+}
+
+/// Until it is told to end.
+async fn serve(
+    app: &App,
+    control: &ControlSocket,
+    mut http: Option<Http>,
+    newcomers: bool,
+    interrupted: impl Future<Output = ()>,
+) -> Result<()> {
+    let pools: Vec<String> =
+        app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
+    if let Some(http) = &http {
+        app.printer.note(format!("listening for HTTP at http://{}", http.address()));
+    }
+    app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
+    tell_the_service_manager(app, &[NotifyState::Ready]);
+    app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
+    let turns = Rc::new(Semaphore::new(1));
+    let taking_commands = control.serve(app, &turns);
+    let answering = async {
+        match &mut http {
+            Some(http) => http.serve(app, &turns).await,
+            None => {}
+        }
+        // A thread that has ended by itself does not end the daemon.
+        pending::<Result<()>>().await
+    };
+    let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
+    let told_to_end = async {
+        interrupted.await;
+        app.printer.note("told to end: closing");
+        Ok(())
+    };
+    // All of these but the first go on for ever unless something is wrong.
+    let first = select_all([
+        told_to_end.boxed_local(),
+        taking_commands.boxed_local(),
+        answering.boxed_local(),
+        adopting.boxed_local(),
+        watch(app).boxed_local(),
+    ]);
+    first.await.0
+}
+
+/// Serves pools as they come to be known: made or imported while this runs.
+async fn adopt(app: &App) -> Result<()> {
+    let (home, context) = (app.home()?, app.executor()?.context());
+    let mut attempts: HashMap<String, u32> = HashMap::new();
+    loop {
+        context.sleep_ns(ADOPT_NS).await;
+        // A list that cannot be read now says nothing of the pools that are served.
+        for pool in home.pools().unwrap_or_default() {
+            let attempt = attempts.entry(pool.id.clone()).or_default();
+            if app.served.has(&pool.name) || *attempt == MAX_ATTEMPTS {
+                continue;
+            }
+            *attempt += 1;
+            match open(app, &pool).await {
+                Ok(()) => {
+                    attempts.remove(&pool.id);
+                    app.printer.note(format!("pool {} is served from now on", pool.name));
+                }
+                // Whoever has just made it may not have let go of it yet.
+                Err(_) if *attempt < MAX_ATTEMPTS => {}
+                Err(failure) => not_served(app, &pool, &failure),
+            }
+        }
+    }
+}
+
+/// Where systemd started this, it is told how far it is.
+fn tell_the_service_manager(app: &App, states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        app.printer.warning(format!("the service manager could not be told: {}", system_text(&error)));
+    }
+}
+
+/// The pools asked for, or all; each behind those that it lies on.
+fn wanted_pools(options: &Options, home: &Home) -> Result<Vec<KnownPool>> {
+    let known = home.pools()?;
+    let named: Vec<KnownPool> = match options.pools.as_slice() {
+        [] => known.clone(),
+        names => names.iter().map(|name| home.pool(&name.0)).collect::<Result<_>>()?,
+    };
+    let mut ordered = Vec::new();
+    for pool in &named {
+        put_behind_those_below(pool, &known, &mut Vec::new(), &mut ordered);
+    }
+    Ok(ordered)
+}
+
+fn put_behind_those_below(
+    pool: &KnownPool,
+    known: &[KnownPool],
+    above: &mut Vec<String>,
+    ordered: &mut Vec<KnownPool>,
+) {
+    // One that lies on itself is refused when it is opened.
+    if above.contains(&pool.name) || ordered.iter().any(|other| other.id == pool.id) {
+        return;
+    }
+    above.push(pool.name.clone());
+    for drive in &pool.drives {
+        if let Place::Volume(volume) = noted_place(&drive.path)
+            && let Some(below) = known.iter().find(|other| other.name == volume.pool)
+        {
+            put_behind_those_below(below, known, above, ordered);
+        }
+    }
+    above.pop();
+    ordered.push(pool.clone());
+}
+
+/// Opens the pools and begins their jobs.
+async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Result<()> {
+    for pool in pools {
+        match open(app, pool).await {
+            Err(failure) if all_are_wanted => return Err(failure),
+            Err(failure) => not_served(app, pool, &failure),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn open(app: &App, pool: &KnownPool) -> Result<()> {
+    let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
+    session.show_notices();
+    session.start_jobs();
+    app.served.begin(session);
+    Ok(())
+}
+
+fn not_served(app: &App, pool: &KnownPool, failure: &Failure) {
+    app.printer.warning(format!("pool {} is not served: {}", pool.name, failure.message));
+}
+
+/// Closes them, the last opened first. The first error is reported; all are closed.
+async fn close_all(app: &App) -> Result<()> {
+    let mut result = Ok(());
+    while let Some(session) = app.served.end_last() {
+        result = result.and(session.close().await);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::home::KnownDrive;
+
+    #[test]
+    fn pools_come_behind_those_that_they_lie_on() {
+        let pool = |name: &str, drives: &[&str]| KnownPool {
+            name: name.to_owned(),
+            id: name.to_owned(),
+            drives: drives
+                .iter()
+                .map(|path| KnownDrive { id: String::new(), path: PathBuf::from(path) })
+                .collect(),
+        };
+        let known = [
+            pool("above", &["middle/a", "/d/0"]),
+            pool("below", &["/d/1"]),
+            pool("middle", &["below/x", "below/y"]),
+        ];
+        let order = |names: &[&str]| {
+            let mut ordered = Vec::new();
+            for name in names {
+                let pool = known.iter().find(|pool| pool.name == *name).expect("known");
+                put_behind_those_below(pool, &known, &mut Vec::new(), &mut ordered);
+            }
+            ordered.into_iter().map(|pool| pool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&["above", "below", "middle"]), ["below", "middle", "above"]);
+        assert_eq!(order(&["middle"]), ["below", "middle"]);
+        let circle = [pool("a", &["b/x"]), pool("b", &["a/x"])];
+        let mut ordered = Vec::new();
+        put_behind_those_below(&circle[0], &circle, &mut Vec::new(), &mut ordered);
+        assert_eq!(ordered.len(), 2);
+    }
+}

@@ -1,0 +1,151 @@
+//! Takes commands over a socket, which only its owner may connect to, and carries them out beside everything else that this
+//! process does.
+//!
+//! Commands that change a pool take turns; those that wait for a job or move a volume's bytes do not, since they last.
+//! A command goes on when its caller leaves: a change is not torn off half-way. What only waits for something ends.
+//!
+//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
+
+use std::path::Path;
+use std::pin::pin;
+use std::rc::Rc;
+
+use clap::Parser;
+use futures_util::future::{Either, select};
+use stripewise_drive::{Context, Semaphore};
+use stripewise_runtime::{ListenError, Listener, Piece, Stream};
+
+use super::caller::Caller;
+use super::frames::{Command, Kind, VERSION};
+use super::frames_io::receive;
+use crate::cli::Cli;
+use crate::commands::App;
+use crate::dispatch;
+use crate::failure::{Exit, Failure, Result};
+use crate::input::Input;
+use crate::printer::{Colours, Printer};
+
+/// Callers at the same time; more wait until one has ended.
+const MAX_CALLERS: u64 = 64;
+/// Within this time a caller has said what it wants.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Where commands are taken.
+pub struct ControlSocket {
+    listener: Listener,
+}
+
+impl ControlSocket {
+    /// Begins to listen. Fails where another daemon of the same state folder does.
+    pub fn open(app: &App) -> Result<Self> {
+        let path = app.home()?.control_path()?;
+        let listener = app.executor()?.network().listen_unix(&path, stripewise_runtime::OWNER_ONLY);
+        let listener = listener.map_err(|error| match error {
+            ListenError::InUse { .. } => {
+                Failure::new(format!("a daemon runs already: somebody listens at {}", path.display())).hint(
+                    "end that one first, or give this one a state folder of its own with STRIPEWISE_HOME",
+                )
+            }
+            error => Failure::because("cannot take commands", &error).hint(
+                "STRIPEWISE_HOME names the folder for the socket; it must be one that you can write to",
+            ),
+        })?;
+        app.take_commands_at(path);
+        Ok(Self { listener })
+    }
+
+    /// Takes commands for as long as it is polled.
+    pub async fn serve(&self, app: &App, turns: &Rc<Semaphore>) -> Result<()> {
+        let context = app.executor()?.context();
+        let places = Semaphore::new(MAX_CALLERS);
+        loop {
+            let place = places.acquire(1).await;
+            let stream = match self.listener.accept().await {
+                Ok(stream) => stream,
+                // Out of descriptors, most likely: some become free.
+                Err(_) => {
+                    context.sleep_ns(100_000_000).await;
+                    continue;
+                }
+            };
+            let (app, turns, of_task) = (app.clone(), turns.clone(), context.clone());
+            drop(context.spawn(async move {
+                connection(&stream, &app, &of_task, &turns).await;
+                drop(place);
+            }));
+        }
+    }
+}
+
+/// One caller from its first word to its last.
+async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Semaphore>) {
+    let Ok(Ok((Kind::Command, body))) = context.time_limit_ns(PATIENCE_NS, pin!(receive(stream))).await
+    else {
+        return;
+    };
+    let command: std::result::Result<Command, _> = serde_json::from_slice(&body);
+    let caller = Rc::new(Caller::new(command.as_ref().ok().and_then(|command| command.input_bytes)));
+    match command {
+        Ok(command) if command.version == VERSION => {
+            let (app, turns, caller) = (app.clone(), turns.clone(), caller.clone());
+            drop(context.spawn(async move {
+                let Command { words, folder, colours, .. } = command;
+                let exit = carry_out(&words, folder.as_ref(), colours, &app, &caller, &turns).await;
+                caller.end(exit.code());
+            }));
+        }
+        _ => {
+            caller.message("error: the daemon is of another version than this program\nhint: start it anew");
+            caller.end(Exit::Failure.code());
+        }
+    }
+    let (incoming, outgoing) = (pin!(take_input(stream, &caller)), pin!(send_frames(stream, &caller)));
+    // The exit code has gone out, or the caller has gone.
+    if let Either::Left(_) = select(incoming, outgoing).await {
+        caller.leave();
+    }
+}
+
+/// Ends when the caller has left, or sends what it should not.
+async fn take_input(stream: &Stream, caller: &Caller) {
+    while let Ok((Kind::Input, bytes)) = receive(stream).await {
+        caller.take_input(&bytes);
+    }
+}
+
+/// Ends when everything was sent, or the caller has left.
+async fn send_frames(stream: &Stream, caller: &Caller) {
+    while let Some(bytes) = caller.next_frames().await {
+        if stream.send(vec![Piece::from(bytes)]).await.is_err() {
+            caller.leave();
+        }
+    }
+}
+
+/// Carries out a command line for somebody who is in `folder`.
+pub async fn carry_out(
+    words: &[String],
+    folder: &Path,
+    colours: Colours,
+    app: &App,
+    caller: &Rc<Caller>,
+    turns: &Semaphore,
+) -> Exit {
+    let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            caller.message(error.to_string().trim_end());
+            return Exit::Usage;
+        }
+    };
+    let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
+    let app = app.for_caller(printer, Input::Caller(caller.clone()), folder.to_owned());
+    let turn = if cli.command.lasts() { None } else { Some(turns.acquire(1).await) };
+    let result = dispatch::run(&cli.command, &app).await;
+    drop(turn);
+    result.unwrap_or_else(|failure| {
+        app.printer.failure(&failure);
+        failure.exit
+    })
+}

@@ -1,0 +1,69 @@
+//! What the HTTP thread asks of the daemon's executor: command lines, and how everything stands.
+
+use std::rc::Rc;
+
+use futures_channel::{mpsc, oneshot};
+use futures_util::StreamExt;
+use stripewise_drive::Semaphore;
+
+use super::metrics;
+use crate::commands::App;
+use crate::control::{Caller, Collected, carry_out};
+use crate::failure::Exit;
+use crate::printer::Colours;
+
+/// Something to do.
+pub struct Order {
+    /// What.
+    pub what: What,
+    /// Who waits for it; may have left.
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// What is to be done.
+pub enum What {
+    /// A command line, its input behind it.
+    Command(Vec<String>, Vec<u8>),
+    /// Figures for Prometheus.
+    Metrics,
+}
+
+/// What came of it.
+pub struct Answer {
+    /// How it ended.
+    pub exit: Exit,
+    /// What it printed.
+    pub collected: Collected,
+}
+
+/// Carries out orders until there are no more.
+pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Semaphore>) {
+    let Ok(executor) = app.executor() else { return };
+    while let Some(Order { what, answer }) = orders.next().await {
+        let (app, turns) = (app.clone(), turns.clone());
+        let work = async move {
+            let done = match what {
+                What::Metrics => {
+                    let collected =
+                        Collected { output: metrics::text(&app).into_bytes(), messages: String::new() };
+                    Answer { exit: Exit::Success, collected }
+                }
+                What::Command(words, input) => command(&words, &input, &app, &turns).await,
+            };
+            // Nobody may be waiting any more.
+            let _ = answer.send(done);
+        };
+        drop(executor.context().spawn(work));
+    }
+}
+
+async fn command(words: &[String], input: &[u8], app: &App, turns: &Semaphore) -> Answer {
+    let caller = Rc::new(Caller::with_input(input));
+    let work = async {
+        let exit = carry_out(words, "/".as_ref(), Colours::default(), app, &caller, turns).await;
+        caller.end(exit.code());
+        exit
+    };
+    let (exit, collected) = futures_util::join!(work, caller.collect());
+    Answer { exit, collected }
+}

@@ -1,0 +1,49 @@
+//! Where a command gets its input from: standard input, or whoever had it carried out by another process.
+
+use std::io::Read;
+use std::rc::Rc;
+
+use crate::control::Caller;
+
+/// A command's input.
+#[derive(Clone)]
+pub enum Input {
+    /// Standard input of this process. Reading it holds up everything else that the process does.
+    Process,
+    /// The input of a command that came over the control socket.
+    Caller(Rc<Caller>),
+}
+
+impl Input {
+    /// Fills `bytes` unless the input ends before; how many there were.
+    pub async fn read_fully(&self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let read = match self {
+                Self::Process => std::io::stdin().lock().read(&mut bytes[filled..]),
+                Self::Caller(caller) => caller.read_input(&mut bytes[filled..]).await,
+            };
+            match read {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Its length where it is a file, less what was read of it already.
+    pub fn length_bytes(&self) -> Option<u64> {
+        use std::io::Seek;
+        match self {
+            Self::Caller(caller) => caller.input_bytes(),
+            Self::Process => {
+                let mut file = std::fs::File::open("/dev/stdin").ok()?;
+                let metadata = file.metadata().ok()?;
+                let position = file.stream_position().ok()?;
+                metadata.is_file().then(|| metadata.len().saturating_sub(position))
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The pools that this process serves: kept open while it runs, lent to the commands that it carries out for others, and
+//! their volumes exported. Empty in a process that carries out one command of its own.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stripewise_export::{Exports, PoolExports, VolumeExport};
+
+use crate::commands::App;
+use crate::failure::{Failure, Result};
+use crate::home::Home;
+use crate::nest::is_used;
+use crate::session::Session;
+
+/// The pools served, in the order in which they were opened.
+#[derive(Clone, Default)]
+pub struct Served {
+    sessions: Rc<RefCell<Vec<Session>>>,
+    exports: PoolExports,
+}
+
+impl Served {
+    /// Serves a pool from now on.
+    pub fn begin(&self, session: Session) {
+        self.exports.add(session.pool.clone(), false);
+        self.sessions.borrow_mut().push(session);
+    }
+
+    /// The pool of this name for a command of `app`'s, if it is served.
+    pub fn lend(&self, name: &str, app: &App) -> Option<Session> {
+        self.sessions.borrow().iter().find(|session| session.name() == name).map(|session| session.lend(app))
+    }
+
+    /// Whether the pool of this name is served.
+    pub fn has(&self, name: &str) -> bool {
+        self.sessions.borrow().iter().any(|session| session.name() == name)
+    }
+
+    /// All of them, for `app`.
+    pub fn lend_all(&self, app: &App) -> Vec<Session> {
+        self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
+    }
+
+    /// Serves the pool no more; what was opened for it goes to the caller, who closes it.
+    pub fn end(&self, name: &str) -> Option<Session> {
+        let mut sessions = self.sessions.borrow_mut();
+        let index = sessions.iter().position(|session| session.name() == name)?;
+        self.exports.remove(name);
+        Some(sessions.remove(index))
+    }
+
+    /// Ends with the pool that was opened last, which may lie on those before it.
+    pub fn end_last(&self) -> Option<Session> {
+        let session = self.sessions.borrow_mut().pop()?;
+        self.exports.remove(session.name());
+        Some(session)
+    }
+
+    /// What clients find.
+    pub fn exports(&self, home: Home) -> ServedExports {
+        ServedExports { exports: self.exports.clone(), home }
+    }
+
+    /// Refuses to do something to a volume, or (`None`) to a whole pool, that clients are connected to.
+    pub fn refuse_if_connected(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+        let concerns = |name: &String| match name.split_once('/') {
+            Some((of, name)) => of == pool && volume.is_none_or(|volume| volume == name),
+            None => false,
+        };
+        match self.exports.in_use().into_iter().find(concerns) {
+            None => Ok(()),
+            Some(name) => {
+                Err(Failure::new(format!("cannot {what}: clients are connected to volume `{name}`"))
+                    .hint("disconnect them first; unmount what they have mounted from it"))
+            }
+        }
+    }
+}
+
+/// The volumes that clients may use: all that are no drives of other pools.
+pub struct ServedExports {
+    exports: PoolExports,
+    home: Home,
+}
+
+impl ServedExports {
+    fn is_free(&self, name: &str) -> bool {
+        // Where the list of pools cannot be read, nobody knows.
+        name.split_once('/').is_some_and(|(pool, volume)| is_used(&self.home, pool, volume) == Some(false))
+    }
+}
+
+impl Exports for ServedExports {
+    type Export = VolumeExport;
+
+    fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
+        self.exports.find(name).filter(|_| self.is_free(name))
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.exports.list().into_iter().filter(|name| self.is_free(name)).collect()
+    }
+}
