@@ -18,6 +18,7 @@ mod destage;
 mod destage_round;
 mod discard;
 mod error;
+mod extents;
 #[doc(hidden)]
 pub mod fuzzing;
 mod heat;
@@ -51,6 +52,7 @@ pub use array::{
     NoHost,
 };
 pub use error::ArrayError;
+pub use extents::Extent;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{
     Activity, ConversionStatus, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId,

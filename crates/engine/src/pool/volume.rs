@@ -15,6 +15,7 @@ use super::volume_record::VolumeRecord;
 use super::{Inner, Pool, VolumeInfo};
 use crate::array::Array;
 use crate::error::ArrayError;
+use crate::extents::Extent;
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]
@@ -100,6 +101,26 @@ impl Volume {
     /// The range reads as zeros afterwards; durable after the next flush.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.io.clear(&self.pool.0, self.id, Clearing::WriteZeroes, offset_bytes, length_bytes).await
+    }
+
+    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least one).
+    pub fn extents(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, ArrayError> {
+        self.io.extents(offset_bytes, length_bytes, most)
+    }
+
+    /// Whether a range reads as zeros because nothing was ever written there.
+    pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.io.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
+    }
+
+    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than writing them.
+    pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.io.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
     }
 }
 

@@ -18,6 +18,7 @@ use super::range_gate::RangeGate;
 use super::{BLOCK_BYTES, Inner, VolumeId};
 use crate::array::Array;
 use crate::error::ArrayError;
+use crate::extents::{Extent, push_extent};
 use crate::mutation::{self, Mutation};
 
 /// What all handles of an open volume share.
@@ -190,6 +191,46 @@ impl VolumeIo {
         }
     }
 
+    pub fn extents(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, ArrayError> {
+        let Some(zones) = self.zones() else { return self.array().extents(offset_bytes, length_bytes, most) };
+        zones.new.0.check_range(offset_bytes, length_bytes)?;
+        let mut extents = Vec::new();
+        for piece in zones.pieces(offset_bytes, offset_bytes + length_bytes) {
+            for extent in zones.read_from(piece.zone).extents(piece.start, piece.end - piece.start, most)? {
+                if !push_extent(&mut extents, extent.length_bytes, extent.written, most) {
+                    return Ok(extents);
+                }
+            }
+            let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+            if offset_bytes + told < piece.end {
+                return Ok(extents);
+            }
+        }
+        Ok(extents)
+    }
+
+    /// Whether something holds of all of a range, wherever it is read from.
+    pub fn ask_all(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+    ) -> Result<bool, ArrayError> {
+        let Some(zones) = self.zones() else { return question(&self.array(), offset_bytes, length_bytes) };
+        zones.new.0.check_range(offset_bytes, length_bytes)?;
+        for piece in zones.pieces(offset_bytes, offset_bytes + length_bytes) {
+            if !question(zones.read_from(piece.zone), piece.start, piece.end - piece.start)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn count_write(&self) -> PlainWrite<'_> {
         self.plain_writes.set(self.plain_writes.get() + 1);
         PlainWrite(self)
@@ -223,14 +264,17 @@ impl Zones {
         bounds.into_iter().filter_map(piece).collect()
     }
 
+    fn read_from(&self, zone: Zone) -> &Array {
+        if zone == Zone::New { &self.new } else { &self.old }
+    }
+
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.new.0.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
         // A read is counted in its array before it waits for anything, so whoever moves the frontier knows of it.
-        let reads = pieces.iter().map(|piece| {
-            let array = if piece.zone == Zone::New { &self.new } else { &self.old };
-            array.read(piece.start, (piece.end - piece.start) as usize)
-        });
+        let reads = pieces
+            .iter()
+            .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
         let mut reads: SmallVec<[_; 3]> = reads.collect();
         if reads.len() < 2 {
             return match reads.pop() {

@@ -1,0 +1,199 @@
+//! Any bytes of an export whose engine takes whole sectors: a write that begins or ends within a sector reads the rest of it
+//! first. Between that read and the write nobody else may write there, so such a write is alone; others, of whole sectors,
+//! go on beside one another. Clients that care write whole sectors.
+//!
+//! Expected faults: a sector that cannot be read, which then fails the write as well.
+
+use std::cell::Cell;
+
+use stripewise_drive::{Buffer, Event};
+use stripewise_engine::{ArrayError, Extent};
+
+use crate::export::Export;
+
+/// What engines take whole.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// Lets writes of whole sectors through together, and one of a part of a sector alone.
+#[derive(Default)]
+pub struct EdgeGate {
+    together: Cell<usize>,
+    alone: Cell<bool>,
+    waiting_to_be_alone: Cell<usize>,
+    changed: Event,
+}
+
+struct Together<'a>(&'a EdgeGate);
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.0.together.set(self.0.together.get() - 1);
+        if self.0.together.get() == 0 && self.0.waiting_to_be_alone.get() > 0 {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+struct Alone<'a>(&'a EdgeGate);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.alone.set(false);
+        self.0.changed.notify_all();
+    }
+}
+
+struct WaitsToBeAlone<'a>(&'a EdgeGate);
+
+impl Drop for WaitsToBeAlone<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_to_be_alone.set(self.0.waiting_to_be_alone.get() - 1);
+        self.0.changed.notify_all();
+    }
+}
+
+impl EdgeGate {
+    /// Nobody is inside.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    async fn enter(&self) -> Together<'_> {
+        while self.alone.get() || self.waiting_to_be_alone.get() > 0 {
+            self.changed.wait().await;
+        }
+        self.together.set(self.together.get() + 1);
+        Together(self)
+    }
+
+    async fn enter_alone(&self) -> Alone<'_> {
+        self.waiting_to_be_alone.set(self.waiting_to_be_alone.get() + 1);
+        let waits = WaitsToBeAlone(self);
+        while self.alone.get() || self.together.get() > 0 {
+            self.changed.wait().await;
+        }
+        self.alone.set(true);
+        drop(waits);
+        Alone(self)
+    }
+}
+
+fn is_whole(offset: u64, length: u64) -> bool {
+    (offset | length).is_multiple_of(SECTOR_BYTES)
+}
+
+/// The whole sectors around a range.
+fn around(offset: u64, length: u64) -> (u64, u64) {
+    (offset / SECTOR_BYTES * SECTOR_BYTES, (offset + length).next_multiple_of(SECTOR_BYTES))
+}
+
+/// The whole sectors within a range; empty (`start == end`) if there are none.
+fn within(offset: u64, length: u64) -> (u64, u64) {
+    let (start, end) =
+        (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES);
+    (start, end.max(start))
+}
+
+/// Reads any bytes.
+pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Result<Buffer, ArrayError> {
+    if is_whole(offset, length as u64) {
+        return export.read(offset, length).await;
+    }
+    let (start, end) = around(offset, length as u64);
+    let sectors = export.read(start, (end - start) as usize).await?;
+    let at = (offset - start) as usize;
+    Ok(sectors.slice(at..at + length))
+}
+
+/// Writes any bytes.
+pub(crate) async fn write(
+    export: &impl Export,
+    offset: u64,
+    data: Buffer,
+    fua: bool,
+) -> Result<(), ArrayError> {
+    if is_whole(offset, data.len() as u64) {
+        let _inside = export.edges().enter().await;
+        return export.write(offset, data, fua).await;
+    }
+    let _alone = export.edges().enter_alone().await;
+    write_alone(export, offset, data, fua).await
+}
+
+async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+    let (start, end) = around(offset, data.len() as u64);
+    let sectors = export.buffers().allocate((end - start) as usize);
+    let sector = SECTOR_BYTES as usize;
+    let first = export.read(start, sector).await?;
+    sectors.slice(0..sector).copy_from(&first);
+    if end - start > SECTOR_BYTES {
+        let last = export.read(end - SECTOR_BYTES, sector).await?;
+        sectors.slice(sectors.len() - sector..sectors.len()).copy_from(&last);
+    }
+    let at = (offset - start) as usize;
+    sectors.slice(at..at + data.len()).copy_from(&data);
+    export.write(start, sectors, fua).await
+}
+
+/// Zeroes any bytes.
+pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+    if is_whole(offset, length) {
+        let _inside = export.edges().enter().await;
+        return export.write_zeroes(offset, length).await;
+    }
+    let _alone = export.edges().enter_alone().await;
+    let (start, end) = within(offset, length);
+    let edges = if start == end {
+        // No whole sector: one piece, in one sector or across two.
+        [(offset, offset + length), (end, end)]
+    } else {
+        export.write_zeroes(start, end - start).await?;
+        [(offset, start), (end, offset + length)]
+    };
+    for (from, to) in edges.into_iter().filter(|(from, to)| from < to) {
+        let zeroes = export.buffers().allocate_zeroed((to - from) as usize);
+        write_alone(export, from, zeroes, false).await?;
+    }
+    Ok(())
+}
+
+/// Discards the whole sectors of any range; the rest stays, as discards allow.
+pub(crate) async fn discard(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+    let (start, end) = within(offset, length);
+    if start == end { Ok(()) } else { export.discard(start, end - start).await }
+}
+
+/// What of any range was ever written; sectors in part inside count with the part that is.
+pub(crate) fn extents(
+    export: &impl Export,
+    offset: u64,
+    length: u64,
+    most: usize,
+) -> Result<Vec<Extent>, ArrayError> {
+    let (start, end) = around(offset, length);
+    let mut extents = export.extents(start, end - start, most)?;
+    if let Some(first) = extents.first_mut() {
+        first.length_bytes -= offset - start;
+    }
+    let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+    if let Some(last) = extents.last_mut() {
+        last.length_bytes -= told.saturating_sub(length);
+    }
+    Ok(extents)
+}
+
+/// Whether any range was never written.
+pub(crate) fn is_unwritten(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
+    let (start, end) = around(offset, length);
+    export.is_unwritten(start, end - start)
+}
+
+/// Whether zeroing any range is fast.
+pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
+    let (start, end) = around(offset, length);
+    if is_whole(offset, length) {
+        export.zeroes_at_once(start, end - start)
+    } else {
+        export.is_unwritten(start, end - start)
+    }
+}

@@ -1,0 +1,16 @@
+//! The ways in for clients. For now one: [`nbd`], a server for the network block device protocol.
+//!
+//! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go while servers run, and so
+//! that servers can be tested on exports that fail on demand. [`PoolExports`] has the volumes of open pools. No system calls
+//! here: sockets are `stripewise-runtime`'s, on the executor that the engine runs on.
+
+#![forbid(unsafe_code)]
+
+mod edges;
+mod export;
+pub mod nbd;
+mod pools;
+
+pub use edges::{EdgeGate, SECTOR_BYTES};
+pub use export::{Export, Exports};
+pub use pools::{PoolExports, VolumeExport};

@@ -1,0 +1,28 @@
+//! A server for the network block device protocol (NBD), fixed newstyle, as
+//! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md` says what is supported.
+//!
+//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it ends), `connection.rs` (reading a
+//! client), `negotiation.rs` with `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may),
+//! `carry_out.rs` (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
+//! `transport.rs` with `tls.rs`, and `inbox.rs`. Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed.
+
+mod carry_out;
+mod connection;
+mod errors;
+#[doc(hidden)]
+pub mod fuzzing;
+mod inbox;
+mod limits;
+mod negotiation;
+mod options;
+mod outbox;
+mod protocol;
+mod replies;
+mod requests;
+mod server;
+mod tls;
+mod transport;
+
+pub use limits::Limits;
+pub use server::{Notice, Server, ServerOptions, ServerStatus};
+pub use tls::{Tls, TlsError, TlsPolicy};

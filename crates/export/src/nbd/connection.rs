@@ -1,0 +1,216 @@
+//! One client, from its first byte to its last: negotiation, then requests, each of them a task of its own.
+//!
+//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way, or ask for more than they may.
+//! Each ends with an answer or with this connection; requests under way are finished all the same.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, Context, Event, Semaphore};
+use stripewise_runtime::{Piece, Stream};
+
+use super::carry_out::carry_out;
+use super::inbox::Inbox;
+use super::limits::Limits;
+use super::negotiation::{Negotiation, Next, Terms, greeting, reply};
+use super::options::{OPTION_HEAD_BYTES, parse_option_head};
+use super::outbox::{Outbox, Permits};
+use super::protocol::{CMD_DISC, REP_ERR_TOO_BIG};
+use super::replies::{Outcome, Reply};
+use super::requests::{Command, REQUEST_BYTES, Request, Rules};
+use super::tls::{Tls, TlsPolicy};
+use super::transport::Transport;
+use crate::export::{Export, Exports};
+
+/// The longest option, bytes: names and queries, of which there is one here.
+const LONGEST_OPTION: u32 = 32 << 10;
+/// Options that a negotiation may have.
+const MOST_OPTIONS: usize = 1000;
+
+/// What a connection needs of its server.
+pub(crate) struct Terrain<'a, E> {
+    pub context: &'a Context,
+    pub exports: &'a E,
+    pub limits: Limits,
+    pub tls: Option<&'a Tls>,
+    pub tls_policy: TlsPolicy,
+    /// Set when the server ends: no further requests are read.
+    pub ending: &'a Cell<bool>,
+}
+
+/// Serves a client. An error says why it was given up.
+pub(crate) async fn serve<E: Exports>(terrain: &Terrain<'_, E>, stream: Rc<Stream>) -> io::Result<()> {
+    let mut inbox = Inbox::new(terrain.context, terrain.limits.request_stall_ns);
+    let negotiated = {
+        let negotiation = Box::pin(negotiate(terrain, stream, &mut inbox));
+        let limited = terrain.context.time_limit_ns(terrain.limits.negotiation_ns, negotiation).await;
+        limited
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "negotiation took longer than allowed"))??
+    };
+    let Some((transport, export, terms)) = negotiated else { return Ok(()) };
+    transmit(terrain, Rc::new(transport), inbox, export, terms).await
+}
+
+type Negotiated<X> = Option<(Transport, Rc<X>, Terms)>;
+
+async fn negotiate<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    stream: Rc<Stream>,
+    inbox: &mut Inbox,
+) -> io::Result<Negotiated<E::Export>> {
+    let mut transport = Transport::Plain(stream);
+    transport.send(vec![Piece::from(greeting())]).await?;
+    if !inbox.need(&transport, 4).await? {
+        return Ok(None);
+    }
+    let flags = u32::from_be_bytes(inbox.take());
+    let Some(mut negotiation) = Negotiation::new(terrain.tls_policy, flags) else {
+        return Err(rubbish("its flags are unknown"));
+    };
+    for _ in 0..MOST_OPTIONS {
+        if terrain.ending.get() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
+            return Ok(None);
+        }
+        let head = inbox.take::<OPTION_HEAD_BYTES>();
+        let Some((option, length)) = parse_option_head(&head) else {
+            return Err(rubbish("what should be an option is none"));
+        };
+        let mut replies = Vec::new();
+        if length > LONGEST_OPTION {
+            reply(&mut replies, option, REP_ERR_TOO_BIG, b"options are at most 32 KiB long");
+            transport.send(vec![Piece::from(replies)]).await?;
+            return Err(rubbish("an option is longer than 32 KiB"));
+        }
+        inbox.need_more(&transport, length as usize).await?;
+        let data = inbox.take_vec(length as usize);
+        let next = negotiation.option(terrain.exports, option, &data, &mut replies);
+        transport.send(vec![Piece::from(replies)]).await?;
+        match next {
+            Next::Option => {}
+            Next::End => return Ok(None),
+            Next::Transmission(export, terms) => return Ok(Some((transport, export, terms))),
+            Next::StartTls => {
+                if inbox.available() > 0 {
+                    // Whoever put this here may not be who the keys are agreed with.
+                    return Err(rubbish("it sent more in the clear after asking for TLS"));
+                }
+                let Some(tls) = terrain.tls else { return Ok(None) };
+                let stream = transport.stream().clone();
+                let session = tls.handshake(&stream).await?;
+                transport = Transport::Tls(stream, Box::new(session.into()));
+                negotiation.is_encrypted_now();
+            }
+        }
+    }
+    Err(rubbish("it negotiated without end"))
+}
+
+fn rubbish(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// What a connection and its requests share.
+struct Client<X> {
+    export: Rc<X>,
+    terms: Terms,
+    outbox: Outbox,
+    under_way: Cell<usize>,
+    idle: Event,
+}
+
+async fn transmit<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    transport: Rc<Transport>,
+    inbox: Inbox,
+    export: Rc<E::Export>,
+    terms: Terms,
+) -> io::Result<()> {
+    let outbox = Outbox::default();
+    let client = Rc::new(Client { export, terms, outbox, under_way: Cell::new(0), idle: Event::new() });
+    let sending = {
+        let (client, transport) = (client.clone(), transport.clone());
+        let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
+        terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
+    };
+    let read = read_requests(terrain, &transport, inbox, &client).await;
+    while client.under_way.get() > 0 {
+        client.idle.wait().await;
+    }
+    client.outbox.end();
+    let sent = sending.await;
+    if sent.is_ok() {
+        transport.say_end().await;
+    }
+    if terrain.ending.get() && !client.export.is_read_only() {
+        client.export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
+    }
+    sent.and(read)
+}
+
+async fn read_requests<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    transport: &Transport,
+    mut inbox: Inbox,
+    client: &Rc<Client<E::Export>>,
+) -> io::Result<()> {
+    let places = Semaphore::new(terrain.limits.client_requests as u64);
+    let room = Semaphore::new(terrain.limits.client_bytes);
+    loop {
+        if terrain.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || terrain.ending.get() {
+            return Ok(());
+        }
+        let Some(request) = Request::parse(&inbox.take()) else {
+            return Err(rubbish("what should be a request is none"));
+        };
+        if request.kind == CMD_DISC {
+            return Ok(());
+        }
+        let permits = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
+        let rules = Rules {
+            terms: client.terms,
+            size_bytes: client.export.size_bytes(),
+            read_only: client.export.is_read_only(),
+        };
+        let command = request.command(&rules);
+        let payload = match &command {
+            Ok(Command::Write { .. }) if request.length > 0 => {
+                let payload = client.export.buffers().allocate(request.length as usize);
+                inbox.fill(transport, &payload).await?;
+                Some(payload)
+            }
+            _ => {
+                inbox.skip(transport, u64::from(request.payload_bytes())).await?;
+                None
+            }
+        };
+        match command {
+            Ok(command) => begin(terrain.context, client, request, command, payload, permits),
+            Err(failure) => answer(client, &request, Outcome::Failed(failure), permits),
+        }
+    }
+}
+
+fn begin<X: Export>(
+    context: &Context,
+    client: &Rc<Client<X>>,
+    request: Request,
+    command: Command,
+    payload: Option<Buffer>,
+    permits: Permits,
+) {
+    client.under_way.set(client.under_way.get() + 1);
+    let client = client.clone();
+    context.spawn(async move {
+        let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
+        answer(&client, &request, outcome, permits);
+        client.under_way.set(client.under_way.get() - 1);
+        if client.under_way.get() == 0 {
+            client.idle.notify_all();
+        }
+    });
+}
+
+fn answer<X>(client: &Client<X>, request: &Request, outcome: Outcome, permits: Permits) {
+    client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
+}

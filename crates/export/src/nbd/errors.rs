@@ -1,0 +1,52 @@
+//! What a failed request is called in the protocol.
+
+use stripewise_drive::DriveErrorKind;
+use stripewise_engine::ArrayError;
+
+use super::protocol::{EINVAL, EIO, ENOSPC, EPERM, ESHUTDOWN};
+
+/// A request that was not carried out: the protocol's number, and why in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub errno: u32,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(errno: u32, message: impl Into<String>) -> Self {
+        Self { errno, message: message.into() }
+    }
+}
+
+impl From<ArrayError> for Failure {
+    fn from(error: ArrayError) -> Self {
+        Self { errno: errno_of(&error), message: error.to_string() }
+    }
+}
+
+fn errno_of(error: &ArrayError) -> u32 {
+    match error {
+        ArrayError::OutOfRange { .. } | ArrayError::Misaligned { .. } => EINVAL,
+        ArrayError::NoSpace(_) => ENOSPC,
+        ArrayError::Drive(error) if error.kind == DriveErrorKind::NoSpace => ENOSPC,
+        ArrayError::Protected => EPERM,
+        ArrayError::Closed => ESHUTDOWN,
+        _ => EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_can_act_on_is_told_apart() {
+        assert_eq!(errno_of(&ArrayError::Closed), ESHUTDOWN);
+        assert_eq!(errno_of(&ArrayError::Protected), EPERM);
+        assert_eq!(errno_of(&ArrayError::NoSpace("full".into())), ENOSPC);
+        assert_eq!(errno_of(&ArrayError::Lost { stripe: 1, what: "gone".into() }), EIO);
+        assert_eq!(errno_of(&ArrayError::MapLost), EIO);
+        let beyond = ArrayError::OutOfRange { offset_bytes: 1, length_bytes: 2, capacity_bytes: 2 };
+        assert_eq!(errno_of(&beyond), EINVAL);
+    }
+}

@@ -1,0 +1,129 @@
+//! Ways into the parsers for whoever feeds them anything. Not part of what this crate promises.
+
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, BufferPool};
+use stripewise_engine::{ArrayError, Extent};
+
+use super::negotiation::{Negotiation, Next, Terms};
+use super::options::{OPTION_HEAD_BYTES, parse_option_head};
+use super::protocol::LONGEST_TRANSFER;
+use super::replies::{Outcome, Reply};
+use super::requests::{REQUEST_BYTES, Request, Rules};
+use super::tls::TlsPolicy;
+use crate::edges::EdgeGate;
+use crate::export::{Export, Exports};
+
+const SIZE_BYTES: u64 = 1 << 30;
+
+/// What a client may have sent: a choice of the server's settings, its flags, options, then requests. Nothing may panic, and what is
+/// answered stays in proportion to what was sent.
+pub fn client_bytes(input: &[u8]) {
+    let Some(([choice, flags @ ..], mut rest)) = input.split_first_chunk::<5>() else { return };
+    let policy = [TlsPolicy::None, TlsPolicy::Offered, TlsPolicy::Required][usize::from(choice % 3)];
+    let Some(mut negotiation) = Negotiation::new(policy, u32::from_be_bytes(*flags)) else { return };
+    let mut terms = Terms { structured: choice & 16 != 0, block_status: choice & 32 != 0 };
+    while let Some((head, after)) = rest.split_first_chunk::<OPTION_HEAD_BYTES>() {
+        let Some((option, length)) = parse_option_head(head) else { break };
+        let Some((data, after)) = after.split_at_checked(length as usize) else { return };
+        rest = after;
+        let mut replies = Vec::new();
+        let next = negotiation.option(&TwoExports, option, data, &mut replies);
+        assert!(replies.len() <= 16_000 + data.len(), "an answer of {} bytes", replies.len());
+        match next {
+            Next::Option => {}
+            Next::End => return,
+            Next::StartTls => negotiation.is_encrypted_now(),
+            Next::Transmission(_, agreed) => {
+                terms = agreed;
+                break;
+            }
+        }
+    }
+    let rules = Rules { terms, size_bytes: SIZE_BYTES, read_only: choice & 64 != 0 };
+    while let Some((head, after)) = rest.split_first_chunk::<REQUEST_BYTES>() {
+        let Some(request) = Request::parse(head) else { return };
+        rest = after.get(request.payload_bytes() as usize..).unwrap_or_default();
+        assert!(request.transfer_bytes() <= LONGEST_TRANSFER);
+        let outcome = match request.command(&rules) {
+            Ok(_) => Outcome::Done,
+            Err(failure) => Outcome::Failed(failure),
+        };
+        assert!(Reply::new(&request, terms.structured, outcome).length() <= 2000);
+    }
+}
+
+/// Two exports without anything behind them.
+struct TwoExports;
+
+struct Nothing;
+
+impl Exports for TwoExports {
+    type Export = Nothing;
+
+    fn find(&self, name: &str) -> Option<Rc<Nothing>> {
+        self.list().contains(&name.to_owned()).then(|| Rc::new(Nothing))
+    }
+
+    fn list(&self) -> Vec<String> {
+        vec!["tank/a".to_owned(), "tank/b".to_owned()]
+    }
+}
+
+impl Export for Nothing {
+    fn size_bytes(&self) -> u64 {
+        SIZE_BYTES
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn preferred_bytes(&self) -> u32 {
+        4096
+    }
+
+    fn description(&self) -> String {
+        "nothing".repeat(2000)
+    }
+
+    fn buffers(&self) -> &BufferPool {
+        unreachable!("nothing is carried out")
+    }
+
+    fn edges(&self) -> &EdgeGate {
+        unreachable!("nothing is carried out")
+    }
+
+    async fn read(&self, _: u64, _: usize) -> Result<Buffer, ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    async fn write(&self, _: u64, _: Buffer, _: bool) -> Result<(), ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    async fn flush(&self) -> Result<(), ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    async fn discard(&self, _: u64, _: u64) -> Result<(), ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    async fn write_zeroes(&self, _: u64, _: u64) -> Result<(), ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    fn extents(&self, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    fn is_unwritten(&self, _: u64, _: u64) -> Result<bool, ArrayError> {
+        Err(ArrayError::Closed)
+    }
+
+    fn zeroes_at_once(&self, _: u64, _: u64) -> Result<bool, ArrayError> {
+        Err(ArrayError::Closed)
+    }
+}

@@ -1,0 +1,131 @@
+//! What was received and not used yet: one large receive may bring many requests.
+
+use std::io;
+
+use stripewise_drive::{Buffer, BufferPool, Context};
+
+use super::transport::Transport;
+
+/// Memory of a connection's inbox.
+pub(crate) const INBOX_BYTES: usize = 64 << 10;
+/// What is missing of a payload is received straight into its own memory if it is longer than this; else into the inbox, with
+/// what follows it.
+const DIRECT_BYTES: usize = 16 << 10;
+/// Received at a time straight into a payload's memory.
+const PART_BYTES: usize = 1 << 20;
+
+pub(crate) struct Inbox {
+    buffer: Buffer,
+    start: usize,
+    end: usize,
+    context: Context,
+    stall_ns: u64,
+}
+
+impl Inbox {
+    pub fn new(context: &Context, stall_ns: u64) -> Self {
+        let buffer = BufferPool::new(0).allocate(INBOX_BYTES);
+        Self { buffer, start: 0, end: 0, context: context.clone(), stall_ns }
+    }
+
+    pub fn available(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Has `count` bytes (at most [`INBOX_BYTES`]) at hand. `false`: the peer sends no more, and there is nothing left. Waits for
+    /// the first byte as long as it takes, for those after it no longer than a stalled request may.
+    pub async fn need(&mut self, transport: &Transport, count: usize) -> io::Result<bool> {
+        while self.available() < count {
+            if self.available() == 0 {
+                (self.start, self.end) = (0, 0);
+            } else if INBOX_BYTES - self.start < count {
+                let rest = self.buffer.slice(self.start..self.end);
+                self.buffer.slice(0..rest.len()).copy_from(&rest);
+                (self.start, self.end) = (0, rest.len());
+            }
+            let room = self.buffer.slice(self.end..INBOX_BYTES);
+            let received = if self.available() == 0 {
+                transport.receive(room).await?
+            } else {
+                let receive = std::pin::pin!(transport.receive(room));
+                self.context.time_limit_ns(self.stall_ns, receive).await.map_err(|_| stalled())??
+            };
+            if received == 0 {
+                return if self.available() == 0 {
+                    Ok(false)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
+            }
+            self.end += received;
+        }
+        Ok(true)
+    }
+
+    /// As [`Self::need`], where the end and a pause are faults.
+    pub async fn need_more(&mut self, transport: &Transport, count: usize) -> io::Result<()> {
+        let stall_ns = self.stall_ns;
+        let context = self.context.clone();
+        let need = std::pin::pin!(self.need(transport, count));
+        match context.time_limit_ns(stall_ns, need).await.map_err(|_| stalled())?? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The first bytes, which are at hand.
+    pub fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.buffer.slice(self.start..self.start + N).with(|from| bytes.copy_from_slice(from));
+        self.start += N;
+        bytes
+    }
+
+    /// The first bytes, which are at hand.
+    pub fn take_vec(&mut self, count: usize) -> Vec<u8> {
+        let bytes = self.buffer.slice(self.start..self.start + count).to_vec();
+        self.start += count;
+        bytes
+    }
+
+    /// Fills `into` with the next bytes.
+    pub async fn fill(&mut self, transport: &Transport, into: &Buffer) -> io::Result<()> {
+        let mut done = self.copy_into(into, 0);
+        while into.len() - done > DIRECT_BYTES {
+            let part = into.slice(done..into.len().min(done + PART_BYTES));
+            done += part.len();
+            let receive = std::pin::pin!(transport.receive_all(part));
+            self.context.time_limit_ns(self.stall_ns, receive).await.map_err(|_| stalled())??;
+        }
+        if done < into.len() {
+            self.need_more(transport, into.len() - done).await?;
+            self.copy_into(into, done);
+        }
+        Ok(())
+    }
+
+    /// Passes over the next bytes.
+    pub async fn skip(&mut self, transport: &Transport, count: u64) -> io::Result<()> {
+        let mut left = count;
+        while left > 0 {
+            if self.available() == 0 {
+                self.need_more(transport, 1).await?;
+            }
+            let passed = left.min(self.available() as u64);
+            self.start += passed as usize;
+            left -= passed;
+        }
+        Ok(())
+    }
+
+    fn copy_into(&mut self, into: &Buffer, at: usize) -> usize {
+        let count = self.available().min(into.len() - at);
+        into.slice(at..at + count).copy_from(&self.buffer.slice(self.start..self.start + count));
+        self.start += count;
+        at + count
+    }
+}
+
+fn stalled() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it stopped in the middle of a request")
+}

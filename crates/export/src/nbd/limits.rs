@@ -1,0 +1,37 @@
+//! How much clients may take, and how long.
+
+/// Limits of a server. Memory for requests and their answers is at most `clients` times (`client_bytes`, or 64 MiB if that is
+/// more, and some 100 KiB).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time; further ones are closed at once.
+    pub clients: usize,
+    /// Requests of a connection that are not answered yet, or whose answer was not taken; its next ones are not read before.
+    pub client_requests: usize,
+    /// Bytes that these may have to transfer; a longer one waits for all others.
+    pub client_bytes: u64,
+    /// From connecting to the first request, nanoseconds, TLS included.
+    pub negotiation_ns: u64,
+    /// Between two parts of a request that has begun, nanoseconds. Between requests a client may be silent for ever.
+    pub request_stall_ns: u64,
+    /// For answers to be taken, of at most 4 MiB at a time or one longer one, nanoseconds.
+    pub reply_stall_ns: u64,
+    /// For requests under way when the server ends, nanoseconds; then connections are closed.
+    pub end_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 256,
+            client_requests: 128,
+            client_bytes: 32 << 20,
+            negotiation_ns: 10 * SECOND_NS,
+            request_stall_ns: 30 * SECOND_NS,
+            reply_stall_ns: 60 * SECOND_NS,
+            end_ns: 10 * SECOND_NS,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Answers on their way to a client: what is ready goes out together, in one system call.
+//!
+//! Expected faults: a client that never reads its answers. They stay here, and with them the permits of their requests, so that
+//! no more requests are read; when the time allowed is over the connection is given up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::Shutdown;
+
+use stripewise_drive::{Context, Event, SemaphorePermit};
+
+use super::replies::Reply;
+use super::transport::Transport;
+
+/// Bytes that go out together, unless one answer alone is longer.
+const SEND_BYTES: usize = 4 << 20;
+/// Answers that go out together.
+const SEND_REPLIES: usize = 256;
+
+/// What a request holds until its answer was taken: its place, and room for its bytes.
+pub(crate) type Permits = [SemaphorePermit; 2];
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    ready: RefCell<VecDeque<(Reply, Permits)>>,
+    changed: Event,
+    /// Nothing more comes.
+    ended: Cell<bool>,
+    /// Nothing more goes.
+    broken: Cell<bool>,
+}
+
+impl Outbox {
+    pub fn push(&self, reply: Reply, permits: Permits) {
+        if self.broken.get() {
+            return;
+        }
+        self.ready.borrow_mut().push_back((reply, permits));
+        self.changed.notify_all();
+    }
+
+    pub fn end(&self) {
+        self.ended.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Sends until the end, or until the client takes nothing any more.
+    pub async fn run(&self, context: &Context, transport: &Transport, stall_ns: u64) -> io::Result<()> {
+        let outcome = self.send_all(context, transport, stall_ns).await;
+        if outcome.is_err() {
+            self.broken.set(true);
+            // Whoever waits for permits, or for requests, is to notice.
+            let unsent = std::mem::take(&mut *self.ready.borrow_mut());
+            drop(unsent);
+            transport.stream().shutdown(Shutdown::Both);
+        }
+        outcome
+    }
+
+    async fn send_all(&self, context: &Context, transport: &Transport, stall_ns: u64) -> io::Result<()> {
+        loop {
+            while self.ready.borrow().is_empty() {
+                if self.ended.get() {
+                    return Ok(());
+                }
+                self.changed.wait().await;
+            }
+            let (pieces, permits) = self.gather();
+            let send = std::pin::pin!(transport.send(pieces));
+            context.time_limit_ns(stall_ns, send).await.map_err(|_| {
+                io::Error::new(io::ErrorKind::TimedOut, "it did not take its answers in the time allowed")
+            })??;
+            drop(permits);
+        }
+    }
+
+    fn gather(&self) -> (Vec<stripewise_runtime::Piece>, Vec<Permits>) {
+        let mut ready = self.ready.borrow_mut();
+        let most = ready.len().min(SEND_REPLIES);
+        let (mut pieces, mut permits) = (Vec::with_capacity(2 * most), Vec::with_capacity(most));
+        let mut bytes = 0;
+        while let Some((reply, _)) = ready.front() {
+            bytes += reply.length();
+            if !pieces.is_empty() && (bytes > SEND_BYTES || permits.len() == SEND_REPLIES) {
+                break;
+            }
+            let Some((reply, held)) = ready.pop_front() else { break };
+            pieces.push(reply.head);
+            pieces.extend(reply.data.map(stripewise_runtime::Piece::from));
+            permits.push(held);
+        }
+        (pieces, permits)
+    }
+}

@@ -1,0 +1,106 @@
+//! Answers to requests as bytes: what goes out in one piece with the data it announces.
+
+use stripewise_drive::Buffer;
+use stripewise_engine::Extent;
+use stripewise_runtime::Piece;
+
+use super::errors::Failure;
+use super::negotiation::shortened;
+use super::protocol::*;
+use super::requests::Request;
+
+/// The longest message of an error, bytes.
+const LONGEST_MESSAGE: usize = 1000;
+
+/// What came of a request.
+pub(crate) enum Outcome {
+    Done,
+    Data(Buffer),
+    /// All of it reads as zeros; only where replies are structured.
+    Hole,
+    Status(Vec<Extent>),
+    Failed(Failure),
+}
+
+/// An answer: its head, and the data that follow it.
+pub(crate) struct Reply {
+    pub head: Piece,
+    pub data: Option<Buffer>,
+}
+
+impl Reply {
+    pub fn new(request: &Request, structured: bool, outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Failed(failure) if structured => Self::head(error_chunk(request, &failure)),
+            Outcome::Failed(failure) => Self::head(simple(request, failure.errno)),
+            Outcome::Done => Self::head(simple(request, 0)),
+            Outcome::Data(data) if structured && data.is_empty() => {
+                Self::head(chunk(request, REPLY_NONE, 0, &[]))
+            }
+            Outcome::Data(data) if structured => {
+                let head = chunk(request, REPLY_OFFSET_DATA, data.len(), &request.offset.to_be_bytes());
+                Self { head, data: Some(data) }
+            }
+            Outcome::Data(data) => Self { head: simple(request, 0), data: Some(data) },
+            Outcome::Hole => {
+                let mut hole = [0; 12];
+                hole[..8].copy_from_slice(&request.offset.to_be_bytes());
+                hole[8..].copy_from_slice(&request.length.to_be_bytes());
+                Self::head(chunk(request, REPLY_OFFSET_HOLE, 0, &hole))
+            }
+            Outcome::Status(extents) => {
+                let mut status = Vec::with_capacity(4 + extents.len() * 8);
+                status.extend(BASE_ALLOCATION_ID.to_be_bytes());
+                for extent in extents {
+                    status.extend((extent.length_bytes as u32).to_be_bytes());
+                    let state = if extent.written { 0 } else { STATE_HOLE | STATE_ZERO };
+                    status.extend(state.to_be_bytes());
+                }
+                Self::head(chunk(request, REPLY_BLOCK_STATUS, 0, &status))
+            }
+        }
+    }
+
+    fn head(head: Piece) -> Self {
+        Self { head, data: None }
+    }
+
+    pub fn length(&self) -> usize {
+        self.head.len() + self.data.as_ref().map_or(0, Buffer::len)
+    }
+}
+
+fn simple(request: &Request, errno: u32) -> Piece {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+    bytes[4..8].copy_from_slice(&errno.to_be_bytes());
+    bytes[8..].copy_from_slice(&request.cookie.to_be_bytes());
+    Piece::copy_of(&bytes)
+}
+
+/// The one and last chunk of an answer: `content`, and then `following_bytes` more.
+fn chunk(request: &Request, kind: u16, following_bytes: usize, content: &[u8]) -> Piece {
+    let mut head = [0; 20];
+    head[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
+    head[4..6].copy_from_slice(&REPLY_FLAG_DONE.to_be_bytes());
+    head[6..8].copy_from_slice(&kind.to_be_bytes());
+    head[8..16].copy_from_slice(&request.cookie.to_be_bytes());
+    head[16..].copy_from_slice(&((content.len() + following_bytes) as u32).to_be_bytes());
+    if content.len() <= 12 {
+        // Every answer to a read: no memory of its own.
+        let mut bytes = [0; 32];
+        bytes[..20].copy_from_slice(&head);
+        bytes[20..20 + content.len()].copy_from_slice(content);
+        return Piece::copy_of(&bytes[..20 + content.len()]);
+    }
+    Piece::from([&head, content].concat())
+}
+
+fn error_chunk(request: &Request, failure: &Failure) -> Piece {
+    let message = shortened(&failure.message, LONGEST_MESSAGE).as_bytes();
+    let mut content = Vec::with_capacity(6 + message.len());
+    content.extend(failure.errno.to_be_bytes());
+    content.extend((message.len() as u16).to_be_bytes());
+    content.extend(message);
+    chunk(request, REPLY_ERROR, 0, &content)
+}

@@ -1,0 +1,267 @@
+//! Who is let in, and how it ends.
+//!
+//! Expected faults: more clients than there is room for (closed at once), a system without descriptors (tried again a little
+//! later), and clients that are still there when the server ends: what they asked for is finished and answered, then they
+//! are closed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::Shutdown;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use stripewise_drive::{Context, Event};
+use stripewise_runtime::{Listener, Stream};
+
+use super::connection::{Terrain, serve};
+use super::limits::Limits;
+use super::tls::{Tls, TlsPolicy};
+use crate::export::Exports;
+
+/// How long to wait where the system has no descriptor for a client.
+const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
+/// Something about a client that may be of interest.
+#[derive(Debug)]
+pub enum Notice {
+    /// It connected.
+    Connected {
+        /// Who.
+        peer: String,
+    },
+    /// There are as many as there may be; it was closed.
+    TooMany {
+        /// Who.
+        peer: String,
+    },
+    /// It ended as it should.
+    Ended {
+        /// Who.
+        peer: String,
+    },
+    /// It was given up.
+    GivenUp {
+        /// Who.
+        peer: String,
+        /// Why.
+        why: io::Error,
+    },
+    /// The system let nobody in; this is tried again.
+    NotAccepted {
+        /// Where.
+        place: String,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected { peer } => write!(f, "NBD: {peer} connected"),
+            Self::TooMany { peer } => write!(f, "NBD: {peer} was closed: too many clients are connected"),
+            Self::Ended { peer } => write!(f, "NBD: {peer} disconnected"),
+            Self::GivenUp { peer, why } => write!(f, "NBD: {peer} was given up: {why}"),
+            Self::NotAccepted { place, why } => write!(f, "NBD: nobody could be let in at {place}: {why}"),
+        }
+    }
+}
+
+/// How a server behaves.
+pub struct ServerOptions {
+    /// What clients may take.
+    pub limits: Limits,
+    /// Certificate and key, where connections may be encrypted.
+    pub tls: Option<Tls>,
+    /// Whether they must be. `None` in any case without a certificate.
+    pub tls_policy: TlsPolicy,
+    /// Told of clients.
+    pub notices: Box<dyn Fn(&Notice)>,
+}
+
+impl Default for ServerOptions {
+    /// In the clear, telling nobody.
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self { limits, tls: None, tls_policy: TlsPolicy::None, notices: Box::new(|_| {}) }
+    }
+}
+
+/// What a server is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// Connections now.
+    pub clients: usize,
+    /// Connections since it began.
+    pub connected: u64,
+    /// Those of them that were given up.
+    pub given_up: u64,
+    /// Those that were closed since there were too many.
+    pub turned_away: u64,
+}
+
+struct Shared<E> {
+    context: Context,
+    exports: E,
+    options: ServerOptions,
+    clients: RefCell<BTreeMap<u64, Rc<Stream>>>,
+    next: Cell<u64>,
+    listening: Cell<usize>,
+    given_up: Cell<u64>,
+    turned_away: Cell<u64>,
+    ending: Cell<bool>,
+    /// The server ends.
+    stop: Event,
+    /// A client or a listener has gone.
+    gone: Event,
+}
+
+/// An NBD server. Clones are the same server.
+pub struct Server<E: Exports>(Rc<Shared<E>>);
+
+impl<E: Exports> Clone for Server<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E: Exports> Server<E> {
+    /// A server that nobody can reach yet.
+    pub fn new(context: &Context, exports: E, mut options: ServerOptions) -> Self {
+        if options.tls.is_none() {
+            options.tls_policy = TlsPolicy::None;
+        }
+        Self(Rc::new(Shared {
+            context: context.clone(),
+            exports,
+            options,
+            clients: RefCell::default(),
+            next: Cell::new(0),
+            listening: Cell::new(0),
+            given_up: Cell::new(0),
+            turned_away: Cell::new(0),
+            ending: Cell::new(false),
+            stop: Event::new(),
+            gone: Event::new(),
+        }))
+    }
+
+    /// What it serves.
+    pub fn exports(&self) -> &E {
+        &self.0.exports
+    }
+
+    /// Lets clients in, from now on until the end. As many places as wanted.
+    pub fn listen(&self, listener: Listener) {
+        let server = self.clone();
+        self.0.listening.set(self.0.listening.get() + 1);
+        self.0.context.spawn(async move {
+            server.accept_all(&listener).await;
+            drop(listener);
+            server.0.listening.set(server.0.listening.get() - 1);
+            server.0.gone.notify_all();
+        });
+    }
+
+    async fn accept_all(&self, listener: &Listener) {
+        let shared = &*self.0;
+        let mut stop = pin!(shared.stop.wait());
+        while !shared.ending.get() {
+            let accepted = match select(pin!(listener.accept()), stop.as_mut()).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(_) => return,
+            };
+            match accepted {
+                Ok(stream) => self.let_in(stream),
+                Err(why) => {
+                    (shared.options.notices)(&Notice::NotAccepted {
+                        place: listener.place().to_owned(),
+                        why,
+                    });
+                    let again = pin!(shared.context.sleep_ns(ACCEPT_AGAIN_NS));
+                    select(again, stop.as_mut()).await;
+                }
+            }
+        }
+    }
+
+    fn let_in(&self, stream: Stream) {
+        let shared = &*self.0;
+        let (stream, peer) = (Rc::new(stream), stream_name(shared.next.get()));
+        let peer = format!("{} ({peer})", stream.peer());
+        if shared.clients.borrow().len() >= shared.options.limits.clients {
+            shared.turned_away.set(shared.turned_away.get() + 1);
+            (shared.options.notices)(&Notice::TooMany { peer });
+            return;
+        }
+        let number = shared.next.replace(shared.next.get() + 1);
+        shared.clients.borrow_mut().insert(number, stream.clone());
+        (shared.options.notices)(&Notice::Connected { peer: peer.clone() });
+        let server = self.clone();
+        shared.context.spawn(async move {
+            let shared = &*server.0;
+            let terrain = Terrain {
+                context: &shared.context,
+                exports: &shared.exports,
+                limits: shared.options.limits,
+                tls: shared.options.tls.as_ref(),
+                tls_policy: shared.options.tls_policy,
+                ending: &shared.ending,
+            };
+            let outcome = serve(&terrain, stream).await;
+            shared.clients.borrow_mut().remove(&number);
+            let notice = match outcome {
+                Ok(()) => Notice::Ended { peer },
+                Err(why) => {
+                    shared.given_up.set(shared.given_up.get() + 1);
+                    Notice::GivenUp { peer, why }
+                }
+            };
+            (shared.options.notices)(&notice);
+            shared.gone.notify_all();
+        });
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> ServerStatus {
+        ServerStatus {
+            clients: self.0.clients.borrow().len(),
+            connected: self.0.next.get(),
+            given_up: self.0.given_up.get(),
+            turned_away: self.0.turned_away.get(),
+        }
+    }
+
+    /// Lets nobody in any more, finishes and answers what is under way, flushes, and closes all connections. Those that are not
+    /// done in the time that the limits allow are closed then; requests that the engine is still at are waited for as long
+    /// once more. `true` if nothing is left.
+    pub async fn end(&self) -> bool {
+        let shared = &*self.0;
+        shared.ending.set(true);
+        shared.stop.notify_all();
+        for how in [Shutdown::Read, Shutdown::Both] {
+            for stream in shared.clients.borrow().values() {
+                stream.shutdown(how);
+            }
+            let all_gone = pin!(self.until_all_are_gone());
+            if shared.context.time_limit_ns(shared.options.limits.end_ns, all_gone).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn until_all_are_gone(&self) {
+        while !self.0.clients.borrow().is_empty() || self.0.listening.get() > 0 {
+            self.0.gone.wait().await;
+        }
+    }
+}
+
+/// Tells connections of one peer apart in messages.
+fn stream_name(number: u64) -> String {
+    format!("connection {number}")
+}

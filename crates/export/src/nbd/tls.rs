@@ -1,0 +1,204 @@
+//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted and clear bytes.
+//!
+//! Expected faults: files that hold no certificate or key, or ones that do not belong together; peers that speak no TLS, have no
+//! certificate where one is asked for, or break off half-way.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use stripewise_drive::Buffer;
+use stripewise_runtime::{Piece, Stream};
+
+/// Clear bytes encrypted at a time.
+const ENCRYPT_BYTES: usize = 1 << 20;
+/// Encrypted bytes received at a time: two of the longest records.
+const RECEIVE_BYTES: usize = 36 << 10;
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsPolicy {
+    /// Never.
+    None,
+    /// When the client wants it.
+    Offered,
+    /// Always: who does not is told so, and learns nothing else.
+    Required,
+}
+
+/// TLS could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is missing, or holds nothing of what it should.
+    #[error("{path}: {why}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Certificate and key cannot be used.
+    #[error("the certificate and key cannot be used for TLS: {0}")]
+    Unusable(String),
+}
+
+/// A server's certificate and key. Clones are cheap.
+#[derive(Clone)]
+pub struct Tls(Arc<ServerConfig>);
+
+impl Tls {
+    /// From PEM files. With `client_authority` clients need a certificate that one of its certificates has signed.
+    pub fn load(certificates: &Path, key: &Path, client_authority: Option<&Path>) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
+        let chain = read_certificates(certificates)?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&error))?;
+        let builder = match client_authority {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in read_certificates(path)? {
+                    roots.add(certificate).map_err(|error| failed(path, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| failed(path, &error))?)
+            }
+        };
+        let config = builder.with_single_cert(chain, private).map_err(|error| unusable(&error))?;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Agrees on keys with the peer.
+    pub(crate) async fn handshake(&self, stream: &Rc<Stream>) -> io::Result<Session> {
+        let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
+        let mut session = Session::new(connection);
+        loop {
+            let outgoing = session.outgoing()?;
+            if !outgoing.is_empty() {
+                stream.send(vec![Piece::from(outgoing)]).await?;
+            }
+            if !session.connection.is_handshaking() {
+                return Ok(session);
+            }
+            if session.start == session.end {
+                match stream.receive(session.room()).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    bytes => session.received(bytes),
+                }
+            }
+            if let Err(error) = session.digest() {
+                // The peer is told why, if it listens.
+                let alert = session.outgoing()?;
+                let _ = stream.send(vec![Piece::from(alert)]).await;
+                return Err(error);
+            }
+        }
+    }
+}
+
+fn failed(path: &Path, why: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.display().to_string(), why: why.to_string() }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| failed(path, &error))?;
+    let certificates: Vec<_> =
+        certificates.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
+    if certificates.is_empty() {
+        return Err(failed(path, &"there is no certificate in it"));
+    }
+    Ok(certificates)
+}
+
+/// One connection's state.
+pub(crate) struct Session {
+    connection: ServerConnection,
+    /// Received and not decrypted yet: bytes `start..end`.
+    encrypted: Buffer,
+    start: usize,
+    end: usize,
+}
+
+impl Session {
+    fn new(mut connection: ServerConnection) -> Self {
+        // What waits to be sent is bounded by who encrypts, and none of it may be refused half-way.
+        connection.set_buffer_limit(None);
+        let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);
+        Self { connection, encrypted, start: 0, end: 0 }
+    }
+
+    /// Memory to receive into; only when all before was decrypted.
+    pub fn room(&self) -> Buffer {
+        self.encrypted.clone()
+    }
+
+    /// So many bytes were received.
+    pub fn received(&mut self, bytes: usize) {
+        (self.start, self.end) = (0, bytes);
+    }
+
+    /// Takes some of what was received.
+    fn digest(&mut self) -> io::Result<()> {
+        let bytes = self.encrypted.slice(self.start..self.end);
+        let connection = &mut self.connection;
+        let taken = bytes.with(|mut bytes| connection.read_tls(&mut bytes)).unwrap_or(Ok(0))?;
+        self.start += taken;
+        self.connection
+            .process_new_packets()
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(())
+    }
+
+    /// Clear bytes, 0 at the peer's end; `None` where more has to be received first.
+    pub fn decrypted(&mut self, into: &Buffer) -> io::Result<Option<usize>> {
+        loop {
+            let connection = &mut self.connection;
+            let read = into.with_mut(|into| connection.reader().read(into)).unwrap_or(Ok(0));
+            match read {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if self.start == self.end {
+                return Ok(None);
+            }
+            self.digest()?;
+        }
+    }
+
+    /// The next encrypted bytes of the pieces from `taken` (piece, byte) on; empty when all are.
+    pub fn encrypt(&mut self, pieces: &[Piece], taken: &mut (usize, usize)) -> io::Result<Vec<u8>> {
+        let mut clear = 0;
+        while let Some(piece) = pieces.get(taken.0).filter(|_| clear < ENCRYPT_BYTES) {
+            let from = taken.1;
+            let to = piece.len().min(from + ENCRYPT_BYTES - clear);
+            let connection = &mut self.connection;
+            piece.with(|bytes| connection.writer().write_all(&bytes[from..to]))?;
+            clear += to - from;
+            *taken = if to == piece.len() { (taken.0 + 1, 0) } else { (taken.0, to) };
+        }
+        self.outgoing()
+    }
+
+    fn outgoing(&mut self) -> io::Result<Vec<u8>> {
+        let mut encrypted = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut encrypted)?;
+        }
+        Ok(encrypted)
+    }
+
+    /// The last bytes of the connection.
+    pub fn close(&mut self) -> Vec<u8> {
+        self.connection.send_close_notify();
+        self.outgoing().unwrap_or_default()
+    }
+}

@@ -1,0 +1,81 @@
+//! A connection's bytes, in the clear or encrypted.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use stripewise_drive::Buffer;
+use stripewise_runtime::{Piece, Stream};
+
+use super::tls::Session;
+
+pub(crate) enum Transport {
+    Plain(Rc<Stream>),
+    Tls(Rc<Stream>, Box<RefCell<Session>>),
+}
+
+impl Transport {
+    pub fn stream(&self) -> &Rc<Stream> {
+        match self {
+            Self::Plain(stream) | Self::Tls(stream, _) => stream,
+        }
+    }
+
+    /// Receives what is there; 0 where the peer sends no more.
+    pub async fn receive(&self, into: Buffer) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.receive(into).await,
+            Self::Tls(stream, session) => loop {
+                if let Some(bytes) = session.borrow_mut().decrypted(&into)? {
+                    return Ok(bytes);
+                }
+                let encrypted = session.borrow().room();
+                match stream.receive(encrypted).await? {
+                    0 => return Ok(0),
+                    bytes => session.borrow_mut().received(bytes),
+                }
+            },
+        }
+    }
+
+    /// Fills all of `into`.
+    pub async fn receive_all(&self, into: Buffer) -> io::Result<()> {
+        if let Self::Plain(stream) = self {
+            return stream.receive_all(into).await;
+        }
+        let mut done = 0;
+        while done < into.len() {
+            match self.receive(into.slice(done..into.len())).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                bytes => done += bytes,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all pieces. One at a time may be under way.
+    pub async fn send(&self, pieces: Vec<Piece>) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.send(pieces).await,
+            Self::Tls(stream, session) => {
+                let mut taken = (0, 0);
+                loop {
+                    let encrypted = session.borrow_mut().encrypt(&pieces, &mut taken)?;
+                    if encrypted.is_empty() {
+                        return Ok(());
+                    }
+                    stream.send(vec![Piece::from(encrypted)]).await?;
+                }
+            }
+        }
+    }
+
+    /// Tells the peer that no more is sent, as far as it still listens.
+    pub async fn say_end(&self) {
+        if let Self::Tls(stream, session) = self {
+            let last = session.borrow_mut().close();
+            let _ = stream.send(vec![Piece::from(last)]).await;
+        }
+        self.stream().shutdown(std::net::Shutdown::Write);
+    }
+}

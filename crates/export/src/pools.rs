@@ -1,0 +1,154 @@
+//! The volumes of open pools as exports called `POOL/VOL`. Pools are added and taken away while servers run; their volumes come
+//! and go with them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use stripewise_drive::{Buffer, BufferPool};
+use stripewise_engine::{ArrayError, Extent, OpenMode, Pool, Volume};
+
+use crate::edges::EdgeGate;
+use crate::export::{Export, Exports};
+
+/// Requests shorter than this are never preferred.
+const LEAST_PREFERRED_BYTES: u64 = 4096;
+
+/// A volume that clients use.
+pub struct VolumeExport {
+    volume: Volume,
+    read_only: bool,
+    edges: EdgeGate,
+}
+
+impl VolumeExport {
+    /// `read_only`: also if the volume could be written.
+    pub fn new(volume: Volume, read_only: bool) -> Self {
+        Self { volume, read_only, edges: EdgeGate::new() }
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+impl Export for VolumeExport {
+    fn size_bytes(&self) -> u64 {
+        self.volume.capacity_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only || self.volume.pool().mode() == OpenMode::ReadOnly || self.volume.is_protected()
+    }
+
+    fn preferred_bytes(&self) -> u32 {
+        self.volume.geometry().interleave_bytes().max(LEAST_PREFERRED_BYTES) as u32
+    }
+
+    fn description(&self) -> String {
+        format!("volume {} of pool {}", self.volume.name(), self.volume.pool().name())
+    }
+
+    fn buffers(&self) -> &BufferPool {
+        self.volume.buffers()
+    }
+
+    fn edges(&self) -> &EdgeGate {
+        &self.edges
+    }
+
+    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.volume.read(offset_bytes, length).await
+    }
+
+    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        self.volume.write(offset_bytes, data, fua).await
+    }
+
+    async fn flush(&self) -> Result<(), ArrayError> {
+        self.volume.flush().await
+    }
+
+    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.volume.discard(offset_bytes, length_bytes).await
+    }
+
+    async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.volume.write_zeroes(offset_bytes, length_bytes).await
+    }
+
+    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {
+        self.volume.extents(offset_bytes, length_bytes, most)
+    }
+
+    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.volume.is_unwritten(offset_bytes, length_bytes)
+    }
+
+    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.volume.zeroes_at_once(offset_bytes, length_bytes)
+    }
+}
+
+/// The volumes of some pools. Clones are the same list.
+#[derive(Clone, Default)]
+pub struct PoolExports(Rc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    pools: RefCell<Vec<(Pool, bool)>>,
+    /// Those in use, by name.
+    in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
+}
+
+impl PoolExports {
+    /// No pools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Exports the volumes of a pool, those it has and those it will have.
+    pub fn add(&self, pool: Pool, read_only: bool) {
+        self.0.pools.borrow_mut().push((pool, read_only));
+    }
+
+    /// Nobody can connect to the pool's volumes any more. Who is connected stays so until the pool is closed, and is told
+    /// then.
+    pub fn remove(&self, pool_name: &str) {
+        self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
+    }
+
+    fn open(&self, name: &str) -> Option<(Volume, bool)> {
+        let (pool_name, volume_name) = name.split_once('/')?;
+        let pools = self.0.pools.borrow();
+        let (pool, read_only) = pools.iter().find(|(pool, _)| pool.name() == pool_name)?;
+        Some((pool.volume(volume_name).ok()?, *read_only))
+    }
+}
+
+impl Exports for PoolExports {
+    type Export = VolumeExport;
+
+    fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
+        let (volume, read_only) = self.open(name)?;
+        let mut in_use = self.0.in_use.borrow_mut();
+        let known = in_use.get(name).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|known| known.volume.id() == volume.id()) {
+            return Some(known);
+        }
+        in_use.retain(|_, export| export.strong_count() > 0);
+        let export = Rc::new(VolumeExport::new(volume, read_only));
+        in_use.insert(name.to_owned(), Rc::downgrade(&export));
+        Some(export)
+    }
+
+    fn list(&self) -> Vec<String> {
+        let pools = self.0.pools.borrow();
+        let names = pools.iter().flat_map(|(pool, _)| {
+            let pool_name = pool.name();
+            pool.volumes().into_iter().map(move |volume| format!("{pool_name}/{}", volume.name))
+        });
+        names.collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! What the tests of servers share: a server on a thread of its own, over a pool on drives in memory, and a client that says
+//! exactly what it is told to.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+
+use stripewise_drive::{BufferPool, Drive, MemoryDrive};
+use stripewise_engine::{Pool, PoolSpec, VolumeSpec};
+use stripewise_export::PoolExports;
+use stripewise_export::nbd::{Limits, Server, ServerOptions, Tls, TlsPolicy};
+use stripewise_layout::LayoutSpec;
+use stripewise_runtime::{OWNER_ONLY, RealExecutor};
+use tempfile::TempDir;
+
+pub mod client;
+
+pub const MIB: u64 = 1 << 20;
+
+/// What is served.
+#[derive(Clone)]
+pub struct Wanted {
+    pub layout: &'static str,
+    pub drives: usize,
+    pub drive_mib: u64,
+    /// Name and MiB.
+    pub volumes: Vec<(&'static str, u64)>,
+    pub thin: bool,
+    pub read_only: bool,
+    pub limits: Limits,
+    pub tls: Option<TlsFiles>,
+    pub tcp: bool,
+}
+
+#[derive(Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub client_authority: Option<PathBuf>,
+    pub policy: TlsPolicy,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            layout: "raid5",
+            drives: 4,
+            drive_mib: 128,
+            volumes: vec![("data", 64)],
+            thin: false,
+            read_only: false,
+            limits: Limits::default(),
+            tls: None,
+            tcp: false,
+        }
+    }
+}
+
+/// A server that ends when this is dropped, or when asked.
+pub struct Served {
+    pub folder: TempDir,
+    pub socket: PathBuf,
+    pub port: u16,
+    pub notices: Arc<Mutex<Vec<String>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<bool>>,
+}
+
+impl Served {
+    pub fn start(wanted: Wanted) -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+        let socket = folder.path().join("nbd.sock");
+        let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<String>>>::default());
+        let (ready, is_ready) = mpsc::channel();
+        let (theirs, their_socket, their_notices) = (stop.clone(), socket.clone(), notices.clone());
+        let thread = std::thread::spawn(move || {
+            let tell = move |notice: &str| their_notices.lock().expect("unpoisoned").push(notice.to_owned());
+            run(&wanted, &their_socket, &theirs, tell, &ready)
+        });
+        let port = is_ready.recv().expect("the server begins");
+        Self { folder, socket, port, notices, stop, thread: Some(thread) }
+    }
+
+    /// `nbd+unix:///NAME?socket=...`.
+    pub fn uri(&self, name: &str) -> String {
+        format!("nbd+unix:///{name}?socket={}", self.socket.display())
+    }
+
+    /// Ends the server; whether nothing was left of its clients.
+    pub fn end(&mut self) -> bool {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().is_none_or(|thread| thread.join().expect("the server ends without a panic"))
+    }
+
+    pub fn ask_to_end(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits (10 s at most) for a notice that contains `part`.
+    pub fn wait_for_notice(&self, part: &str) {
+        for _ in 0..1000 {
+            if self.notices.lock().expect("unpoisoned").iter().any(|notice| notice.contains(part)) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("no notice of {part:?} in {:?}", self.notices.lock());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(std::thread::panicking() || ended.is_ok(), "the server panicked");
+        }
+    }
+}
+
+/// What a pool's drives are made of.
+pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
+    (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB) as Rc<dyn Drive>).collect()
+}
+
+fn run(
+    wanted: &Wanted,
+    socket: &Path,
+    stop: &AtomicBool,
+    tell: impl Fn(&str) + 'static,
+    ready: &mpsc::Sender<u16>,
+) -> bool {
+    let executor = RealExecutor::new().expect("io_uring");
+    let (context, buffers) = (executor.context(), BufferPool::new(64 << 20));
+    executor.block_on(async {
+        let drives = memory_drives(wanted.drives, wanted.drive_mib);
+        let spec = PoolSpec { name: "tank".into(), drives, ..PoolSpec::default() };
+        let pool = Pool::create(&context, &buffers, spec).await.expect("a pool");
+        for (name, mib) in &wanted.volumes {
+            let layout = LayoutSpec::parse(wanted.layout).expect("a layout");
+            let size_bytes = Some(mib * MIB);
+            let spec = VolumeSpec { size_bytes, thin: wanted.thin, ..VolumeSpec::new(name, layout) };
+            pool.create_volume(spec).await.expect("a volume");
+        }
+        let exports = PoolExports::new();
+        exports.add(pool.clone(), wanted.read_only);
+        let tls = wanted.tls.as_ref().map(|files| {
+            Tls::load(&files.certificate, &files.key, files.client_authority.as_deref())
+                .expect("certificates")
+        });
+        let options = ServerOptions {
+            limits: wanted.limits,
+            tls,
+            tls_policy: wanted.tls.as_ref().map_or(TlsPolicy::None, |files| files.policy),
+            notices: Box::new(move |notice| tell(&notice.to_string())),
+        };
+        let server = Server::new(&context, exports, options);
+        let network = executor.network();
+        server.listen(network.listen_unix(socket, OWNER_ONLY).expect("listens"));
+        let mut port = 0;
+        if wanted.tcp {
+            let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");
+            port = listener.address().expect("TCP has one").port();
+            server.listen(listener);
+        }
+        ready.send(port).expect("the test waits");
+        while !stop.load(Ordering::SeqCst) {
+            context.sleep_ns(2_000_000).await;
+        }
+        let all_gone = server.end().await;
+        pool.close().await.expect("closed");
+        all_gone
+    })
+}
+
+/// Whether a program can be used; says so where not.
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("skipped: there is no {program} here (scripts/need.sh test installs it)");
+    }
+    found
+}
+
+/// Runs a program for two minutes at most; its standard output, if it succeeds.
+pub fn try_run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("timeout").arg("120").arg(program).args(arguments).output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    Err(format!("{program} {arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// As [`try_run`], for what must succeed.
+pub fn run_program(program: &str, arguments: &[&str]) -> String {
+    try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// `length` bytes that differ from place to place and from `seed` to `seed`.
+pub fn contents(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
