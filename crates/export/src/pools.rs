@@ -119,6 +119,11 @@ impl PoolExports {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
     }
 
+    /// The pools, in the order in which they came.
+    pub fn pools(&self) -> Vec<Pool> {
+        self.0.pools.borrow().iter().map(|(pool, _)| pool.clone()).collect()
+    }
+
     fn open(&self, name: &str) -> Option<(Volume, bool)> {
         let (pool_name, volume_name) = name.split_once('/')?;
         let pools = self.0.pools.borrow();
