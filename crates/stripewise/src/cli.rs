@@ -43,6 +43,7 @@ pub enum Command {
     #[command(subcommand)]
     Simulate(SimulateCommand),
     Serve(serve::Options),
+    Mount(mount::Options),
 }
 
 impl Command {

@@ -14,6 +14,7 @@ mod home;
 mod input;
 mod jobs;
 mod left_word;
+mod mounting;
 mod names;
 mod nest;
 mod pieces;

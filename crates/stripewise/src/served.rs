@@ -4,43 +4,57 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use stripewise_export::PoolExports;
+
 use crate::commands::App;
 use crate::session::Session;
 
 /// The pools served, in the order in which they were opened.
 #[derive(Clone, Default)]
-pub struct Served(Rc<RefCell<Vec<Session>>>);
+pub struct Served {
+    sessions: Rc<RefCell<Vec<Session>>>,
+    exports: PoolExports,
+}
 
 impl Served {
     /// Serves a pool from now on.
     pub fn begin(&self, session: Session) {
-        self.0.borrow_mut().push(session);
+        self.exports.add(session.pool.clone(), false);
+        self.sessions.borrow_mut().push(session);
     }
 
     /// The pool of this name for a command of `app`'s, if it is served.
     pub fn lend(&self, name: &str, app: &App) -> Option<Session> {
-        self.0.borrow().iter().find(|session| session.name() == name).map(|session| session.lend(app))
+        self.sessions.borrow().iter().find(|session| session.name() == name).map(|session| session.lend(app))
     }
 
     /// Whether the pool of this name is served.
     pub fn has(&self, name: &str) -> bool {
-        self.0.borrow().iter().any(|session| session.name() == name)
+        self.sessions.borrow().iter().any(|session| session.name() == name)
     }
 
     /// All of them, for `app`.
     pub fn lend_all(&self, app: &App) -> Vec<Session> {
-        self.0.borrow().iter().map(|session| session.lend(app)).collect()
+        self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
+    }
+
+    /// Their volumes, for clients.
+    pub fn exports(&self) -> PoolExports {
+        self.exports.clone()
     }
 
     /// Serves the pool no more; what was opened for it goes to the caller, who closes it.
     pub fn end(&self, name: &str) -> Option<Session> {
-        let mut sessions = self.0.borrow_mut();
+        let mut sessions = self.sessions.borrow_mut();
         let index = sessions.iter().position(|session| session.name() == name)?;
+        self.exports.remove(name);
         Some(sessions.remove(index))
     }
 
     /// Ends with the pool that was opened last, which may lie on those before it.
     pub fn end_last(&self) -> Option<Session> {
-        self.0.borrow_mut().pop()
+        let session = self.sessions.borrow_mut().pop()?;
+        self.exports.remove(session.name());
+        Some(session)
     }
 }

@@ -5,17 +5,20 @@
 //! them goes on.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use clap::Args;
 use futures_util::future::{Either, select};
 use serde::Serialize;
+use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::candidates::{Place, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result};
 use crate::home::{Home, KnownPool};
+use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, Session};
@@ -31,6 +34,9 @@ pub struct Options {
     /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
+    /// Show each volume as the file DIR/POOL/VOL
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -43,12 +49,19 @@ struct Ready {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let wanted = wanted_pools(options, &home)?;
+    let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
     let control = ControlSocket::open(app)?;
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
-        Ok(()) => serve(app, &control, options.pools.is_empty(), interrupted).await,
+        Ok(()) => {
+            let mounted = folder.as_deref().map(|folder| Mounted::at(app, folder)).transpose();
+            match mounted {
+                Ok(mounted) => serve(app, &control, options.pools.is_empty(), mounted, interrupted).await,
+                Err(failure) => Err(failure),
+            }
+        }
         Err(failure) => Err(failure),
     };
     let closed = close_all(app).await;
@@ -63,6 +76,7 @@ async fn serve(
     app: &App,
     control: &ControlSocket,
     newcomers: bool,
+    mounted: Option<Mounted<'_>>,
     interrupted: impl Future<Output = ()>,
 ) -> Result<()> {
     let pools: Vec<String> =
@@ -75,12 +89,38 @@ async fn serve(
             false => control.serve(app).await,
         }
     };
-    match select(pin!(interrupted), pin!(working)).await {
+    let mut working = pin!(working);
+    let ended = match select(pin!(interrupted), working.as_mut()).await {
         Either::Left(((), _)) => {
             app.printer.note("told to end: closing");
             Ok(())
         }
         Either::Right((result, _)) => result,
+    };
+    match mounted {
+        None => ended,
+        // Commands are taken for as long as somebody uses what is mounted.
+        Some(mounted) if ended.is_ok() => match select(pin!(mounted.end(app)), working).await {
+            Either::Left((result, _)) => result,
+            Either::Right((result, unmounting)) => unmounting.await.and(result),
+        },
+        Some(mounted) => mounted.end(app).await.and(ended),
+    }
+}
+
+/// The pools served as folders of files.
+struct Mounted<'a> {
+    mount: FuseMount,
+    folder: &'a Path,
+}
+
+impl<'a> Mounted<'a> {
+    fn at(app: &App, folder: &'a Path) -> Result<Self> {
+        Ok(Self { mount: mount_fuse(app, Tree::Pools, folder)?, folder })
+    }
+
+    async fn end(self, app: &App) -> Result<()> {
+        unmount_fuse(app, &self.mount, self.folder).await
     }
 }
 
@@ -171,7 +211,7 @@ fn not_served(app: &App, pool: &KnownPool, failure: &Failure) {
 }
 
 /// Closes them, the last opened first. The first error is reported; all are closed.
-async fn close_all(app: &App) -> Result<()> {
+pub async fn close_all(app: &App) -> Result<()> {
     let mut result = Ok(());
     while let Some(session) = app.served.end_last() {
         result = result.and(session.close().await);

@@ -6,6 +6,7 @@
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::Parser;
@@ -37,7 +38,15 @@ pub struct ControlSocket {
 impl ControlSocket {
     /// Begins to listen. Fails where another daemon of the same state folder does.
     pub fn open(app: &App) -> Result<Self> {
-        let path = app.home()?.control_path()?;
+        Self::open_at(app, app.home()?.control_path()?)
+    }
+
+    /// Begins to listen for a process that mounts, of which there may be many.
+    pub fn open_for_mount(app: &App) -> Result<Self> {
+        Self::open_at(app, app.home()?.mount_control_path()?)
+    }
+
+    fn open_at(app: &App, path: PathBuf) -> Result<Self> {
         let listener = app.executor()?.network().listen_unix(&path, stripewise_runtime::OWNER_ONLY);
         let listener = listener.map_err(|error| match error {
             ListenError::InUse { .. } => {
