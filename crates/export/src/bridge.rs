@@ -159,7 +159,7 @@ pub async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicIsize, Ordering};
 
     use stripewise_runtime::RealExecutor;
 
@@ -167,12 +167,13 @@ mod tests {
 
     #[test]
     fn requests_arrive_in_order_and_never_more_than_the_limit_at_a_time() {
-        static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+        static UNDER_WAY: AtomicIsize = AtomicIsize::new(0);
         let (sender, receiver) = bridge(10);
         let thread = std::thread::spawn(move || {
             for number in 0..1000 {
                 sender.send(number, 3).expect("taken");
-                assert!(UNDER_WAY.fetch_add(1, Ordering::SeqCst) < 3 + 1, "one may be about to be counted");
+                // It may have been answered before it is counted.
+                assert!(UNDER_WAY.fetch_add(1, Ordering::SeqCst) < 3);
             }
         });
         let executor = RealExecutor::new().expect("io_uring");
@@ -215,7 +216,7 @@ mod tests {
             work.await
         });
         assert_eq!(answer.expect("a thread"), 7);
-        let panicked = executor.block_on(off_thread(|| panic!("on purpose")));
-        assert!(panicked.map(|()| ()).is_err());
+        let panicked: io::Result<()> = executor.block_on(off_thread(|| panic!("on purpose")));
+        assert!(panicked.is_err());
     }
 }
