@@ -7,6 +7,7 @@ use std::rc::Rc;
 use stripewise_export::PoolExports;
 
 use crate::commands::App;
+use crate::failure::{Failure, Result};
 use crate::session::Session;
 
 /// The pools served, in the order in which they were opened.
@@ -36,6 +37,20 @@ impl Served {
     /// All of them, for `app`.
     pub fn lend_all(&self, app: &App) -> Vec<Session> {
         self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
+    }
+
+    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open through this process.
+    pub fn refuse_if_open(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+        let is_meant = |name: &String| {
+            name.split_once('/')
+                .is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
+        };
+        match self.exports.in_use().into_iter().find(is_meant) {
+            None => Ok(()),
+            Some(name) => Err(Failure::new(format!("cannot {what}: a client has {name} open")).hint(
+                "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
+            )),
+        }
     }
 
     /// Their volumes, for clients.

@@ -233,6 +233,21 @@ fn volumes_are_files() {
     sandbox.ok("volume delete tank/c --yes");
     assert_eq!(names(), ["a", "b"]);
 
+    // What is open is not taken away.
+    for words in [
+        "volume delete tank/a --yes",
+        "volume resize tank/a 8MiB",
+        "pool destroy tank --yes",
+        "pool export tank",
+    ] {
+        let refused = sandbox.fails(words);
+        assert!(
+            refused.contains("a client has tank/a open") && refused.contains("hint: "),
+            "{words}: {refused}"
+        );
+    }
+    sandbox.ok("volume resize tank/b 6MiB");
+
     // Another process is told who has it.
     std::fs::create_dir(sandbox.path("m2")).expect("made");
     let second = sandbox.fails("mount tank @m2");

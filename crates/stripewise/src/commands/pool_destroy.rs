@@ -28,6 +28,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     home.pool(name)?;
     refuse_if_used(&home, &format!("destroy pool `{name}`"), name, None)?;
+    app.served.refuse_if_open(&format!("destroy pool `{name}`"), name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),

@@ -31,6 +31,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let pool = home.pool(&options.name.0)?;
     refuse_if_used(&home, &format!("export pool `{}`", pool.name), &pool.name, None)?;
+    app.served.refuse_if_open(&format!("export pool `{}`", pool.name), &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
     match app.served.end(&pool.name) {
         Some(session) => session.close().await?,

@@ -25,6 +25,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     home.pool(&name.pool)?;
     refuse_if_used(&home, &format!("delete volume `{name}`"), &name.pool, Some(&name.volume))?;
+    app.served.refuse_if_open(&format!("delete volume `{name}`"), &name.pool, Some(&name.volume))?;
     confirmed(
         options.yes,
         &format!("volume delete {name}"),
