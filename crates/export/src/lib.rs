@@ -1,4 +1,5 @@
-//! The ways in for clients. For now one: [`nbd`], a server for the network block device protocol.
+//! The ways in for clients: [`nbd`], a server for the network block device protocol, and [`mod@fuse`], volumes as files. [`bridge`]
+//! carries what comes from other threads to the executor.
 //!
 //! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go while servers run, and so
 //! that servers can be tested on exports that fail on demand. [`PoolExports`] has the volumes of open pools. No system calls
@@ -6,8 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bridge;
 mod edges;
 mod export;
+pub mod fuse;
 pub mod nbd;
 mod pools;
 

@@ -119,11 +119,18 @@ impl PoolExports {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
     }
 
-    /// Those that somebody uses now, by name.
+    /// Volumes that somebody has open, as `POOL/VOL`, by name.
     pub fn in_use(&self) -> Vec<String> {
-        let in_use = self.0.in_use.borrow();
-        let used = in_use.iter().filter(|(_, export)| export.strong_count() > 0);
-        used.map(|(name, _)| name.clone()).collect()
+        let known = self.0.in_use.borrow();
+        let in_use = known.iter().filter(|(_, export)| export.strong_count() > 0);
+        let mut names: Vec<String> = in_use.map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// The pools, in the order in which they came.
+    pub fn pools(&self) -> Vec<Pool> {
+        self.0.pools.borrow().iter().map(|(pool, _)| pool.clone()).collect()
     }
 
     fn open(&self, name: &str) -> Option<(Volume, bool)> {

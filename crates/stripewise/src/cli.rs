@@ -46,6 +46,7 @@ pub enum Command {
     /// What a daemon tells when something happens to its pools
     #[command(subcommand)]
     Alert(AlertCommand),
+    Mount(mount::Options),
 }
 
 impl Command {

@@ -16,6 +16,12 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
             None => Box::pin(serve::run(options, app)).await,
             Some(_) => Err(Failure::new("this process serves pools already")),
         },
+        Command::Mount(options) => match app.control() {
+            None => Box::pin(mount::run(options, app)).await,
+            Some(_) => Err(Failure::new("the pool is kept open by a daemon, which mounts nothing for others yet").hint(
+                "end that one first; or have it show its volumes from its start on: stripewise serve --fuse DIR",
+            )),
+        },
         Command::Evaluate(_) | Command::Simulate(_) | Command::Drive(DriveCommand::Make(_)) => {
             Err(Failure::usage("this command concerns no pool that is open here"))
         }

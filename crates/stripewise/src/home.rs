@@ -239,6 +239,25 @@ impl Home {
         Ok(self.folder.join("control.sock"))
     }
 
+    /// Where a process that has mounted a pool takes commands. Removes what killed ones left.
+    pub fn mount_control_path(&self) -> Result<PathBuf> {
+        self.make_folder(&self.folder)?;
+        const BEFORE: &str = "control-mount-";
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.strip_prefix(BEFORE)?.strip_suffix(".sock"));
+            if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(self.folder.join(format!("{BEFORE}{}.sock", std::process::id())))
+    }
+
+    /// The folder of folders that file systems on volumes stand on.
+    pub fn mounts_path(&self) -> PathBuf {
+        self.folder.join("mounts")
+    }
+
     /// Where the process that has a pool open tells others how it stands, for `pool status` beside a long job.
     pub fn status_path(&self, pool_id: &str) -> PathBuf {
         self.folder.join("pools").join(format!("{pool_id}.status.json"))
@@ -327,7 +346,8 @@ fn move_into_place(written: std::io::Result<()>, temporary: &Path, path: &Path) 
 }
 
 /// `/proc/self` belongs to the user the process acts as.
-fn running_as_root() -> bool {
+/// Whether this process may do what only root may.
+pub fn running_as_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
 }
 

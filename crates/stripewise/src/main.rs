@@ -16,6 +16,7 @@ mod http;
 mod input;
 mod jobs;
 mod left_word;
+mod mounting;
 mod names;
 mod nest;
 mod pieces;

@@ -41,6 +41,25 @@ impl Served {
         self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
     }
 
+    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open through this process.
+    pub fn refuse_if_open(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
+        let is_meant = |name: &String| {
+            name.split_once('/')
+                .is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
+        };
+        match self.exports.in_use().into_iter().find(is_meant) {
+            None => Ok(()),
+            Some(name) => Err(Failure::new(format!("cannot {what}: a client has {name} open")).hint(
+                "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
+            )),
+        }
+    }
+
+    /// Their volumes, for clients.
+    pub fn exports(&self) -> PoolExports {
+        self.exports.clone()
+    }
+
     /// Serves the pool no more; what was opened for it goes to the caller, who closes it.
     pub fn end(&self, name: &str) -> Option<Session> {
         let mut sessions = self.sessions.borrow_mut();
@@ -56,24 +75,9 @@ impl Served {
         Some(session)
     }
 
-    /// What clients find.
-    pub fn exports(&self, home: Home) -> ServedExports {
+    /// What clients over the network find.
+    pub fn for_clients(&self, home: Home) -> ServedExports {
         ServedExports { exports: self.exports.clone(), home }
-    }
-
-    /// Refuses to do something to a volume, or (`None`) to a whole pool, that clients are connected to.
-    pub fn refuse_if_connected(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
-        let concerns = |name: &String| match name.split_once('/') {
-            Some((of, name)) => of == pool && volume.is_none_or(|volume| volume == name),
-            None => false,
-        };
-        match self.exports.in_use().into_iter().find(concerns) {
-            None => Ok(()),
-            Some(name) => {
-                Err(Failure::new(format!("cannot {what}: clients are connected to volume `{name}`"))
-                    .hint("disconnect them first; unmount what they have mounted from it"))
-            }
-        }
     }
 }
 

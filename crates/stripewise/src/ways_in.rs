@@ -99,7 +99,7 @@ pub fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedE
     let is_open = tls.is_none();
     let server_options = ServerOptions { tls, tls_policy: policy, notices, ..ServerOptions::default() };
     let executor = app.executor()?;
-    let server = Server::new(&executor.context(), app.served.exports(app.home()?), server_options);
+    let server = Server::new(&executor.context(), app.served.for_clients(app.home()?), server_options);
     for place in &options.places {
         let listener = match place {
             NbdPlace::Unix(path) => executor.network().listen_unix(&app.absolute(path), OWNER_ONLY),

@@ -68,7 +68,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     for volume in candidates.iter().filter_map(Candidate::volume) {
         let what = format!("use `{volume}` as a drive of pool `{name}`");
         refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
-        app.served.refuse_if_connected(&what, &volume.pool, Some(&volume.volume))?;
+        app.served.refuse_if_open(&what, &volume.pool, Some(&volume.volume))?;
     }
     let nest = Nest::new(app, &format!("pool create {name}"))?;
     let made = make(options, app, &nest, &candidates).await;

@@ -7,15 +7,15 @@
 use std::collections::HashMap;
 use std::future::pending;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use clap::Args;
 use futures_util::FutureExt;
-use futures_util::future::select_all;
+use futures_util::future::{Either, select, select_all};
 use sd_notify::NotifyState;
 use serde::Serialize;
-use stripewise_drive::Semaphore;
+use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::alerts::{AlertOptions, Alerts, watch};
 use crate::candidates::{Place, noted_place};
@@ -24,6 +24,7 @@ use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownPool};
 use crate::http::Http;
+use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, Session};
@@ -51,6 +52,9 @@ pub struct Options {
     /// A file with the secret that HTTP requests have to send; needed where other machines reach it
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
+    /// Show each volume as the file DIR/POOL/VOL
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -63,6 +67,7 @@ struct Ready {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let wanted = wanted_pools(options, &home)?;
+    let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
     let control = ControlSocket::open(app)?;
     let http =
@@ -74,7 +79,14 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let interrupted = app.interrupted()?;
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
-        Ok(()) => serve(app, &control, http, options.pools.is_empty(), interrupted).await,
+        Ok(()) => {
+            let mounted = folder.as_deref().map(|folder| Mounted::at(app, folder)).transpose();
+            let newcomers = options.pools.is_empty();
+            match mounted {
+                Ok(mounted) => serve(app, &control, http, newcomers, mounted, interrupted).await,
+                Err(failure) => Err(failure),
+            }
+        }
         Err(failure) => Err(failure),
     };
     tell_the_service_manager(app, &[NotifyState::Stopping]);
@@ -96,6 +108,7 @@ async fn serve(
     control: &ControlSocket,
     mut http: Option<Http>,
     newcomers: bool,
+    mounted: Option<Mounted<'_>>,
     interrupted: impl Future<Output = ()>,
 ) -> Result<()> {
     let pools: Vec<String> =
@@ -106,31 +119,54 @@ async fn serve(
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
     tell_the_service_manager(app, &[NotifyState::Ready]);
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
-    let turns = Rc::new(Semaphore::new(1));
-    let taking_commands = control.serve(app, &turns);
+    let taking_commands = control.serve(app);
     let answering = async {
-        match &mut http {
-            Some(http) => http.serve(app, &turns).await,
-            None => {}
+        if let Some(http) = &mut http {
+            http.serve(app, control.turns()).await;
         }
         // A thread that has ended by itself does not end the daemon.
         pending::<Result<()>>().await
     };
     let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
-    let told_to_end = async {
-        interrupted.await;
-        app.printer.note("told to end: closing");
-        Ok(())
-    };
-    // All of these but the first go on for ever unless something is wrong.
-    let first = select_all([
-        told_to_end.boxed_local(),
+    // These go on for ever unless something is wrong.
+    let mut working = select_all([
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
         watch(app).boxed_local(),
     ]);
-    first.await.0
+    let ended = match select(pin!(interrupted), &mut working).await {
+        Either::Left(((), _)) => {
+            app.printer.note("told to end: closing");
+            Ok(())
+        }
+        Either::Right(((result, ..), _)) => result,
+    };
+    match mounted {
+        None => ended,
+        // Commands are taken for as long as somebody uses what is mounted.
+        Some(mounted) if ended.is_ok() => match select(pin!(mounted.end(app)), working).await {
+            Either::Left((result, _)) => result,
+            Either::Right(((result, ..), unmounting)) => unmounting.await.and(result),
+        },
+        Some(mounted) => mounted.end(app).await.and(ended),
+    }
+}
+
+/// The pools served as folders of files.
+struct Mounted<'a> {
+    mount: FuseMount,
+    folder: &'a Path,
+}
+
+impl<'a> Mounted<'a> {
+    fn at(app: &App, folder: &'a Path) -> Result<Self> {
+        Ok(Self { mount: mount_fuse(app, Tree::Pools, folder)?, folder })
+    }
+
+    async fn end(self, app: &App) -> Result<()> {
+        unmount_fuse(app, &self.mount, self.folder).await
+    }
 }
 
 /// Serves pools as they come to be known: made or imported while this runs.
@@ -227,7 +263,7 @@ fn not_served(app: &App, pool: &KnownPool, failure: &Failure) {
 }
 
 /// Closes them, the last opened first. The first error is reported; all are closed.
-async fn close_all(app: &App) -> Result<()> {
+pub async fn close_all(app: &App) -> Result<()> {
     let mut result = Ok(());
     while let Some(session) = app.served.end_last() {
         result = result.and(session.close().await);

@@ -6,7 +6,7 @@
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -33,12 +33,21 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// Where commands are taken.
 pub struct ControlSocket {
     listener: Listener,
+    turns: Rc<Semaphore>,
 }
 
 impl ControlSocket {
     /// Begins to listen. Fails where another daemon of the same state folder does.
     pub fn open(app: &App) -> Result<Self> {
-        let path = app.home()?.control_path()?;
+        Self::open_at(app, app.home()?.control_path()?)
+    }
+
+    /// Begins to listen for a process that mounts, of which there may be many.
+    pub fn open_for_mount(app: &App) -> Result<Self> {
+        Self::open_at(app, app.home()?.mount_control_path()?)
+    }
+
+    fn open_at(app: &App, path: PathBuf) -> Result<Self> {
         let listener = app.executor()?.network().listen_unix(&path, stripewise_runtime::OWNER_ONLY);
         let listener = listener.map_err(|error| match error {
             ListenError::InUse { .. } => {
@@ -51,11 +60,16 @@ impl ControlSocket {
             ),
         })?;
         app.take_commands_at(path);
-        Ok(Self { listener })
+        Ok(Self { listener, turns: Rc::new(Semaphore::new(1)) })
+    }
+
+    /// What commands that change a pool take turns by, however they came.
+    pub fn turns(&self) -> &Rc<Semaphore> {
+        &self.turns
     }
 
     /// Takes commands for as long as it is polled.
-    pub async fn serve(&self, app: &App, turns: &Rc<Semaphore>) -> Result<()> {
+    pub async fn serve(&self, app: &App) -> Result<()> {
         let context = app.executor()?.context();
         let places = Semaphore::new(MAX_CALLERS);
         loop {
@@ -68,7 +82,7 @@ impl ControlSocket {
                     continue;
                 }
             };
-            let (app, turns, of_task) = (app.clone(), turns.clone(), context.clone());
+            let (app, turns, of_task) = (app.clone(), self.turns.clone(), context.clone());
             drop(context.spawn(async move {
                 connection(&stream, &app, &of_task, &turns).await;
                 drop(place);

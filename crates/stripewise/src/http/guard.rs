@@ -30,7 +30,7 @@ impl Guard {
                 .then_some((StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN"));
         }
         // A foreign page can have its own name lead here; then that name is what it asks for.
-        let is_ours = text(header::HOST).is_some_and(|host| names_this_machine(host));
+        let is_ours = text(header::HOST).is_some_and(names_this_machine);
         if !is_ours {
             return Some((
                 StatusCode::FORBIDDEN,

@@ -1,0 +1,114 @@
+//! Volumes as files, through FUSE: programs and loop devices use them where they are mounted.
+//!
+//! The kernel's requests are read by a thread of the crate `fuser`, which only queues them ([`crate::bridge`]); the executor carries
+//! them out, as many as there are beside one another, and answers each when it is done. So nothing waits for anything but its own drives.
+//! `requests.rs` is that thread's side, `files.rs` what there is to see, `carry_out.rs` the work.
+//!
+//! Files are past the page cache and may be written by many at once: order and overlaps are the engine's matter, which keeps
+//! writes of the same blocks apart.
+//!
+//! Nothing on the executor's thread may touch the mounted files in a way that blocks: it would wait for itself.
+
+mod carry_out;
+mod files;
+mod requests;
+mod trouble;
+
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use stripewise_drive::{Context, Event};
+
+use self::carry_out::Worker;
+use self::requests::Queue;
+use crate::bridge::bridge;
+use crate::pools::PoolExports;
+
+/// Requests under way hold at most this much data; more wait in the kernel.
+const MAX_UNDER_WAY_BYTES: u64 = 64 << 20;
+
+/// What is to be seen in the mounted folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// The volumes of this pool.
+    Volumes(String),
+    /// A folder for each pool, with its volumes.
+    Pools,
+}
+
+/// Whoever has the folder mounted.
+pub trait Host: 'static {
+    /// Why the volume `POOL/VOL` is not to be written now, if that is so.
+    fn keeps_from_writing(&self, volume: &str) -> Option<String>;
+    /// Something went wrong that the client is told in a number only; each kind is said once.
+    fn remark(&self, text: String);
+}
+
+/// Volumes, mounted. Serves for as long as the executor runs; unmounting is left to others (`umount`, `fusermount3 -u`), since it
+/// may have to wait, or be done by a program with more rights. Dropping it while mounted unmounts it.
+pub struct FuseMount {
+    ended: Rc<Ended>,
+    /// Its thread ends with the mount.
+    _session: BackgroundSession,
+}
+
+#[derive(Default)]
+struct Ended {
+    is_so: std::cell::Cell<bool>,
+    changed: Event,
+}
+
+impl FuseMount {
+    /// Mounts at the folder `at`. Blocks briefly.
+    ///
+    /// # Errors
+    /// The system's, as mounting gives them; where there is no `/dev/fuse`, `NotFound`.
+    pub fn new(
+        context: &Context,
+        exports: PoolExports,
+        tree: Tree,
+        at: &Path,
+        host: Rc<dyn Host>,
+    ) -> io::Result<Self> {
+        let (sender, receiver) = bridge(MAX_UNDER_WAY_BYTES);
+        let source = match &tree {
+            Tree::Volumes(pool) => format!("stripewise:{pool}"),
+            Tree::Pools => "stripewise".to_owned(),
+        };
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(source),
+            MountOption::Subtype("stripewise".to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoAtime,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+            MountOption::NoExec,
+        ];
+        config.acl = SessionACL::Owner;
+        let session = fuser::spawn_mount2(Queue::new(sender), at, &config)?;
+        let worker = Rc::new(Worker::new(exports, tree, host)?);
+        let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
+        let theirs = ended.clone();
+        drop(context.spawn(async move {
+            worker.serve(&of_task, receiver).await;
+            theirs.is_so.set(true);
+            theirs.changed.notify_all();
+        }));
+        Ok(Self { ended, _session: session })
+    }
+
+    /// Whether it is mounted no more.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_so.get()
+    }
+
+    /// Ends when it is mounted no more, whoever unmounted it, and every request was answered.
+    pub async fn until_ended(&self) {
+        while !self.ended.is_so.get() {
+            self.ended.changed.wait().await;
+        }
+    }
+}

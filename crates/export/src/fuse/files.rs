@@ -1,0 +1,254 @@
+//! What there is to see: the folder, folders of pools, volumes as files. Read from the pools at every look, so volumes come, go
+//! and change their size as commands have it; kept are only the numbers that the kernel knows nodes by, until it forgets them, and
+//! what is open.
+//!
+//! A volume that was deleted and made anew is another file: who has the old one open does not write into the new one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use fuser::{FileAttr, FileType, INodeNo};
+use stripewise_engine::Pool;
+use stripewise_engine::pool::VolumeId;
+
+use super::Tree;
+use crate::export::{Export, Exports};
+use crate::pools::{PoolExports, VolumeExport};
+
+/// The folder that is mounted.
+pub(super) const ROOT: u64 = 1;
+
+/// A place in the tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Root,
+    Pool(String),
+    /// By its full name, and which of those that ever had that name.
+    Volume(String, VolumeId),
+}
+
+struct Node {
+    place: Place,
+    /// How often the kernel was told of it and has not forgotten it.
+    lookups: u64,
+}
+
+/// An open file.
+pub(super) struct Open {
+    /// `POOL/VOL`.
+    pub(super) name: String,
+    pub(super) export: Rc<VolumeExport>,
+    pub(super) write: bool,
+}
+
+/// An entry of a folder.
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) node: u64,
+    pub(super) kind: FileType,
+}
+
+/// All of it.
+pub(super) struct Files {
+    exports: PoolExports,
+    tree: Tree,
+    nodes: RefCell<HashMap<u64, Node>>,
+    numbers: RefCell<HashMap<Place, u64>>,
+    open: RefCell<HashMap<u64, Rc<Open>>>,
+    /// Numbers are never used twice.
+    last_number: Cell<u64>,
+    user: (u32, u32),
+    since: SystemTime,
+}
+
+impl Files {
+    pub(super) fn new(exports: PoolExports, tree: Tree) -> io::Result<Self> {
+        let own = std::fs::metadata("/proc/self")?;
+        Ok(Self {
+            exports,
+            tree,
+            nodes: RefCell::default(),
+            numbers: RefCell::default(),
+            open: RefCell::default(),
+            last_number: Cell::new(ROOT),
+            user: (own.uid(), own.gid()),
+            since: SystemTime::now(),
+        })
+    }
+
+    /// What `name` in a folder is, counted as known to the kernel from now on.
+    pub(super) fn look_up(&self, folder: u64, name: &OsStr) -> Option<FileAttr> {
+        let place = self.place_in(&self.place(folder)?, name.to_str()?)?;
+        let node = self.number(&place).unwrap_or_else(|| self.next_number());
+        let attributes = self.attributes_of(node, &place)?;
+        self.numbers.borrow_mut().insert(place.clone(), node);
+        self.nodes.borrow_mut().entry(node).or_insert(Node { place, lookups: 0 }).lookups += 1;
+        Some(attributes)
+    }
+
+    /// The kernel has forgotten so many look-ups.
+    pub(super) fn forget(&self, node: u64, lookups: u64) {
+        let mut nodes = self.nodes.borrow_mut();
+        let Some(known) = nodes.get_mut(&node) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0
+            && let Some(gone) = nodes.remove(&node)
+        {
+            self.numbers.borrow_mut().remove(&gone.place);
+        }
+    }
+
+    /// What the kernel shows of a node; `None` when it is no more.
+    pub(super) fn attributes(&self, node: u64) -> Option<FileAttr> {
+        self.attributes_of(node, &self.place(node)?)
+    }
+
+    /// The volume at a node, with its full name.
+    pub(super) fn volume(&self, node: u64) -> Option<(String, Rc<VolumeExport>)> {
+        match self.place(node)? {
+            Place::Volume(name, id) => {
+                let export = self.exports.find(&name).filter(|export| export.volume().id() == id)?;
+                Some((name, export))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the node is a folder.
+    pub(super) fn is_folder(&self, node: u64) -> bool {
+        matches!(self.place(node), Some(Place::Root | Place::Pool(_)))
+    }
+
+    /// What is in a folder, by name.
+    pub(super) fn list(&self, folder: u64) -> Option<Vec<Entry>> {
+        let place = self.place(folder)?;
+        let pool = match (&place, &self.tree) {
+            (Place::Volume(..), _) => return None,
+            (Place::Pool(pool), _) | (Place::Root, Tree::Volumes(pool)) => pool.clone(),
+            (Place::Root, Tree::Pools) => {
+                let names = self.exports.pools().into_iter().map(|pool| pool.name().to_owned());
+                return Some(
+                    names
+                        .map(|name| self.entry(name.clone(), &Place::Pool(name), FileType::Directory))
+                        .collect(),
+                );
+            }
+        };
+        let pool = self.pool(&pool)?;
+        let volumes = pool.volumes().into_iter().map(|volume| {
+            let place = Place::Volume(format!("{}/{}", pool.name(), volume.name), volume.id);
+            self.entry(volume.name, &place, FileType::RegularFile)
+        });
+        Some(volumes.collect())
+    }
+
+    /// The pools whose space a node's file system is.
+    pub(super) fn pools_at(&self, node: u64) -> Vec<Pool> {
+        let name = match (self.place(node), &self.tree) {
+            (_, Tree::Volumes(pool)) => Some(pool.clone()),
+            (Some(Place::Pool(pool)), _) => Some(pool),
+            (Some(Place::Volume(name, _)), _) => name.split_once('/').map(|(pool, _)| pool.to_owned()),
+            (_, Tree::Pools) => None,
+        };
+        let mut pools = self.exports.pools();
+        pools.retain(|pool| name.as_deref().is_none_or(|name| pool.name() == name));
+        pools
+    }
+
+    /// Opens a volume; the number of the open file.
+    pub(super) fn open(&self, name: String, export: Rc<VolumeExport>, write: bool) -> u64 {
+        let handle = self.next_number();
+        self.open.borrow_mut().insert(handle, Rc::new(Open { name, export, write }));
+        handle
+    }
+
+    /// An open file.
+    pub(super) fn opened(&self, handle: u64) -> Option<Rc<Open>> {
+        self.open.borrow().get(&handle).cloned()
+    }
+
+    /// The file is open no more.
+    pub(super) fn close(&self, handle: u64) {
+        self.open.borrow_mut().remove(&handle);
+    }
+
+    fn place(&self, node: u64) -> Option<Place> {
+        match node {
+            ROOT => Some(Place::Root),
+            _ => self.nodes.borrow().get(&node).map(|node| node.place.clone()),
+        }
+    }
+
+    fn place_in(&self, folder: &Place, name: &str) -> Option<Place> {
+        let pool = match (folder, &self.tree) {
+            (Place::Volume(..), _) => return None,
+            (Place::Root, Tree::Pools) => {
+                return self.pool(name).map(|_| Place::Pool(name.to_owned()));
+            }
+            (Place::Pool(pool), _) | (Place::Root, Tree::Volumes(pool)) => pool,
+        };
+        let name = format!("{pool}/{name}");
+        let export = self.exports.find(&name)?;
+        Some(Place::Volume(name, export.volume().id()))
+    }
+
+    fn pool(&self, name: &str) -> Option<Pool> {
+        self.exports.pools().into_iter().find(|pool| pool.name() == name)
+    }
+
+    fn number(&self, place: &Place) -> Option<u64> {
+        self.numbers.borrow().get(place).copied()
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last_number.set(self.last_number.get() + 1);
+        self.last_number.get()
+    }
+
+    /// One that the kernel does not know yet gets its number when it asks; until then any will do.
+    fn entry(&self, name: String, place: &Place, kind: FileType) -> Entry {
+        Entry { name, node: self.number(place).unwrap_or(u64::MAX), kind }
+    }
+
+    fn attributes_of(&self, node: u64, place: &Place) -> Option<FileAttr> {
+        let folder = FileAttr {
+            ino: INodeNo(node),
+            size: 0,
+            blocks: 0,
+            atime: self.since,
+            mtime: self.since,
+            ctime: self.since,
+            crtime: self.since,
+            kind: FileType::Directory,
+            perm: 0o500,
+            nlink: 2,
+            uid: self.user.0,
+            gid: self.user.1,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        match place {
+            Place::Root => Some(folder),
+            Place::Pool(name) => self.pool(name).map(|_| folder),
+            Place::Volume(name, id) => {
+                let export = self.exports.find(name).filter(|export| export.volume().id() == *id)?;
+                let size = export.size_bytes();
+                let written = export.volume().info()?.written_bytes.unwrap_or(size);
+                Some(FileAttr {
+                    size,
+                    blocks: written.min(size).div_ceil(512),
+                    kind: FileType::RegularFile,
+                    perm: if export.is_read_only() { 0o400 } else { 0o600 },
+                    nlink: 1,
+                    ..folder
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! From the engine's errors to the numbers that programs get, and to a line for whoever runs the daemon: once per kind and volume,
+//! since a file system that is told of an error may try again for ever.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
+use std::rc::Rc;
+
+use fuser::Errno;
+use stripewise_engine::ArrayError;
+
+use super::Host;
+
+/// What was said already.
+pub(super) struct Trouble {
+    host: Rc<dyn Host>,
+    said: RefCell<HashSet<(String, Discriminant<ArrayError>)>>,
+    cut_off: RefCell<HashSet<String>>,
+}
+
+impl Trouble {
+    pub(super) fn new(host: Rc<dyn Host>) -> Self {
+        Self { host, said: RefCell::default(), cut_off: RefCell::default() }
+    }
+
+    /// The number for what could not be done to a volume.
+    pub(super) fn number(&self, doing: &str, volume: &str, error: &ArrayError) -> Errno {
+        if self.said.borrow_mut().insert((volume.to_owned(), discriminant(error))) {
+            self.host.remark(format!(
+                "cannot {doing} {volume}: {error}; whoever asked gets an error, and more of this kind are not told"
+            ));
+        }
+        match error {
+            ArrayError::NoSpace(_) | ArrayError::OutOfRange { .. } => Errno::ENOSPC,
+            _ => Errno::EIO,
+        }
+    }
+
+    /// A program wanted to give a volume another size.
+    pub(super) fn refuses_to_cut(&self, volume: &str) -> Errno {
+        if self.cut_off.borrow_mut().insert(volume.to_owned()) {
+            self.host.remark(format!(
+                "a program tried to change the size of {volume} and was refused; `stripewise volume resize` does that, and \
+                 programs that begin by emptying a file can be told not to (dd conv=notrunc)"
+            ));
+        }
+        Errno::EPERM
+    }
+
+    /// A volume that is not to be written.
+    pub(super) fn keeps_from_writing(&self, volume: &str) -> Option<Errno> {
+        let why = self.host.keeps_from_writing(volume)?;
+        self.host.remark(why);
+        Some(Errno::EBUSY)
+    }
+}

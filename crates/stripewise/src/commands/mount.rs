@@ -1,0 +1,176 @@
+//! `mount`: the volumes of a pool as files in a folder, or the file system on one of them, for as long as this runs. Keeps the pool open
+//! as `serve` does: works on its jobs, and takes commands for it.
+//!
+//! Expected faults: a folder that cannot be used, a pool that another process serves, somebody else who unmounts, files that are
+//! still open at the end (they are waited for).
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::str::FromStr;
+
+use clap::Args;
+use futures_util::future::{Either, LocalBoxFuture, select};
+use serde::Serialize;
+use stripewise_export::fuse::Tree;
+
+use crate::commands::{App, serve};
+use crate::control::ControlSocket;
+use crate::failure::{Exit, Failure, Result};
+use crate::home::running_as_root;
+use crate::mounting::file_system::{FileSystem, Wanted};
+use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
+use crate::names::{PoolName, VolumeName};
+use crate::nest::refuse_if_used;
+use crate::pieces::find_volume;
+use crate::session::{Access, Session};
+
+/// Show volumes as files, or the file system on a volume, until told to end
+#[derive(Args)]
+pub struct Options {
+    /// The pool whose volumes are to be files; with --fs, the volume that has the file system
+    #[arg(value_name = "POOL[/VOL]")]
+    what: What,
+    /// An empty folder
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The file system on the volume; made if the volume holds nothing
+    #[arg(long = "fs", value_name = "FS")]
+    file_system: Option<FileSystem>,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Pool(PoolName),
+    Volume(VolumeName),
+}
+
+impl FromStr for What {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.contains('/') {
+            true => text.parse().map(Self::Volume),
+            false => text.parse().map(Self::Pool),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    mounted: String,
+    at: &'a str,
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (pool, shown) = match (&options.what, options.file_system) {
+        (What::Pool(pool), None) => (&pool.0, pool.0.clone()),
+        (What::Volume(name), Some(_)) => (&name.pool, name.to_string()),
+        (What::Pool(pool), Some(_)) => {
+            return Err(Failure::usage("--fs is for a volume, not for a pool").hint(format!(
+                "name the volume: stripewise mount {0}/VOL {1} --fs …; `stripewise volume list {0}` shows them",
+                pool.0,
+                options.folder.display()
+            )));
+        }
+        (What::Volume(name), None) => {
+            return Err(Failure::usage(format!("what of {name} is to be mounted?")).hint(format!(
+                "a file system on it: add --fs xfs|ext4|btrfs; it as a file: stripewise mount {} {}",
+                name.pool,
+                options.folder.display()
+            )));
+        }
+    };
+    if options.file_system.is_some() && !running_as_root() {
+        return Err(Failure::new("only root can mount a file system on a loop device")
+            .hint(format!("as an ordinary user: stripewise mount {pool} DIR shows volumes as files")));
+    }
+    let folder = free_folder(app, &options.folder)?;
+    let control = ControlSocket::open_for_mount(app)?;
+    let interrupted = app.interrupted()?;
+    let session = Session::open(app, pool, Access::Change, &format!("mount {shown}")).await?;
+    session.show_notices();
+    session.start_jobs();
+    app.served.begin(session);
+    let work = Work { app, control: &control, shown: &shown, folder: &folder.display().to_string() };
+    let ended = match (&options.what, options.file_system) {
+        (What::Volume(volume), Some(kind)) => {
+            let size_bytes = size_of(app, volume);
+            match size_bytes {
+                Ok(size_bytes) => {
+                    work.file_system(&Wanted { volume, size_bytes, kind, folder: &folder }, interrupted).await
+                }
+                Err(failure) => Err(failure),
+            }
+        }
+        _ => work.files(pool, &folder, interrupted).await,
+    };
+    let closed = serve::close_all(app).await;
+    ended?;
+    closed?;
+    app.printer.note("unmounted and closed");
+    Ok(Exit::Success)
+}
+
+/// Of a volume that can be used.
+fn size_of(app: &App, name: &VolumeName) -> Result<u64> {
+    refuse_if_used(&app.home()?, &format!("mount {name}"), &name.pool, Some(&name.volume))?;
+    let session = app.served.lend(&name.pool, app).expect("it was just opened");
+    Ok(find_volume(&session, name)?.capacity_bytes())
+}
+
+/// What goes on while something is mounted.
+struct Work<'a> {
+    app: &'a App,
+    control: &'a ControlSocket,
+    shown: &'a str,
+    folder: &'a str,
+}
+
+type Told = LocalBoxFuture<'static, ()>;
+
+impl Work<'_> {
+    async fn files(&self, pool: &str, folder: &std::path::Path, told: Told) -> Result<()> {
+        let mount = mount_fuse(self.app, Tree::Volumes(pool.to_owned()), folder)?;
+        let said = self.ready();
+        let mut commands = pin!(self.control.serve(self.app));
+        let ended = async {
+            said?;
+            select(told, pin!(mount.until_ended())).await;
+            Ok(())
+        };
+        let ended = until(pin!(ended), commands.as_mut()).await;
+        // Commands are taken while somebody still uses it.
+        let unmounted = until(pin!(unmount_fuse(self.app, &mount, folder)), commands.as_mut()).await;
+        ended.and(unmounted)
+    }
+
+    async fn file_system(&self, wanted: &Wanted<'_>, told: Told) -> Result<()> {
+        let work = async || {
+            self.ready()?;
+            match select(told, pin!(wanted.until_unmounted(self.app))).await {
+                Either::Left(_) => Ok(()),
+                Either::Right((result, _)) => result,
+            }
+        };
+        until(pin!(wanted.mounted(self.app, work)), pin!(self.control.serve(self.app))).await
+    }
+
+    fn ready(&self) -> Result<()> {
+        self.app.printer.note(format!("{} is mounted at {}", self.shown, self.folder));
+        let ready = Ready { ready: true, mounted: self.shown.to_owned(), at: self.folder };
+        self.app.printer.result(&ready, |page| page.line("ready"))
+    }
+}
+
+/// `work`'s end; commands are taken meanwhile. Should that end in an error, work goes on without.
+async fn until(
+    work: impl Future<Output = Result<()>> + Unpin,
+    commands: impl Future<Output = Result<()>> + Unpin,
+) -> Result<()> {
+    match select(work, commands).await {
+        Either::Left((result, _)) => result,
+        Either::Right((failure, work)) => work.await.and(failure),
+    }
+}

@@ -1,0 +1,130 @@
+//! Folders where volumes are mounted: whether one can take them, mounting, and unmounting again in order.
+//!
+//! Expected faults: folders that are not there, not empty or in use; what a killed process left mounted; no FUSE; programs that
+//! have files open when everything is to end (they are waited for: nothing is taken from under them).
+//!
+//! While something is mounted, nothing here touches the files in it on the executor's thread, which would wait for itself: what
+//! does is a program, or a thread of its own.
+
+pub mod file_system;
+mod mounts;
+mod program;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use stripewise_export::fuse::{FuseMount, Host, Tree};
+
+use crate::commands::App;
+use crate::failure::{Failure, Result, system_text};
+use crate::home::{Home, running_as_root};
+use crate::nest::refuse_if_used;
+
+pub use self::mounts::what_is_mounted_at;
+use self::program::{UTIL_LINUX, run};
+
+/// How often it is tried again to unmount what somebody uses.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// The folder that the caller means by `typed`, if something can be mounted there.
+pub fn free_folder(app: &App, typed: &Path) -> Result<PathBuf> {
+    let folder = app.absolute(typed);
+    let shown = folder.display();
+    let metadata = std::fs::metadata(&folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(format!("cannot mount at {shown}: there is no such folder"))
+            .hint(format!("mkdir {shown}")),
+        io::ErrorKind::NotConnected => Failure::new(format!(
+            "cannot mount at {shown}: a process that was killed left its mount there ({})",
+            system_text(&error)
+        ))
+        .hint(format!("remove what it left: `fusermount3 -u {shown}`, or as root `umount {shown}`")),
+        _ => Failure::because(format!("cannot mount at {shown}"), &error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(Failure::new(format!("cannot mount at {shown}: it is not a folder"))
+            .hint("name an empty folder; the volumes appear in it"));
+    }
+    let unusable = |error: io::Error| Failure::because(format!("cannot mount at {shown}"), &error);
+    let folder = std::fs::canonicalize(&folder).map_err(unusable)?;
+    if let Some(mounted) = what_is_mounted_at(&folder).map_err(unusable)? {
+        return Err(Failure::new(format!("cannot mount at {shown}: {mounted} is mounted there"))
+            .hint(format!("`umount {shown}` ends that; or name another folder")));
+    }
+    if std::fs::read_dir(&folder).map_err(unusable)?.next().is_some() {
+        return Err(Failure::new(format!("cannot mount at {shown}: the folder is not empty"))
+            .hint("what is in it would be hidden; name an empty folder"));
+    }
+    Ok(folder)
+}
+
+/// Mounts volumes of the pools served as files at `folder`, which was found free.
+pub fn mount_fuse(app: &App, tree: Tree, folder: &Path) -> Result<FuseMount> {
+    // The kernel must not wait for what is written through this process while it gives it memory.
+    stripewise_runtime::become_io_flusher();
+    let host = Rc::new(Told { app: app.clone(), home: app.home()? });
+    let context = app.executor()?.context();
+    FuseMount::new(&context, app.served.exports(), tree, folder, host).map_err(|error| {
+        let failure = Failure::because(format!("cannot mount at {}", folder.display()), &error);
+        match Path::new("/dev/fuse").exists() {
+            false => Failure::new(format!("cannot mount at {}: there is no /dev/fuse", folder.display())).hint(
+                "FUSE is needed: `modprobe fuse`; in a container, --device /dev/fuse with the right to mount",
+            ),
+            true => failure.hint(
+                "mounting needs root, or fusermount3 (Debian's package fuse3), and a folder of your own",
+            ),
+        }
+    })
+}
+
+/// Unmounts; waits while somebody uses what is mounted, and says so once. Ends when it is mounted no more, whoever did it.
+pub async fn unmount_fuse(app: &App, mount: &FuseMount, folder: &Path) -> Result<()> {
+    let told = unmount(app, folder, || Ok(!mount.has_ended())).await;
+    mount.until_ended().await;
+    told
+}
+
+/// Unmounts what is at `folder`, for as long as `is_mounted`.
+async fn unmount(app: &App, folder: &Path, is_mounted: impl Fn() -> Result<bool>) -> Result<()> {
+    let context = app.executor()?.context();
+    let place = folder.as_os_str();
+    let mut said = false;
+    while is_mounted()? {
+        let unmounted = match running_as_root() {
+            true => run("umount", UTIL_LINUX, &[place]).await,
+            false => run("fusermount3", "fuse3", &["-u".as_ref(), place]).await,
+        };
+        match unmounted {
+            Ok(_) => return Ok(()),
+            Err(failure) if !said => {
+                said = true;
+                app.printer.warning(format!("{}; trying on until nobody uses it", failure.message));
+                app.printer.note(format!(
+                    "hint: `fuser -vm {}` shows who does; a second signal ends this at once, as a crash would",
+                    folder.display()
+                ));
+            }
+            Err(_) => {}
+        }
+        context.sleep_ns(RETRY_NS).await;
+    }
+    Ok(())
+}
+
+/// Whoever runs this process is told.
+struct Told {
+    app: App,
+    home: Home,
+}
+
+impl Host for Told {
+    fn keeps_from_writing(&self, volume: &str) -> Option<String> {
+        let (pool, name) = volume.split_once('/')?;
+        let what = format!("open {volume} for writing");
+        refuse_if_used(&self.home, &what, pool, Some(name)).err().map(|failure| failure.message)
+    }
+
+    fn remark(&self, text: String) {
+        self.app.printer.warning(text);
+    }
+}
