@@ -444,7 +444,7 @@ fn pages_of_a_column_that_is_being_filled_stay_in_memory() {
         let life = Life::new();
         life.run(async {
             let drive = vec![now[left].clone() as Rc<dyn Drive>];
-            let pool = Pool::open(&life.context, &life.buffers, drive, OpenMode::ReadWrite, little.clone());
+            let pool = Pool::open(&life.context, &life.buffers, drive, OpenMode::ReadWrite, little);
             let pool = pool.await.unwrap();
             for index in pair {
                 now[index] = MemoryDrive::new(&format!("new{index}"), 112 * MIB);
