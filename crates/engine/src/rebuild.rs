@@ -330,7 +330,7 @@ impl Inner {
         let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
         for (source, buffer) in units.iter().zip(&buffers) {
             let range = UnitRange { unit: *source, ..whole };
-            complete = complete && self.is_unit_right(&stripe, range, buffer).await?;
+            complete = complete && self.is_possible(&stripe, range, buffer).await?;
         }
         if complete {
             let target = if self.geometry.copies() > 1 {
@@ -340,7 +340,7 @@ impl Inner {
                 self.recover_units(&units, &buffers, &[unit], std::slice::from_ref(&target));
                 target
             };
-            if self.is_unit_right(&stripe, whole, &target).await? {
+            if self.is_possible(&stripe, whole, &target).await? {
                 return Ok(vec![(whole, target)]);
             }
         }

@@ -127,7 +127,50 @@ impl Inner {
             }
             slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
         }
+        for start in self.doubted_blocks(stripe, range, &read).await? {
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
+            let part = slice_of(&read, range.start, block.start, block.end);
+            self.settle_doubt(stripe, block, &part, class).await?;
+        }
         Ok(read)
+    }
+
+    /// What was recorded of a block is lost: where the others are what is recorded of them, and give the block, that counts, and is recorded.
+    /// Otherwise it stays as it was read.
+    async fn settle_doubt(
+        &self,
+        stripe: &Stripe,
+        block: UnitRange,
+        read: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let missing = self.missing_in(stripe.index);
+        for unit in (0..stripe.units.len()).filter(|unit| *unit != block.unit) {
+            let is_there = !missing.contains(stripe.units[unit].member);
+            if is_there && self.lacks_sums(stripe, UnitRange { unit, ..block }).await? {
+                return Ok(());
+            }
+        }
+        let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
+        match self.reconstruct(stripe, block, &fresh, class).await {
+            Err(ArrayError::Lost { .. }) => return Ok(()),
+            result => result?,
+        }
+        let mut agrees = true;
+        access(&[&fresh, read], &[], |both, _| agrees = both[0] == both[1]);
+        let place = stripe.units[block.unit];
+        if !agrees {
+            self.note_bad_block(place, block.start);
+            read.copy_from(&fresh);
+        }
+        if self.protected.get() || missing.contains(place.member) {
+            return Ok(());
+        }
+        if !agrees {
+            self.write_back(stripe, block, fresh.clone(), class).await?;
+        }
+        self.record_content(stripe, block, &fresh, Recording::Unknown).await?;
+        Ok(())
     }
 
     /// Writes a reconstructed range to the member that could not read it.
@@ -244,7 +287,7 @@ impl Inner {
             let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
             self.recover_units(&units, &sources, &[range.unit], std::slice::from_ref(target));
         }
-        if self.is_unit_right(stripe, range, target).await? {
+        if self.is_possible(stripe, range, target).await? {
             return Ok(());
         }
         let is_parity = self.geometry.copies() == 1 && range.unit >= needed;

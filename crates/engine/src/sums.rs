@@ -116,7 +116,8 @@ impl Inner {
         join(answer, sums.table.pin(column, offset_bytes, length_bytes)).await.0
     }
 
-    /// Whether what was read at a place of a column is what should be there.
+    /// Whether what was read at a place of a column is what should be there. Not where that is not known any more: then it is to be compared
+    /// with its redundancy ([`Self::fetch_unit`]).
     pub async fn is_right(
         &self,
         column: usize,
@@ -128,10 +129,11 @@ impl Inner {
             return Ok(true);
         }
         let column = column as u16;
-        if let Some(verdict) = sums.table.try_verify(column, offset_bytes, data) {
-            return Ok(verdict.is_good());
-        }
-        Ok(sums.table.verify(column, offset_bytes, data).await?.is_good())
+        let verdict = match sums.table.try_verify(column, offset_bytes, data) {
+            Some(verdict) => verdict,
+            None => sums.table.verify(column, offset_bytes, data).await?,
+        };
+        Ok(verdict.is_good() && verdict.doubted_blocks.is_empty())
     }
 
     /// As [`Self::is_right`], of a range of a unit.
@@ -143,6 +145,29 @@ impl Inner {
     ) -> Result<bool, ArrayError> {
         let place = stripe.units[range.unit];
         self.is_right(place.member, place.offset_bytes + range.start, data).await
+    }
+
+    /// Whether nothing that is recorded speaks against a range of a unit: for what was computed from others.
+    pub async fn is_possible(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<bool, ArrayError> {
+        Ok(self.bad_blocks(stripe, range, data).await?.is_empty())
+    }
+
+    /// Blocks of a range of a unit of which something was recorded that nobody has any more, each by its first byte in the strip.
+    pub async fn doubted_blocks(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(SmallVec::new()) };
+        let place = stripe.units[range.unit];
+        let verdict = sums.table.verify(place.member as u16, place.offset_bytes + range.start, data).await?;
+        Ok(verdict.doubted_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
     }
 
     /// The bad blocks of a range of a unit, each by its first byte in the strip.

@@ -6,7 +6,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stripewise_drive::{SplitMix64, WriteFault};
+use stripewise_drive::{Buffer, Drive, IoRequest, SplitMix64, WriteFault};
 use stripewise_engine::ArrayError;
 use stripewise_engine::linear::{missing_columns, rebuild};
 use stripewise_runtime::VirtualExecutor;
@@ -286,6 +286,64 @@ fn checksums_outlive_closing_and_a_page_that_rots_is_healed() {
             rig.reopen(&[]).await;
             let again = rig.array().scrub(&|_, _| {}).await.expect("a scrub");
             assert_eq!((again.checksum_errors, again.pages_repaired), (0, 0), "{level}: {again:?}");
+        });
+    }
+}
+
+#[test]
+fn blocks_whose_sums_are_lost_are_compared_with_their_redundancy() {
+    for &(level, drives) in REDUNDANT {
+        run(level, drives, 12, async |rig, model| {
+            rig.array().close().await.expect("closing");
+            // Both places of all pages of a column, and a block of it.
+            let pages = rig.spec.base_bytes;
+            for slab in 0..8u64 {
+                let own = pages + slab * 2 * BLOCK;
+                rig.drive(1).faults.rot(own + 80, 1).await.expect("rotting");
+                rig.drive(2 % drives).faults.rot(own + BLOCK + 80, 1).await.expect("rotting");
+            }
+            rot(&rig, 1, 21).await;
+            rig.reopen(&[]).await;
+            let array = rig.array();
+            model.check_all(&array, 12, level).await;
+            let report = array.scrub(&|_, _| {}).await.expect("a scrub");
+            assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{level}: {report:?}");
+            // Doubts are settled for good.
+            array.close().await.expect("closing");
+            rig.reopen(&[]).await;
+            let again = rig.array().scrub(&|_, _| {}).await.expect("a scrub");
+            assert_eq!((again.checksum_errors, again.sums_recorded), (0, 0), "{level}: {again:?}");
+            model.check_all(&rig.array(), 12, level).await;
+        });
+    }
+}
+
+/// The copies of the pages of a column, on the drive of the next one, are as they were before: that drive lost their last writes.
+#[test]
+fn an_old_page_beside_a_missing_drive_refuses_nothing_that_the_others_bear_out() {
+    for &(level, drives) in &[("raid1", 3), ("raid6", 5), ("raid7", 6), ("raid60", 8)] {
+        run(level, drives, 13, async |rig, model| {
+            rig.array().close().await.expect("closing");
+            let image = rig.drive(2).image;
+            let copy_at = |slab: u64| rig.spec.base_bytes + slab * 2 * BLOCK + BLOCK;
+            let mut before = Vec::new();
+            for slab in 0..4 {
+                let page = Buffer::from_bytes(&[0; BLOCK as usize]);
+                image.submit(IoRequest::read(copy_at(slab), page.clone())).await.expect("a read");
+                before.push(page);
+            }
+            rig.reopen(&[]).await;
+            for first in (0..model.sectors() / 2).step_by(64) {
+                write(&rig, &model, first, 64, 2).await;
+            }
+            rig.array().close().await.expect("closing");
+            for (slab, page) in before.into_iter().enumerate() {
+                let request = IoRequest::write(copy_at(slab as u64), page, false);
+                image.submit(request).await.expect("a write");
+            }
+            rig.reopen(&[]).await;
+            rig.drive(1).faults.unplug();
+            model.check_all(&rig.array(), 13, level).await;
         });
     }
 }

@@ -100,6 +100,9 @@ fn put_bit(bits: &Bits, block: usize, on: bool) {
     word.set(if on { word.get() | mask } else { word.get() & !mask });
 }
 
+/// Stands for a sum where the sequence is 0: both places of the page that had it were damaged, so the block may be wrong.
+const DOUBTED: u32 = u32::MAX;
+
 /// A page in memory. What every lookup needs comes first, within two lines of the processor's cache, then the sums.
 #[repr(C)]
 pub(super) struct Page {
@@ -170,6 +173,19 @@ impl Page {
         bit(&self.recorded, block).then(|| self.sums[block].get())
     }
 
+    /// Whether something was recorded of the block that nobody has any more.
+    #[inline]
+    pub fn is_doubted(&self, block: usize) -> bool {
+        !bit(&self.recorded, block) && self.sums[block].get() == DOUBTED
+    }
+
+    /// Says so of all blocks of which nothing is recorded.
+    pub fn doubt_all(&self) {
+        for block in (0..BLOCKS_PER_PAGE).filter(|block| !bit(&self.recorded, *block)) {
+            self.sums[block].set(DOUBTED);
+        }
+    }
+
     pub fn get(&self, block: usize) -> Option<Recorded> {
         let sum = self.sum(block)?;
         Some(Recorded { sum, sequence: self.sequences.borrow().get(block) })
@@ -187,6 +203,7 @@ impl Page {
 
     pub fn clear(&self, blocks: std::ops::Range<usize>) {
         for block in blocks.clone() {
+            self.sums[block].set(0);
             put_bit(&self.recorded, block, false);
             put_bit(&self.changed, block, true);
         }
@@ -214,6 +231,7 @@ impl Page {
         for block in 0..BLOCKS_PER_PAGE {
             let (sum, sequence) = match self.sum(block) {
                 Some(sum) => (sum, sequences.get(block)),
+                None if self.is_doubted(block) => (DOUBTED, 0),
                 None => (0, 0),
             };
             page::put_entry(bytes, block, sum, sequence);

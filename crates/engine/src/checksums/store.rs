@@ -369,6 +369,9 @@ impl Checksums {
             let noted = self.note(self.id(column, number), &newest);
             let page = self.new_page(column, number, newest.image.as_ref());
             page.confirmed.set(newest.both);
+            if newest.lost {
+                page.doubt_all();
+            }
             let pinned = Pinned::new(page.clone());
             self.cache.insert(page);
             if !newest.behind.is_empty() {

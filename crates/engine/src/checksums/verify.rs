@@ -29,6 +29,9 @@ pub struct Verdict {
     pub bad_blocks: SmallVec<[u64; 4]>,
     /// Blocks of which nothing is recorded; they pass.
     pub unrecorded_blocks: u64,
+    /// Those of them of which something was, on a page that was lost, by their number in the column, in order: if there is
+    /// redundancy they are to be compared with it.
+    pub doubted_blocks: SmallVec<[u64; 4]>,
     /// Bytes at the ends that are only a part of their block: nothing can be said of them. Whoever must know reads whole
     /// blocks.
     pub unverified_bytes: u64,
@@ -113,6 +116,9 @@ impl Checksums {
         for block in blocks {
             let Some(expected) = page.sum(block) else {
                 verdict.unrecorded_blocks += 1;
+                if page.is_doubted(block) {
+                    verdict.doubted_blocks.push(number * BLOCKS_PER_PAGE as u64 + block as u64);
+                }
                 continue;
             };
             let in_column = number * BLOCKS_PER_PAGE as u64 + block as u64;
