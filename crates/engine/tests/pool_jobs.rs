@@ -161,7 +161,7 @@ fn the_most_exposed_volume_is_rebuilt_first() {
         }
         pool.replace(id_of(&pool.status(), "drive0"), drives[4].clone(), false).await.unwrap();
         pool.start_jobs();
-        life.context.sleep_ns(3 * SECOND_NS).await;
+        life.context.sleep_ns(6 * SECOND_NS).await;
         let activity = pool.activity();
         let rate = |name: &str| activity.iter().find(|job| job.volume == name).unwrap().mb_per_s;
         assert!(rate("single") > 0.0 && rate("double") == 0.0, "{activity:?}");

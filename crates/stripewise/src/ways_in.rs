@@ -11,6 +11,7 @@ use stripewise_export::nbd::{Notice, Server, ServerOptions, Tls, TlsPolicy};
 use stripewise_runtime::OWNER_ONLY;
 
 use crate::commands::App;
+use crate::control::listen_patiently;
 use crate::failure::{Failure, Result};
 use crate::served::ServedExports;
 
@@ -75,7 +76,7 @@ pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
 }
 
 /// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no places.
-pub fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedExports>>> {
+pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedExports>>> {
     if options.places.is_empty() {
         return Ok(None);
     }
@@ -102,7 +103,10 @@ pub fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedE
     let server = Server::new(&executor.context(), app.served.for_clients(app.home()?), server_options);
     for place in &options.places {
         let listener = match place {
-            NbdPlace::Unix(path) => executor.network().listen_unix(&app.absolute(path), OWNER_ONLY),
+            NbdPlace::Unix(path) => {
+                let (network, path) = (executor.network(), app.absolute(path));
+                listen_patiently(app, || network.listen_unix(&path, OWNER_ONLY)).await?
+            }
             NbdPlace::Tcp(address) => {
                 if is_open && !address.ip().is_loopback() {
                     app.printer.warning(format!(
@@ -110,7 +114,8 @@ pub fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedE
                          write every volume; --nbd-tls-cert and --nbd-tls-clients change that"
                     ));
                 }
-                executor.network().listen_tcp(*address)
+                let network = executor.network();
+                listen_patiently(app, || network.listen_tcp(*address)).await?
             }
         };
         let listener = listener.map_err(|error| Failure::because("cannot export over NBD", &error))?;

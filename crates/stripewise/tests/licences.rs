@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Licences that allow everything but leaving out their text.
-const PERMISSIVE: [&str; 12] = [
+const PERMISSIVE: [&str; 13] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -19,6 +19,8 @@ const PERMISSIVE: [&str; 12] = [
     "0BSD",
     "Unlicense",
     "Unicode-3.0",
+    // Of data: the list of certificate authorities that browsers believe.
+    "CDLA-Permissive-2.0",
 ];
 
 /// Whether the expression can be met with permissive licences alone: every part joined by AND has a choice that is.

@@ -87,7 +87,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             .hint(format!("as an ordinary user: stripewise mount {pool} DIR shows volumes as files")));
     }
     let folder = free_folder(app, &options.folder)?;
-    let control = ControlSocket::open_for_mount(app)?;
+    let control = ControlSocket::open_for_mount(app).await?;
     let interrupted = app.interrupted()?;
     let session = Session::open(app, pool, Access::Change, &format!("mount {shown}")).await?;
     session.show_notices();

@@ -69,10 +69,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let wanted = wanted_pools(options, &home)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
-    let control = ControlSocket::open(app)?;
+    let control = ControlSocket::open(app).await?;
     let http =
         options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
-    let nbd = open_nbd(&options.nbd, app)?;
+    let nbd = open_nbd(&options.nbd, app).await?;
     if options.alerts.is_some() {
         app.send_alerts_by(Alerts::start(options.alerts.clone())?);
     }

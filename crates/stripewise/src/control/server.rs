@@ -30,6 +30,10 @@ const MAX_CALLERS: u64 = 64;
 /// Within this time a caller has said what it wants.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
+/// How long somebody else may still listen where this process wants to, and how often that is tried.
+const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
+const LISTEN_AGAIN_NS: u64 = 50_000_000;
+
 /// Where commands are taken.
 pub struct ControlSocket {
     listener: Listener,
@@ -38,17 +42,19 @@ pub struct ControlSocket {
 
 impl ControlSocket {
     /// Begins to listen. Fails where another daemon of the same state folder does.
-    pub fn open(app: &App) -> Result<Self> {
-        Self::open_at(app, app.home()?.control_path()?)
+    pub async fn open(app: &App) -> Result<Self> {
+        Self::open_at(app, app.home()?.control_path()?).await
     }
 
     /// Begins to listen for a process that mounts, of which there may be many.
-    pub fn open_for_mount(app: &App) -> Result<Self> {
-        Self::open_at(app, app.home()?.mount_control_path()?)
+    pub async fn open_for_mount(app: &App) -> Result<Self> {
+        Self::open_at(app, app.home()?.mount_control_path()?).await
     }
 
-    fn open_at(app: &App, path: PathBuf) -> Result<Self> {
-        let listener = app.executor()?.network().listen_unix(&path, stripewise_runtime::OWNER_ONLY);
+    async fn open_at(app: &App, path: PathBuf) -> Result<Self> {
+        let network = app.executor()?.network();
+        let listener =
+            listen_patiently(app, || network.listen_unix(&path, stripewise_runtime::OWNER_ONLY)).await?;
         let listener = listener.map_err(|error| match error {
             ListenError::InUse { .. } => {
                 Failure::new(format!("a daemon runs already: somebody listens at {}", path.display())).hint(
@@ -87,6 +93,23 @@ impl ControlSocket {
                 connection(&stream, &app, &of_task, &turns).await;
                 drop(place);
             }));
+        }
+    }
+}
+
+/// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a moment longer than the process.
+pub async fn listen_patiently(
+    app: &App,
+    listen: impl Fn() -> std::result::Result<Listener, ListenError>,
+) -> Result<std::result::Result<Listener, ListenError>> {
+    let context = app.executor()?.context();
+    let end_ns = context.now_ns() + LISTEN_PATIENCE_NS;
+    loop {
+        match listen() {
+            Err(ListenError::InUse { .. }) if context.now_ns() < end_ns => {
+                context.sleep_ns(LISTEN_AGAIN_NS).await;
+            }
+            other => return Ok(other),
         }
     }
 }
