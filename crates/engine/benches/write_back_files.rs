@@ -1,5 +1,5 @@
 //! Prints what a journal gives to small writes on paced files, in real time: what `write_back.rs` measures on modelled drives,
-//! acknowledged by the journal or in place, in turns. Bounded in time: less than three minutes.
+//! acknowledged by the journal or in place, in turns. Bounded in time: less than eight minutes, half of which are quiet times.
 //!
 //! Six sparse files are made for each run, beside the build or in `STRIPEWISE_BENCH_DIR`, and removed. A pace holds a drive to no more than
 //! stated; whether the disk beneath can give as much to all six at once shows in what writing through comes to.

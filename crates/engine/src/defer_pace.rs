@@ -68,7 +68,7 @@ impl DeferPace {
         }
     }
 
-    /// The journal had no room. Not to be told for drives on which a request takes long: fewer and sorted ones always pay there.
+    /// The journal had no room. Not to be told where fewer and sorted requests always pay.
     pub fn rest_unless_merged(&self, now_ns: u64) {
         if self.merged.get() >= WORTHWHILE {
             return;

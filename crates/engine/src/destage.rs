@@ -33,6 +33,8 @@ const RETRY_NS: u64 = 100_000_000;
 const BUSY_NS: u64 = 100_000;
 /// Stripes destaged at a time.
 const BATCH: usize = 64;
+/// What a drive transfers in the time of one request is at least this where that begins with a seek.
+const SEEK_BYTES: u64 = 64 << 10;
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
 const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
 
@@ -77,10 +79,7 @@ impl Inner {
         let memory = self.pending.room.acquire(lengths.iter().sum()).now_or_never();
         let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
         let (Some(mut memory), Some(journal)) = (memory, journal) else {
-            self.defer_pace.note_full(self.pending.bytes());
-            if self.destage_shape().request_bytes == 0 {
-                self.defer_pace.rest_unless_merged(self.context.now_ns());
-            }
+            self.note_full(log);
             return Ok(None);
         };
         let rooms = journal?
@@ -88,6 +87,22 @@ impl Inner {
             .zip(lengths)
             .map(|(journal, length)| Room { journal, memory: memory.split(*length) });
         Ok(Some(rooms.collect()))
+    }
+
+    /// There is no room to defer a write with.
+    fn note_full(&self, log: &WriteLog) {
+        let held = log.journal.held(self.pending.oldest_sequence());
+        let from_oldest_pending = held.bytes - held.bytes_before;
+        if from_oldest_pending * 2 < log.journal.fill().capacity_bytes {
+            // It is full of what is over: the next release makes room, however much is destaged.
+            return;
+        }
+        self.defer_pace.note_full(self.pending.bytes());
+        let request_bytes = self.destage_shape().request_bytes;
+        // Where there is no seek to save, what is saved by putting together few writes is less than what more checkpoints cost.
+        if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
+            self.defer_pace.rest_unless_merged(self.context.now_ns());
+        }
     }
 
     /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when this ends.

@@ -222,6 +222,10 @@ impl Inner {
         self.flush_members().await?;
         // A chunk that is clean has nothing in the journal.
         self.release_records().await?;
+        if let Some(log) = self.write_log() {
+            // Else the next burst would find the journal full: what is released is free when that is said durably.
+            log.journal.mark_releases().await?;
+        }
         self.regions.mark_clean(&quiet);
         self.persist_map().await
     }

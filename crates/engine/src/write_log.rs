@@ -50,7 +50,7 @@ pub(crate) struct WriteLog {
     /// What is in place durably, but in regions that the map on the drives does not know as written yet.
     early: RefCell<Vec<Logged>>,
     /// Records are kept until their sums are durable too.
-    keeps_sums: bool,
+    pub keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
     settled: RefCell<Vec<Logged>>,
     /// None of its areas held anything when it was opened.
