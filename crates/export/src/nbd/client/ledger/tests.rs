@@ -63,13 +63,16 @@ fn sent((head, data): ([u8; 28], Segments)) -> Sent {
     }
 }
 
+/// What a block was acknowledged to hold, and the how-manieth acknowledgement that was: contents repeat.
+type Acknowledged = (u8, u64);
+
 /// What a caller has under way.
 struct Asked {
     answer: Completion,
     request: IoRequest,
     value: u8,
     /// For a flush: what was acknowledged when it was asked for.
-    promised: BTreeMap<u64, u8>,
+    promised: BTreeMap<u64, Acknowledged>,
 }
 
 struct Life {
@@ -77,10 +80,13 @@ struct Life {
     ledger: Ledger,
     server: Server,
     wire: Vec<Sent>,
+    /// Carried out, and on the way back: number, and for a read each block with its contents.
+    answers: Vec<(u64, Vec<(u64, u8)>)>,
     asked: Vec<Asked>,
     /// Acknowledged contents, and the part of it that is durable by a flush or by force.
-    acknowledged: BTreeMap<u64, u8>,
+    acknowledged: BTreeMap<u64, Acknowledged>,
     next_value: u8,
+    writes: u64,
     flushes: u64,
     repeats: u64,
 }
@@ -96,7 +102,20 @@ impl Life {
         };
         let (ledger, server) = (Ledger::new(abilities), Server::default());
         let (wire, asked, acknowledged) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { random, ledger, server, wire, asked, acknowledged, next_value: 0, flushes: 0, repeats: 0 }
+        let answers = Vec::new();
+        Self {
+            random,
+            ledger,
+            server,
+            wire,
+            answers,
+            asked,
+            acknowledged,
+            next_value: 0,
+            writes: 0,
+            flushes: 0,
+            repeats: 0,
+        }
     }
 
     fn blocks(request: &IoRequest) -> std::ops::Range<u64> {
@@ -132,8 +151,8 @@ impl Life {
         self.asked.push(Asked { answer, request, value, promised });
     }
 
-    /// The server carries one out; the answer may be lost.
-    fn carry_out(&mut self, answers: bool) {
+    /// The server carries one out.
+    fn carry_out(&mut self) {
         let index = self.random.below(self.wire.len() as u64) as usize;
         let piece = self.wire.swap_remove(index);
         let blocks = piece.offset / BLOCK..(piece.offset + piece.length) / BLOCK;
@@ -153,17 +172,21 @@ impl Life {
                 }
             }
         }
-        if !answers {
-            return;
+        let read = if piece.kind == CMD_READ { blocks } else { 0..0 };
+        let contents = read.rev().map(|block| (block, self.server.now(block))).collect();
+        self.answers.push((piece.cookie, contents));
+    }
+
+    /// One of its answers arrives.
+    fn take_answer(&mut self) {
+        let index = self.random.below(self.answers.len() as u64) as usize;
+        let (cookie, contents) = self.answers.swap_remove(index);
+        for (block, value) in contents {
+            let into = self.ledger.receiving(cookie, block * BLOCK, BLOCK).expect("asked for");
+            into.iter().for_each(|piece| piece.fill(value));
+            assert!(self.ledger.receiving(cookie, block * BLOCK, 1).is_none(), "bytes come once");
         }
-        if piece.kind == CMD_READ {
-            for block in blocks.rev() {
-                let into = self.ledger.receiving(piece.cookie, block * BLOCK, BLOCK).expect("asked for");
-                into.iter().for_each(|piece| piece.fill(self.server.now(block)));
-                assert!(self.ledger.receiving(piece.cookie, block * BLOCK, 1).is_none(), "bytes come once");
-            }
-        }
-        let settled = self.ledger.answered(piece.cookie).expect("asked");
+        let settled = self.ledger.answered(cookie).expect("asked");
         settled.into_iter().for_each(|settled| settled.tell(&"drive".into()));
         self.look();
     }
@@ -188,7 +211,7 @@ impl Life {
                 Operation::Read => {
                     let data: Vec<u8> = asked.request.segments.iter().flat_map(Buffer::to_vec).collect();
                     for (index, block) in Self::blocks(&asked.request).enumerate() {
-                        let expected = self.acknowledged.get(&block).copied().unwrap_or(0);
+                        let expected = self.acknowledged.get(&block).map_or(0, |acknowledged| acknowledged.0);
                         let got = &data[index * BLOCK as usize..(index + 1) * BLOCK as usize];
                         assert!(
                             got.iter().all(|byte| *byte == expected),
@@ -198,8 +221,10 @@ impl Life {
                     }
                 }
                 operation => {
-                    let written: BTreeMap<u64, u8> =
-                        Self::blocks(&asked.request).map(|block| (block, asked.value)).collect();
+                    self.writes += 1;
+                    let written: BTreeMap<u64, Acknowledged> = Self::blocks(&asked.request)
+                        .map(|block| (block, (asked.value, self.writes)))
+                        .collect();
                     self.acknowledged.extend(written.clone());
                     if operation == (Operation::Write { fua: true }) {
                         self.check_durable(&written);
@@ -210,12 +235,12 @@ impl Life {
     }
 
     /// What was promised is durable, or something newer is.
-    fn check_durable(&self, promised: &BTreeMap<u64, u8>) {
+    fn check_durable(&self, promised: &BTreeMap<u64, Acknowledged>) {
         for (block, value) in promised {
             let is_newer = self.acknowledged.get(block) != Some(value)
                 || self.asked.iter().any(|asked| Self::blocks(&asked.request).contains(block));
             let durable = self.server.durable.get(block).copied().unwrap_or(0);
-            assert!(durable == *value || is_newer, "block {block} is {durable}, {value} was promised");
+            assert!(durable == value.0 || is_newer, "block {block} is {durable}, {} was promised", value.0);
         }
     }
 
@@ -223,9 +248,10 @@ impl Life {
     fn cut(&mut self) -> bool {
         // Some of what it had got it carries out all the same.
         while !self.wire.is_empty() && self.random.below(2) == 0 {
-            self.carry_out(false);
+            self.carry_out();
         }
         self.wire.clear();
+        self.answers.clear();
         if self.random.below(2) == 0 {
             self.server.crash(&mut self.random);
         }
@@ -256,7 +282,8 @@ impl Life {
             match self.random.below(10) {
                 0..=3 => self.ask(),
                 4 | 5 => self.wire.extend(self.ledger.next_to_send().map(sent)),
-                6..=8 if !self.wire.is_empty() => self.carry_out(true),
+                6 if !self.wire.is_empty() => self.carry_out(),
+                7 | 8 if !self.answers.is_empty() => self.take_answer(),
                 9 if self.random.below(8) == 0 && !self.cut() => return,
                 _ => {}
             }
@@ -264,10 +291,11 @@ impl Life {
         // With nothing in the way all of it ends.
         loop {
             self.wire.extend(std::iter::from_fn(|| self.ledger.next_to_send()).map(sent));
-            if self.wire.is_empty() {
-                break;
+            match (self.wire.is_empty(), self.answers.is_empty()) {
+                (false, _) => self.carry_out(),
+                (true, false) => self.take_answer(),
+                (true, true) => break,
             }
-            self.carry_out(true);
         }
         assert!(self.asked.is_empty() && self.ledger.is_idle());
     }
