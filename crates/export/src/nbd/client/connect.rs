@@ -67,7 +67,7 @@ async fn connect_in_time(
     };
     let stream = match &uri.address.place {
         NbdPlace::Unix(path) => {
-            network.connect_unix(path).await.map_err(|source| ConnectFault::Unreachable { source })?
+            network.connect_unix(path).await.map_err(|error| ConnectFault::Unreachable { error })?
         }
         NbdPlace::Tcp { host, port } => {
             let addresses = addresses_of(host, *port).await?;
@@ -89,7 +89,7 @@ async fn addresses_of(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectF
     }
     let name = host.to_owned();
     let found = off_thread(move || (name.as_str(), port).to_socket_addrs().map(Vec::from_iter)).await;
-    let unknown = |source| ConnectFault::UnknownHost { host: host.to_owned(), source };
+    let unknown = |error| ConnectFault::UnknownHost { host: host.to_owned(), error };
     match found.and_then(|found| found) {
         Ok(addresses) if addresses.is_empty() => Err(unknown(io::Error::other("it has no address"))),
         Ok(addresses) => Ok(addresses),
@@ -113,7 +113,7 @@ async fn reach(
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
-    Err(ConnectFault::Unreachable { source: last })
+    Err(ConnectFault::Unreachable { error: last })
 }
 
 struct Negotiation {
@@ -121,12 +121,12 @@ struct Negotiation {
     inbox: Inbox,
 }
 
-fn broken(source: io::Error) -> ConnectFault {
-    match source.kind() {
+fn broken(error: io::Error) -> ConnectFault {
+    match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            ConnectFault::BrokenOff { source: io::Error::other("it closed the connection") }
+            ConnectFault::BrokenOff { error: io::Error::other("it closed the connection") }
         }
-        _ => ConnectFault::BrokenOff { source },
+        _ => ConnectFault::BrokenOff { error },
     }
 }
 
@@ -207,7 +207,7 @@ impl Negotiation {
         }
         let stream = self.transport.stream().clone();
         let session = tls.handshake(&stream, uri.expected_name()).await;
-        let session = session.map_err(|source| ConnectFault::Tls { source })?;
+        let session = session.map_err(|error| ConnectFault::Tls { error })?;
         self.transport = Transport::Tls(stream, Box::new(session.into()));
         Ok(())
     }

@@ -96,7 +96,7 @@ impl NetworkDrive {
             Ok(Ok(seen)) => ledger.witness.read(seen),
             // A drive whose first block cannot be read is a drive all the same.
             Ok(Err(error)) if error.raw_os_error().is_some() => {}
-            Ok(Err(source)) => return Err(failed(ConnectFault::BrokenOff { source })),
+            Ok(Err(error)) => return Err(failed(ConnectFault::BrokenOff { error })),
             Err(_) => return Err(failed(ConnectFault::Silent { limit_ns })),
         }
         let info = DriveInfo {
@@ -419,7 +419,7 @@ async fn same_again(shared: &Shared, limit_ns: u64) -> Result<Link, ConnectFault
     let seen = shared.ledger.borrow().witness.durable();
     if let Some(seen) = seen {
         let now = look_at(&mut link, seen.offset, seen.length).await;
-        let now = now.map_err(|source| ConnectFault::BrokenOff { source })?;
+        let now = now.map_err(|error| ConnectFault::BrokenOff { error })?;
         if now != seen {
             let at = seen.offset;
             return Err(ConnectFault::Changed(format!("it has not what was written to it at {at}")));

@@ -19,19 +19,18 @@ pub struct ConnectError {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectFault {
     /// Nobody knows the host.
-    #[error("the host `{host}` is not known")]
+    #[error("the host `{host}` is not known: {}", said(error))]
     UnknownHost {
         /// Its name.
         host: String,
         /// What the system says.
-        #[source]
-        source: io::Error,
+        error: io::Error,
     },
     /// Nobody can be reached there.
-    #[error("the server cannot be reached: {}", said(source))]
+    #[error("the server cannot be reached: {}", said(error))]
     Unreachable {
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// It is there, and says nothing.
     #[error("no answer for {} s", *.limit_ns as f64 / 1e9)]
@@ -40,10 +39,10 @@ pub enum ConnectFault {
         limit_ns: u64,
     },
     /// It went in the middle.
-    #[error("the server broke off the negotiation: {}", said(source))]
+    #[error("the server broke off the negotiation: {}", said(error))]
     BrokenOff {
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// What is there speaks another language.
     #[error("what listens there is no NBD server that can be used: {0}")]
@@ -72,10 +71,10 @@ pub enum ConnectFault {
         said: String,
     },
     /// No keys were agreed upon.
-    #[error("no encrypted connection comes about: {}", said(source))]
+    #[error("no encrypted connection comes about: {}", said(error))]
     Tls {
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// Our own certificates cannot be used.
     #[error("{0}")]

@@ -152,7 +152,11 @@ impl Ledger {
         }
         let order = self.next;
         self.next += 1;
-        let (offset, end) = (request.offset_bytes, request.end_bytes());
+        let (offset, end) = match request.operation {
+            // Servers refuse flushes of anything else; the engine's may carry the place that they are about.
+            Operation::Flush => (0, 0),
+            _ => (request.offset_bytes, request.end_bytes()),
+        };
         let order_of = Order { request, sender, since_ns: now_ns, parts_left: 0, failure: None, then_flush };
         self.orders.insert(order, order_of);
         let mut at = offset;

@@ -133,7 +133,7 @@ impl Life {
         self.next_value = self.next_value % 250 + 1;
         let (value, bytes) = (self.next_value, (count * BLOCK) as usize);
         let (request, value) = match self.random.below(8) {
-            0 | 1 => (IoRequest::flush(), 0),
+            0 | 1 => (IoRequest { offset_bytes: first * BLOCK, ..IoRequest::flush() }, 0),
             _ if busy => return,
             2..=4 => {
                 let halves =
@@ -157,7 +157,10 @@ impl Life {
         let piece = self.wire.swap_remove(index);
         let blocks = piece.offset / BLOCK..(piece.offset + piece.length) / BLOCK;
         match piece.kind {
-            CMD_FLUSH => self.server.flush(),
+            CMD_FLUSH => {
+                assert_eq!((piece.offset, piece.length), (0, 0), "servers refuse any other");
+                self.server.flush();
+            }
             CMD_READ => {}
             _ => {
                 let data: Vec<u8> = piece.data.iter().flat_map(Buffer::to_vec).collect();
