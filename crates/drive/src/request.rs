@@ -125,6 +125,8 @@ pub enum DriveKind {
     Model,
     /// A volume of another pool.
     Volume,
+    /// On another machine, or in another process, behind a connection.
+    Network,
 }
 
 /// Identity and geometry of a drive; does not change while it is open.

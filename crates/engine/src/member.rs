@@ -403,6 +403,14 @@ impl Member {
         self.fail(&error.to_string());
     }
 
+    /// As [`Self::fail`], for a drive that is not there any more.
+    pub fn fail_as_pulled(&self, reason: &str) {
+        if !self.is_failed() {
+            self.was_pulled.set(true);
+        }
+        self.fail(reason);
+    }
+
     /// Takes the member out of service: everything waiting or in flight is answered "gone", later requests too.
     pub fn fail(&self, reason: &str) {
         if self.is_failed() {

@@ -5,8 +5,10 @@
 //! client), `negotiation.rs` with `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may),
 //! `carry_out.rs` (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
 //! `transport.rs` with `tls.rs`, and `inbox.rs`. Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed.
+//! [`client`] is the other end: drives behind other servers.
 
 mod carry_out;
+pub mod client;
 mod connection;
 mod errors;
 #[doc(hidden)]

@@ -3,73 +3,14 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use stripewise_export::nbd::{Limits, Tls, TlsPolicy};
+use support::certificates::{certificates, files, without_certificate};
 use support::client::{
     ACK, Client, ERROR, OPT_EXPORT_NAME, OPT_GO, OPT_LIST, OPT_STARTTLS, info, option_bytes,
 };
-use support::{Served, TlsFiles, Wanted, contents, has, run_program, try_run};
-use tempfile::TempDir;
-
-/// Makes an authority, and certificates of a server and a client that it has signed, as libnbd wants them called.
-fn certificates() -> Option<TempDir> {
-    if !has("openssl") {
-        return None;
-    }
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
-    let openssl = |arguments: &[&str]| {
-        let output =
-            Command::new("openssl").current_dir(folder.path()).args(arguments).output().expect("runs");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    };
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let new = |name: &str, more: &[&str]| {
-        let (file, subject) = (format!("{name}-key.pem"), format!("/CN={name}"));
-        openssl(&[&["req"], &key[..], &["-keyout", &file, "-subj", &subject], more].concat());
-    };
-    new(
-        "ca",
-        &["-x509", "-days", "2", "-out", "ca-cert.pem", "-addext", "basicConstraints=critical,CA:TRUE"],
-    );
-    for name in ["server", "client"] {
-        let (request, certificate) = (format!("{name}.csr"), format!("{name}-cert.pem"));
-        new(name, &["-out", &request]);
-        std::fs::write(
-            folder.path().join("extensions"),
-            "basicConstraints=CA:FALSE\nsubjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n",
-        )
-        .expect("written");
-        openssl(&[
-            "x509",
-            "-req",
-            "-days",
-            "2",
-            "-in",
-            &request,
-            "-CA",
-            "ca-cert.pem",
-            "-CAkey",
-            "ca-key.pem",
-            "-CAcreateserial",
-            "-out",
-            &certificate,
-            "-extfile",
-            "extensions",
-        ]);
-    }
-    Some(folder)
-}
-
-fn files(folder: &Path, policy: TlsPolicy, with_clients: bool) -> TlsFiles {
-    TlsFiles {
-        certificate: folder.join("server-cert.pem"),
-        key: folder.join("server-key.pem"),
-        client_authority: with_clients.then(|| folder.join("ca-cert.pem")),
-        policy,
-    }
-}
+use support::{Served, Wanted, contents, has, run_program, try_run};
 
 fn served(folder: &Path, policy: TlsPolicy, with_clients: bool) -> Served {
     let limits = Limits { negotiation_ns: 2_000_000_000, ..Limits::default() };
@@ -83,14 +24,6 @@ fn served(folder: &Path, policy: TlsPolicy, with_clients: bool) -> Served {
 
 fn encrypted_uri(served: &Served, certificates: &Path) -> String {
     format!("nbds://localhost:{}/tank/data?tls-certificates={}", served.port, certificates.display())
-}
-
-/// A folder with only the authority in it.
-fn without_certificate(folder: &Path) -> PathBuf {
-    let bare = folder.join("bare");
-    std::fs::create_dir_all(&bare).expect("made");
-    std::fs::copy(folder.join("ca-cert.pem"), bare.join("ca-cert.pem")).expect("copied");
-    bare
 }
 
 #[test]

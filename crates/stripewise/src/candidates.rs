@@ -2,12 +2,13 @@
 //! twice (also through links), and what would be lost if it were overwritten?
 //!
 //! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
-//! hold something already; volumes of other pools, which are drives too (`nest.rs`).
+//! hold something already; volumes of other pools (`nest.rs`) and exports of NBD servers (`network.rs`), which are drives too.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use stripewise_export::nbd::client::{NbdAddress, NbdUri};
 use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
 
 use crate::commands::App;
@@ -21,7 +22,8 @@ const LOOKED_AT_BYTES: u64 = 64 << 10;
 /// A path that is a drive.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
+    /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones. Of a volume its name, of an
+    /// export its URI.
     pub path: PathBuf,
     /// Which drive that is, whatever the path.
     pub identity: Identity,
@@ -34,6 +36,8 @@ pub enum Identity {
     Drive(DriveIdentity),
     /// A volume of a known pool.
     Volume(VolumeName),
+    /// An export of an NBD server.
+    Network(NbdAddress),
 }
 
 impl From<OpenError> for Failure {
@@ -53,10 +57,21 @@ pub enum Place {
     Path(PathBuf),
     /// A volume of a pool known here.
     Volume(VolumeName),
+    /// An export of an NBD server.
+    Network(NbdUri),
 }
 
-/// What a pool has noted of where a drive is: paths are absolute, volumes are not.
+/// The export that is meant, where a text is a URI of one.
+pub fn noted_export(path: &Path) -> Option<NbdUri> {
+    let text = path.to_str().filter(|text| NbdUri::is_meant(text))?;
+    NbdUri::parse(text, Path::new("/")).ok()
+}
+
+/// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are URIs.
 pub fn noted_place(path: &Path) -> Place {
+    if let Some(uri) = noted_export(path) {
+        return Place::Network(uri);
+    }
     let volume = path.to_str().and_then(|text| text.parse::<VolumeName>().ok());
     match volume.filter(|_| path.is_relative()) {
         Some(name) => Place::Volume(name),
@@ -65,24 +80,31 @@ pub fn noted_place(path: &Path) -> Place {
 }
 
 /// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
-fn place_of(app: &App, text: &str) -> Place {
+fn place_of(app: &App, text: &str) -> Result<Place> {
+    if NbdUri::is_meant(text) {
+        let uri = NbdUri::parse(text, &app.absolute(Path::new("")));
+        let hint = "as in nbd://HOST/EXPORT, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, \
+                    nbds://HOST/EXPORT?tls-certificates=DIR";
+        return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
+    }
     let path = app.absolute(Path::new(text));
     let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
     let is_known = |name: &VolumeName| app.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
-    match volume.filter(is_known) {
+    Ok(match volume.filter(is_known) {
         Some(name) => Place::Volume(name),
         None => Place::Path(path),
-    }
+    })
 }
 
 impl Candidate {
     /// Looks at what was named.
     pub fn named(app: &App, text: &str) -> Result<Self> {
-        match place_of(app, text) {
+        match place_of(app, text)? {
             Place::Path(path) => Self::at(&path),
             Place::Volume(name) => {
                 Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
             }
+            Place::Network(uri) => Ok(Self::export(&uri)),
         }
     }
 
@@ -90,8 +112,18 @@ impl Candidate {
     pub fn volume(&self) -> Option<&VolumeName> {
         match &self.identity {
             Identity::Volume(name) => Some(name),
-            Identity::Drive(_) => None,
+            Identity::Drive(_) | Identity::Network(_) => None,
         }
+    }
+
+    /// An export.
+    pub fn export(uri: &NbdUri) -> Self {
+        Self { path: PathBuf::from(uri.to_string()), identity: Identity::Network(uri.address.clone()) }
+    }
+
+    /// Whether it can be opened as a path.
+    pub fn is_path(&self) -> bool {
+        matches!(self.identity, Identity::Drive(_))
     }
 
     /// Looks at a path.
@@ -109,11 +141,12 @@ impl Candidate {
             Identity::Drive(DriveIdentity::File { .. }) => "file",
             Identity::Drive(DriveIdentity::BlockDevice { .. }) => "block device",
             Identity::Volume(_) => "volume",
+            Identity::Network(_) => "NBD export",
         }
     }
 
     /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
-    /// are not known here, and volumes are read by who has them open ([`Self::volume`]).
+    /// are not known here, and what is no path ([`Self::is_path`]) is read by who has it open.
     pub fn contents(&self) -> Result<Vec<String>> {
         let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))

@@ -19,8 +19,8 @@ pub async fn refuse_contents(
 ) -> Result<()> {
     let path = candidate.path.display();
     let mut contents = match inspect(&*opened.bare).await {
-        Ok(None) if candidate.volume().is_some() => volume_contents(opened).await?,
-        Ok(None) => candidate.contents()?,
+        Ok(None) if candidate.is_path() => candidate.contents()?,
+        Ok(None) => contents_of(opened).await?,
         Ok(Some(label)) => {
             let volumes: Vec<&str> = label
                 .volumes
@@ -58,8 +58,8 @@ pub async fn refuse_contents(
 /// File systems and tables of partitions say so at the beginning.
 const LOOKED_AT_BYTES: usize = 128 << 10;
 
-/// What a volume holds that is no drive of a pool.
-pub async fn volume_contents(opened: &OpenedDrive) -> Result<Vec<String>> {
+/// What a volume or an export holds that is no drive of a pool.
+pub async fn contents_of(opened: &OpenedDrive) -> Result<Vec<String>> {
     let info = opened.bare.info();
     let length = LOOKED_AT_BYTES.min(info.capacity_bytes as usize);
     let start = Buffer::from_bytes(&vec![0; length]);

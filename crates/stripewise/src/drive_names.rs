@@ -1,10 +1,12 @@
-//! Which drive of a pool is meant by what was typed: its path, the path where it was last, its identity or the beginning of
+//! Which drive of a pool is meant by what was typed: its path or URI, the path where it was last, its identity or the beginning of
 //! it. Expected faults: names of no drive, beginnings that several identities share, one path that several drives had.
 
 use std::path::Path;
 
 use stripewise_engine::pool::DriveId;
+use stripewise_export::nbd::client::NbdUri;
 
+use crate::candidates::noted_export;
 use crate::commands::App;
 use crate::failure::{Failure, Result};
 use crate::report::{DriveReport, PoolReport};
@@ -15,7 +17,13 @@ pub const LEAST_BEGINNING: usize = 4;
 /// The drive of the pool that is meant; of several with one path the one that is out of service.
 pub fn find<'a>(report: &'a PoolReport, app: &App, name: &str) -> Result<&'a DriveReport> {
     let absolute = app.absolute(Path::new(name));
-    let by_path = |drive: &&DriveReport| drive.path == name || Path::new(&drive.path) == absolute;
+    let export = |text: &str| noted_export(Path::new(text)).map(|uri| uri.address);
+    let wanted = NbdUri::parse(name, &app.absolute(Path::new(""))).ok().map(|uri| uri.address);
+    let by_path = |drive: &&DriveReport| {
+        drive.path == name
+            || Path::new(&drive.path) == absolute
+            || (wanted.is_some() && export(&drive.path) == wanted)
+    };
     let is_online = |drive: &&DriveReport| drive.state == "online";
     let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
     let matching: Vec<&DriveReport> = match report.drives.iter().filter(by_path).collect::<Vec<_>>() {
@@ -83,15 +91,17 @@ mod tests {
             ("cccc4444", "/d/2", "online"),
             ("dddd5555", "/d/3", "missing"),
             ("eeee6666", "/d/3", "missing"),
+            ("ffff0000", "nbd://host/x?timeout=2s", "online"),
         ]);
         let found = |name: &str| find(&report, &app(), name).map(|drive| drive.id.clone());
         assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));
         assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
         assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");
+        assert_eq!(found("nbd://HOST:10809/x").as_deref(), Ok("ffff0000"), "the same export");
         for ambiguous in ["aaaa", "/d/3"] {
             assert!(found(ambiguous).expect_err("several").message.contains("several drives"), "{ambiguous}");
         }
-        for unknown in ["bbb", "/d/9", "ffff"] {
+        for unknown in ["bbb", "/d/9", "dddf", "nbd://host/y"] {
             assert!(found(unknown).expect_err("none").message.contains("has no drive"), "{unknown}");
         }
     }

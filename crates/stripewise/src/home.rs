@@ -45,7 +45,7 @@ pub struct KnownPool {
 pub struct KnownDrive {
     /// Its identity, as on the drive.
     pub id: String,
-    /// Where it was last seen, absolute.
+    /// Where it was last seen: an absolute path, a volume, or a URI.
     pub path: PathBuf,
 }
 

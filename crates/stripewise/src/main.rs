@@ -19,6 +19,7 @@ mod left_word;
 mod mounting;
 mod names;
 mod nest;
+mod network;
 mod pieces;
 mod printer;
 mod progress;

@@ -16,11 +16,12 @@ use futures_util::future::LocalBoxFuture;
 use stripewise_engine::pool::{Pool, VolumeDrive};
 use stripewise_runtime::{OpenError, OpenOptions, RealExecutor};
 
-use crate::candidates::{Candidate, Identity, Place, noted_place};
+use crate::candidates::{Candidate, Identity, Place, noted_export, noted_place};
 use crate::commands::App;
 use crate::failure::{Failure, Result};
 use crate::home::{Home, KnownPool};
 use crate::names::VolumeName;
+use crate::network;
 use crate::session::{Access, OpenedDrive, Session, open_drive};
 
 /// Why a drive that is a volume could not be opened.
@@ -80,9 +81,12 @@ impl Nest {
         access: Access,
         options: &OpenOptions,
     ) -> Result<OpenedDrive> {
-        match &candidate.identity {
-            Identity::Volume(name) => self.volume(name, access).await.map_err(Trouble::failure),
-            Identity::Drive(_) => Ok(open_drive(&self.app, &self.executor, &candidate.path, options)?),
+        match (&candidate.identity, noted_export(&candidate.path)) {
+            (Identity::Volume(name), _) => self.volume(name, access).await.map_err(Trouble::failure),
+            (Identity::Network(_), Some(uri)) => {
+                Ok(network::open(&self.executor, &uri, options.read_only).await?)
+            }
+            _ => Ok(open_drive(&self.app, &self.executor, &candidate.path, options)?),
         }
     }
 
@@ -96,6 +100,7 @@ impl Nest {
         match noted_place(path) {
             Place::Volume(name) => self.volume(&name, access).await.map(Ok),
             Place::Path(path) => Ok(open_drive(&self.app, &self.executor, &path, options)),
+            Place::Network(uri) => network::open_known(&self.executor, &uri, options.read_only).await.map(Ok),
         }
     }
 
@@ -215,7 +220,7 @@ pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()>
         let drives = pools.iter().filter(|pool| pool.name == name).flat_map(|pool| &pool.drives);
         below.extend(drives.filter_map(|drive| match noted_place(&drive.path) {
             Place::Volume(volume) => Some(volume.pool),
-            Place::Path(_) => None,
+            Place::Path(_) | Place::Network(_) => None,
         }));
         seen.push(name);
     }
@@ -227,7 +232,7 @@ pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
     let pools = home.pools().ok()?;
     let is_it = |path: &Path| match noted_place(path) {
         Place::Volume(name) => name.pool == pool && name.volume == volume,
-        Place::Path(_) => false,
+        Place::Path(_) | Place::Network(_) => false,
     };
     Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
 }

@@ -10,10 +10,11 @@ use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
 use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_layout::LayoutError;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
-use crate::candidates::{Candidate, Identity};
+use crate::candidates::{Candidate, Identity, noted_export};
 use crate::commands::App;
 use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain};
@@ -21,6 +22,7 @@ use crate::home::{Home, KnownDrive, KnownPool, PoolLock};
 use crate::left_word::LeftWord;
 use crate::names::VolumeName;
 use crate::nest::{Nest, Trouble, refuse_circle};
+use crate::network::{self, Returning};
 use crate::report::{PoolReport, VolumeReport};
 use crate::times::unix_ms;
 
@@ -53,7 +55,9 @@ pub fn executor() -> Result<RealExecutor> {
 pub struct OpenedDrive {
     /// The file or device itself, where it is one.
     pub file: Option<Rc<FileDrive>>,
-    /// The file, device or volume, as fast as it can.
+    /// The export, where it is one.
+    pub network: Option<Rc<NetworkDrive>>,
+    /// The file, device, volume or export, as fast as it can.
     pub bare: Rc<dyn Drive>,
     /// What the engine gets: held to the pace that the file carries, if it carries one.
     pub drive: Rc<dyn Drive>,
@@ -64,7 +68,17 @@ pub struct OpenedDrive {
 impl OpenedDrive {
     /// A volume of another pool.
     pub fn volume(name: VolumeName, drive: Rc<dyn Drive>) -> Self {
-        Self { file: None, bare: drive.clone(), drive, identity: Identity::Volume(name) }
+        Self { file: None, network: None, bare: drive.clone(), drive, identity: Identity::Volume(name) }
+    }
+
+    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out of reach.
+    pub fn lost(&self) -> Option<String> {
+        if let Some(network) = &self.network {
+            return network.lost().map(|why| why.to_string());
+        }
+        let file = self.file.as_ref()?;
+        let is_there = file.still_there().is_ok() && !file.is_gone();
+        (!is_there).then(|| "it is not there any more".to_owned())
     }
 }
 
@@ -74,7 +88,7 @@ const PATIENCE_WITH_VOLUMES: u64 = 4;
 /// As every pool of the command line is opened: its history goes by this machine's clock.
 pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
     let mut options = PoolOptions { unix_ms: Some(unix_ms), ..PoolOptions::default() };
-    if drives.iter().any(|opened| opened.file.is_none()) {
+    if drives.iter().any(|opened| matches!(opened.identity, Identity::Volume(_))) {
         options.member.timeout_ns *= PATIENCE_WITH_VOLUMES;
     }
     options
@@ -96,7 +110,7 @@ pub fn open_drive(
         None => file.clone(),
     };
     let identity = Identity::Drive(file.identity());
-    Ok(OpenedDrive { bare: file.clone(), file: Some(file), drive, identity })
+    Ok(OpenedDrive { bare: file.clone(), file: Some(file), network: None, drive, identity })
 }
 
 /// The pace that a file carries.
@@ -163,12 +177,24 @@ impl OpenPool {
         self.opened.borrow_mut().retain(is_ours);
     }
 
-    /// Drives whose files or devices have gone, by label.
-    fn vanished(&self) -> Vec<Rc<str>> {
+    /// Drives that have to be taken as lost, by label, and why.
+    fn vanished(&self) -> Vec<(Rc<str>, String)> {
         let opened = self.opened.borrow();
-        let files = opened.iter().filter_map(|opened| opened.file.as_ref());
-        let gone = files.filter(|file| file.still_there().is_err() || file.is_gone());
-        gone.map(|file| file.info().label.clone()).collect()
+        let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
+        opened.iter().filter_map(|opened| Some((label(opened), opened.lost()?))).collect()
+    }
+
+    /// Has those of them left out that the pool has not missed yet.
+    async fn leave_out_vanished(&self, pool: &Pool) {
+        for (label, why) in self.vanished() {
+            let status = pool.status();
+            let Some(drive) = status.drives.iter().find(|drive| *drive.path == *label) else { continue };
+            // While others were left out, it may have been opened anew.
+            if self.vanished().iter().any(|(lost, _)| *lost == label) {
+                // Where that cannot be recorded now, the next request to the drive has it recorded.
+                let _ = pool.drive_vanished(drive.id, &why).await;
+            }
+        }
     }
 
     /// Puts on the list where the pool's drives are now.
@@ -288,12 +314,9 @@ impl Session {
         self.lent
     }
 
-    /// Lets go of drives whose files or devices have gone, so that what is there now can be opened.
+    /// Lets go of drives that are lost, so that what is there now can be opened.
     pub fn forget_vanished(&self) {
-        let is_there = |opened: &OpenedDrive| {
-            opened.file.as_ref().is_none_or(|file| file.still_there().is_ok() && !file.is_gone())
-        };
-        self.open.opened.borrow_mut().retain(is_there);
+        self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
     /// The pool's name, as it is known here.
@@ -305,6 +328,39 @@ impl Session {
     pub fn start_jobs(&self) {
         self.pool.start_jobs();
         self.start_jobs_below();
+        self.fetch_back();
+    }
+
+    /// For as long as the pool is open, exports that went are tried to be had back.
+    fn fetch_back(&self) {
+        let (app, executor, pool) = (self.app.clone(), self.open.executor.clone(), self.pool.clone());
+        let (context, open) = (executor.context(), Rc::downgrade(&self.open));
+        let fetching = async move {
+            let mut returning = Returning::default();
+            loop {
+                executor.context().sleep_ns(WATCH_NS).await;
+                if open.strong_count() == 0 {
+                    return;
+                }
+                let due = returning.due(&pool.status().drives, executor.context().now_ns());
+                for (id, uri, under_way) in due {
+                    under_way.replace(true);
+                    let (app, executor, pool, open) =
+                        (app.clone(), executor.clone(), pool.clone(), open.clone());
+                    drop(executor.clone().context().spawn(async move {
+                        let keep = |opened: OpenedDrive| {
+                            let Some(open) = open.upgrade() else { return };
+                            let mut all = open.opened.borrow_mut();
+                            all.retain(|other| other.lost().is_none());
+                            all.push(opened);
+                        };
+                        network::fetch(&app, &executor, &pool, id, &uri, keep).await;
+                        under_way.replace(false);
+                    }));
+                }
+            }
+        };
+        drop(context.spawn(fetching));
     }
 
     /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
@@ -422,7 +478,7 @@ impl Session {
     }
 
     /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
-    /// (requests to a removed file would still succeed).
+    /// (requests to a removed file would still succeed) or its server is out of reach.
     fn spawn_watch(&self) {
         let pool = self.pool.clone();
         let context = self.open.executor.context();
@@ -436,14 +492,7 @@ impl Session {
                 let Some(open) = open.upgrade() else { return };
                 // Where it cannot be written now, it is tried again.
                 let _ = open.remember_drives(&pool);
-                for label in open.vanished() {
-                    let status = pool.status();
-                    let Some(drive) = status.drives.iter().find(|drive| *drive.path == *label) else {
-                        continue;
-                    };
-                    // Where that cannot be recorded now, the next request to the drive has it recorded.
-                    let _ = pool.drive_vanished(drive.id, "it is not there any more").await;
-                }
+                open.leave_out_vanished(&pool).await;
             }
         };
         drop(self.open.executor.context().spawn(watch));
@@ -461,12 +510,19 @@ async fn open_known(
     let options = OpenOptions { read_only: look, lock: true, buffered: false };
     let mut opened: Vec<OpenedDrive> = Vec::new();
     let mut paths: Vec<&Path> = Vec::new();
+    let mut reached = network::open_all(nest.executor(), known, look).await;
     for drive in &known.drives {
         if paths.contains(&drive.path.as_path()) {
             continue;
         }
         paths.push(&drive.path);
-        let answer = match nest.open_noted(&drive.path, access, &options).await {
+        let answer = match reached.remove(&drive.path) {
+            Some(answer) => answer.map(Ok),
+            // The same export under another name.
+            None if noted_export(&drive.path).is_some() => continue,
+            None => nest.open_noted(&drive.path, access, &options).await,
+        };
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Trouble::Stop(failure)) if !look => return Err(Trouble::Stop(failure)),
             Err(trouble) => {

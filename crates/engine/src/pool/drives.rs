@@ -71,9 +71,10 @@ impl Pool {
     }
 
     /// Has a drive left out that was found to be gone before any request to it failed, so that a spare takes over although nobody uses the
-    /// pool. Does nothing for one that is out already.
+    /// pool; should it come back, it gets what changed meanwhile. Does nothing for one that is out already.
     pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };
+        member.fail_as_pulled(reason);
         self.0.exclude_member(&member, reason).await?;
         self.0.kick_jobs();
         Ok(())

@@ -25,12 +25,13 @@ pub(crate) const REP_ACK: u32 = 1;
 pub(crate) const REP_SERVER: u32 = 2;
 pub(crate) const REP_INFO: u32 = 3;
 pub(crate) const REP_META_CONTEXT: u32 = 4;
-const REP_ERROR: u32 = 1 << 31;
+pub(crate) const REP_ERROR: u32 = 1 << 31;
 pub(crate) const REP_ERR_UNSUP: u32 = REP_ERROR + 1;
 pub(crate) const REP_ERR_POLICY: u32 = REP_ERROR + 2;
 pub(crate) const REP_ERR_INVALID: u32 = REP_ERROR + 3;
 pub(crate) const REP_ERR_TLS_REQD: u32 = REP_ERROR + 5;
 pub(crate) const REP_ERR_UNKNOWN: u32 = REP_ERROR + 6;
+pub(crate) const REP_ERR_BLOCK_SIZE_REQD: u32 = REP_ERROR + 8;
 pub(crate) const REP_ERR_TOO_BIG: u32 = REP_ERROR + 9;
 
 pub(crate) const INFO_EXPORT: u16 = 0;
@@ -71,6 +72,8 @@ pub(crate) const REPLY_OFFSET_DATA: u16 = 1;
 pub(crate) const REPLY_OFFSET_HOLE: u16 = 2;
 pub(crate) const REPLY_BLOCK_STATUS: u16 = 5;
 pub(crate) const REPLY_ERROR: u16 = (1 << 15) + 1;
+/// Set in the type of every answer that says that something went wrong.
+pub(crate) const REPLY_ERROR_BIT: u16 = 1 << 15;
 
 pub(crate) const EPERM: u32 = 1;
 pub(crate) const EIO: u32 = 5;

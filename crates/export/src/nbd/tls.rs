@@ -1,4 +1,4 @@
-//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted and clear bytes.
+//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted and clear bytes, on either side.
 //!
 //! Expected faults: files that hold no certificate or key, or ones that do not belong together; peers that speak no TLS, have no
 //! certificate where one is asked for, or break off half-way.
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
 use stripewise_drive::Buffer;
 use stripewise_runtime::{Piece, Stream};
 
@@ -79,7 +79,37 @@ impl Tls {
     /// Agrees on keys with the peer.
     pub(crate) async fn handshake(&self, stream: &Rc<Stream>) -> io::Result<Session> {
         let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
-        let mut session = Session::new(connection);
+        Session::agree(connection.into(), stream).await
+    }
+}
+
+pub(crate) fn failed(path: &Path, why: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { path: path.display().to_string(), why: why.to_string() }
+}
+
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| failed(path, &error))?;
+    let certificates: Vec<_> =
+        certificates.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
+    if certificates.is_empty() {
+        return Err(failed(path, &"there is no certificate in it"));
+    }
+    Ok(certificates)
+}
+
+/// One connection's state.
+pub(crate) struct Session {
+    connection: Connection,
+    /// Received and not decrypted yet: bytes `start..end`.
+    encrypted: Buffer,
+    start: usize,
+    end: usize,
+}
+
+impl Session {
+    /// Agrees on keys with the peer, as one side or the other.
+    pub async fn agree(connection: Connection, stream: &Rc<Stream>) -> io::Result<Self> {
+        let mut session = Self::new(connection);
         loop {
             let outgoing = session.outgoing()?;
             if !outgoing.is_empty() {
@@ -102,33 +132,8 @@ impl Tls {
             }
         }
     }
-}
 
-fn failed(path: &Path, why: &dyn std::fmt::Display) -> TlsError {
-    TlsError::File { path: path.display().to_string(), why: why.to_string() }
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| failed(path, &error))?;
-    let certificates: Vec<_> =
-        certificates.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
-    if certificates.is_empty() {
-        return Err(failed(path, &"there is no certificate in it"));
-    }
-    Ok(certificates)
-}
-
-/// One connection's state.
-pub(crate) struct Session {
-    connection: ServerConnection,
-    /// Received and not decrypted yet: bytes `start..end`.
-    encrypted: Buffer,
-    start: usize,
-    end: usize,
-}
-
-impl Session {
-    fn new(mut connection: ServerConnection) -> Self {
+    fn new(mut connection: Connection) -> Self {
         // What waits to be sent is bounded by who encrypts, and none of it may be refused half-way.
         connection.set_buffer_limit(None);
         let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);

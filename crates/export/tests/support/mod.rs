@@ -18,6 +18,7 @@ use stripewise_layout::LayoutSpec;
 use stripewise_runtime::{OWNER_ONLY, RealExecutor};
 use tempfile::TempDir;
 
+pub mod certificates;
 pub mod client;
 
 pub const MIB: u64 = 1 << 20;

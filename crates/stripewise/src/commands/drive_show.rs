@@ -11,7 +11,7 @@ use stripewise_runtime::OpenOptions;
 
 use crate::candidates::Candidate;
 use crate::commands::App;
-use crate::contents::volume_contents;
+use crate::contents::contents_of;
 use crate::drive_names::LEAST_BEGINNING;
 use crate::failure::{Exit, Result};
 use crate::nest::Nest;
@@ -23,7 +23,7 @@ use crate::size::ByteSize;
 /// Show what drives hold: pool, role, state. Reads only
 #[derive(Args)]
 pub struct Options {
-    /// Paths, volumes (POOL/VOL), or identities of drives that belong to a known pool
+    /// Paths, volumes (POOL/VOL), NBD URIs, or identities of drives that belong to a known pool
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<PathBuf>,
 }
@@ -37,7 +37,7 @@ struct Shown {
 struct ShownDrive {
     path: PathBuf,
     capacity_bytes: u64,
-    /// `file`, `block device` or `volume`.
+    /// `file`, `block device`, `volume` or `NBD export`.
     kind: &'static str,
     pace: Option<String>,
     /// What its superblock says; `null` where it belongs to no pool.
@@ -111,9 +111,9 @@ async fn show(app: &App, nest: &Nest, path: &Path) -> Result<ShownDrive> {
         Err(error) => return Err(pool_failure("cannot read the superblock", &error)),
     };
     if superblock.is_none() && holds.is_empty() {
-        holds = match candidate.volume() {
-            Some(_) => volume_contents(&opened).await?,
-            None => candidate.contents()?,
+        holds = match candidate.is_path() {
+            true => candidate.contents()?,
+            false => contents_of(&opened).await?,
         };
     }
     Ok(ShownDrive {

@@ -21,7 +21,7 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Files or block devices
+    /// Files, block devices, volumes of other pools, or NBD URIs
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// What they are for: data holds volumes, a spare waits for another drive to fail, journal drives take small writes

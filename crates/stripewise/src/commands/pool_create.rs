@@ -31,7 +31,7 @@ pub struct Options {
     /// Its name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Files, block devices, or volumes of other pools (POOL/VOL)
+    /// Files, block devices, volumes of other pools (POOL/VOL), or exports of NBD servers (nbd://HOST/EXPORT)
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// A drive that takes over by itself when another fails

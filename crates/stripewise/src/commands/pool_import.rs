@@ -6,25 +6,31 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use futures_util::future::join_all;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolOptions, inspect};
+use stripewise_export::nbd::client::NbdUri;
 use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
 
-use crate::candidates::Candidate;
+use crate::candidates::{Candidate, noted_export};
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownDrive, KnownPool};
 use crate::nest::Nest;
+use crate::network;
 use crate::report::{PoolReport, counted};
 use crate::session::{OpenedDrive, open_drive, pool_failure};
 
 /// Find pools on drives and add them to the list
 #[derive(Args)]
 pub struct Options {
-    /// Look at the files in this folder (not below it); may be given several times. Without it: the current folder and
-    /// all block devices
+    /// Look at the files in this folder (not below it); may be given several times. Without it and --drive: the current folder,
+    /// all block devices, and exports that pools known here have
     #[arg(long = "dir", value_name = "DIR")]
     folders: Vec<PathBuf>,
+    /// Look at this drive: a path or an NBD URI; may be given several times. Exports that a drive's pool has noted are looked at as well
+    #[arg(long = "drive", value_name = "DRIVE")]
+    drives: Vec<String>,
     /// Only this pool, by name or identity; all that are found if left out
     #[arg(value_name = "POOL")]
     pool: Option<String>,
@@ -68,8 +74,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<PoolReport>> {
     let home = app.home()?;
     let executor = nest.executor();
-    let (paths, places) = places(options, app)?;
+    let (paths, exports, places) = places(options, app)?;
     let mut found = find(app, executor, &paths).await;
+    find_exports(app, executor, exports, options.drives.is_empty(), &mut found).await?;
     let mut reports: Vec<PoolReport> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
@@ -137,22 +144,33 @@ fn wanted_pools<'a>(options: &Options, found: &'a [Found]) -> Vec<(String, Vec<&
 }
 
 /// All paths to look at, and how to call them together.
-fn places(options: &Options, app: &App) -> Result<(Vec<PathBuf>, String)> {
-    let mut paths = Vec::new();
-    if options.folders.is_empty() {
+fn places(options: &Options, app: &App) -> Result<(Vec<PathBuf>, Vec<NbdUri>, String)> {
+    let (mut paths, mut exports) = (Vec::new(), Vec::new());
+    for name in &options.drives {
+        let candidate = Candidate::named(app, name)?;
+        match noted_export(&candidate.path) {
+            Some(uri) => exports.push(uri),
+            None => paths.push(candidate.path),
+        }
+    }
+    if options.folders.is_empty() && options.drives.is_empty() {
+        let known = app.home()?.pools()?;
+        exports
+            .extend(known.iter().flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
         let devices = block_devices();
         let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
         let is_behind =
             |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
         paths.extend(files_in(&app.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)));
         paths.extend(devices);
-        return Ok((paths, "the current folder and on block devices".to_owned()));
+        return Ok((paths, exports, "the current folder and on block devices".to_owned()));
     }
     for folder in &options.folders {
         paths.extend(files_in(&app.absolute(folder))?);
     }
-    let names: Vec<String> = options.folders.iter().map(|folder| folder.display().to_string()).collect();
-    Ok((paths, names.join(", ")))
+    let folders = options.folders.iter().map(|folder| folder.display().to_string());
+    let names: Vec<String> = folders.chain(options.drives.iter().cloned()).collect();
+    Ok((paths, exports, names.join(", ")))
 }
 
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -213,6 +231,53 @@ async fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Foun
     all
 }
 
+/// Looks at exports, and at those that the pools of all that was found have noted. `passes_over`: what is of no use is only said to be so.
+async fn find_exports(
+    app: &App,
+    executor: &RealExecutor,
+    exports: Vec<NbdUri>,
+    passes_over: bool,
+    found: &mut Vec<Found>,
+) -> Result<()> {
+    let mut looked_at: Vec<NbdUri> = Vec::new();
+    let (mut next, mut given) = (exports, true);
+    loop {
+        for found in found.iter() {
+            next.extend(found.label.drives.iter().filter_map(|drive| noted_export(Path::new(&drive.path))));
+        }
+        next.retain(|uri| looked_at.iter().all(|other| other.address != uri.address));
+        if next.is_empty() {
+            return Ok(());
+        }
+        let mut new: Vec<NbdUri> = Vec::new();
+        for uri in next.drain(..) {
+            if new.iter().all(|other| other.address != uri.address) {
+                new.push(uri);
+            }
+        }
+        let opening = new.iter().map(|uri| network::open(executor, uri, true));
+        for (uri, opened) in new.iter().zip(join_all(opening).await) {
+            let opened = match opened {
+                Ok(opened) => opened,
+                Err(error) if given && !passes_over => return Err(error.into()),
+                Err(error) => {
+                    app.printer.warning(format!("{error} (passed over)"));
+                    continue;
+                }
+            };
+            match inspect(&*opened.bare).await {
+                Ok(Some(label)) => {
+                    found.push(Found { path: PathBuf::from(uri.to_string()), opened, label, is_new: true });
+                }
+                Ok(None) => {}
+                Err(error) => app.printer.warning(said_of(&uri.to_string(), &error)),
+            }
+        }
+        looked_at.extend(new);
+        given = false;
+    }
+}
+
 fn newest<'a>(drives: &[&'a Found]) -> &'a DriveLabel {
     &drives.iter().max_by_key(|found| found.label.generation).expect("no pool without drives").label
 }
@@ -220,7 +285,7 @@ fn newest<'a>(drives: &[&'a Found]) -> &'a DriveLabel {
 fn nothing_found(options: &Options, places: &str) -> Failure {
     let what = options.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
     Failure::new(format!("{what} was found in {places}"))
-        .hint("--dir DIR names a folder with the pool's drives; `stripewise drive show DRIVE` tells what a drive holds")
+        .hint("--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise drive show DRIVE` tells what a drive holds")
 }
 
 fn refuse_twins(pools: &[(String, Vec<&Found>)], places: &str) -> Result<()> {

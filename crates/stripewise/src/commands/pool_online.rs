@@ -23,7 +23,7 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive: its path, also a new one, or its identity
+    /// The drive: its path or NBD URI, also a new one, or its identity
     #[arg(value_name = "DRIVE")]
     drive: String,
     /// Copy now, in the foreground, instead of whenever the pool's jobs are worked on

@@ -22,10 +22,10 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// The drive that goes: its path, last path, or identity
+    /// The drive that goes: its path or URI, last path, or identity
     #[arg(value_name = "OLD")]
     old: String,
-    /// The drive that comes: a file or block device, or the identity of one of the pool's spares
+    /// The drive that comes: a file, block device, volume or NBD URI, or the identity of one of the pool's spares
     #[arg(value_name = "NEW")]
     new: String,
     /// Overwrite the new drive even if it holds something

@@ -18,7 +18,7 @@ use serde::Serialize;
 use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::alerts::{AlertOptions, Alerts, watch};
-use crate::candidates::{Place, noted_place};
+use crate::candidates::{Place, noted_export, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result, system_text};
@@ -34,6 +34,8 @@ use crate::ways_in::{NbdOptions, open_nbd, parse_address};
 const ADOPT_NS: u64 = 1_000_000_000;
 /// How often it is tried to open one.
 const MAX_ATTEMPTS: u32 = 5;
+/// One with drives on other machines, which may come later than this, is tried for ever, once in so many looks.
+const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 
 /// Keep pools open for clients and commands, and work on their jobs, until told to end
 #[derive(Args)]
@@ -178,17 +180,21 @@ async fn adopt(app: &App) -> Result<()> {
         // A list that cannot be read now says nothing of the pools that are served.
         for pool in home.pools().unwrap_or_default() {
             let attempt = attempts.entry(pool.id.clone()).or_default();
-            if app.served.has(&pool.name) || *attempt == MAX_ATTEMPTS {
+            let may_come_later = pool.drives.iter().any(|drive| noted_export(&drive.path).is_some());
+            if app.served.has(&pool.name) || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
                 continue;
             }
-            *attempt += 1;
+            *attempt = attempt.saturating_add(1);
+            if *attempt > MAX_ATTEMPTS && !attempt.is_multiple_of(LOOKS_PER_LATER_ATTEMPT) {
+                continue;
+            }
             match open(app, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);
                     app.printer.note(format!("pool {} is served from now on", pool.name));
                 }
                 // Whoever has just made it may not have let go of it yet.
-                Err(_) if *attempt < MAX_ATTEMPTS => {}
+                Err(_) if *attempt != MAX_ATTEMPTS => {}
                 Err(failure) => not_served(app, &pool, &failure),
             }
         }

@@ -1,0 +1,138 @@
+//! A server's answers, simple and structured, put where they belong: data of reads straight into the memory of whoever reads.
+//!
+//! Expected faults: what is no answer at all, answers to nothing, lengths that lie; each ends the connection.
+
+use std::cell::RefCell;
+use std::io;
+
+use super::super::inbox::Inbox;
+use super::super::protocol::*;
+use super::super::transport::Transport;
+use super::ledger::{Ledger, Settled};
+
+/// The longest answer that is no data of a read, bytes.
+const LONGEST_WORDS: u64 = 16 << 10;
+
+/// The head of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Simple { errno: u32, cookie: u64 },
+    Chunk { is_last: bool, kind: u16, cookie: u64, length: u64 },
+}
+
+impl Head {
+    /// Of the bytes behind the magic number of a simple answer.
+    pub fn simple(bytes: &[u8; 12]) -> Self {
+        let [a, b, c, d, cookie @ ..] = *bytes;
+        Self::Simple { errno: u32::from_be_bytes([a, b, c, d]), cookie: u64::from_be_bytes(cookie) }
+    }
+
+    /// Of the bytes behind the magic number of a structured answer.
+    pub fn chunk(bytes: &[u8; 16]) -> Self {
+        let [f, g, k, l, rest @ ..] = *bytes;
+        let [a, b, c, d, e, h, i, j, length @ ..] = rest;
+        Self::Chunk {
+            is_last: u16::from_be_bytes([f, g]) & REPLY_FLAG_DONE != 0,
+            kind: u16::from_be_bytes([k, l]),
+            cookie: u64::from_be_bytes([a, b, c, d, e, h, i, j]),
+            length: u64::from(u32::from_be_bytes(length)),
+        }
+    }
+}
+
+fn rubbish(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+/// Takes the next answer in. `Ok(None)` at the server's end; else what has come to its end by it, if anything has.
+pub(crate) async fn take(
+    inbox: &mut Inbox,
+    transport: &Transport,
+    ledger: &RefCell<Ledger>,
+) -> io::Result<Option<Option<Settled>>> {
+    if !inbox.need(transport, 4).await? {
+        return Ok(None);
+    }
+    let head = match u32::from_be_bytes(inbox.take()) {
+        SIMPLE_REPLY_MAGIC => {
+            inbox.need_more(transport, 12).await?;
+            Head::simple(&inbox.take())
+        }
+        STRUCTURED_REPLY_MAGIC => {
+            inbox.need_more(transport, 16).await?;
+            Head::chunk(&inbox.take())
+        }
+        _ => return Err(rubbish("what should be an answer is none")),
+    };
+    let cookie = match head {
+        Head::Simple { cookie, .. } | Head::Chunk { cookie, .. } => cookie,
+    };
+    let Some(read_bytes) = ledger.borrow().asked(cookie) else {
+        return Err(rubbish("it answered what was not asked"));
+    };
+    let is_last = match head {
+        Head::Simple { errno: 0, .. } => {
+            if read_bytes.is_some() {
+                let into = ledger.borrow_mut().receiving_all(cookie);
+                for piece in into.ok_or_else(|| rubbish("it answered a read twice"))? {
+                    inbox.fill(transport, &piece).await?;
+                }
+            }
+            true
+        }
+        Head::Simple { errno, .. } => {
+            ledger.borrow_mut().failing(cookie, errno);
+            true
+        }
+        Head::Chunk { is_last, kind, length, .. } => {
+            take_chunk(inbox, transport, ledger, cookie, kind, length).await?;
+            is_last
+        }
+    };
+    if !is_last {
+        return Ok(Some(None));
+    }
+    let answered = ledger.borrow_mut().answered(cookie);
+    answered.map(Some).map_err(rubbish)
+}
+
+async fn take_chunk(
+    inbox: &mut Inbox,
+    transport: &Transport,
+    ledger: &RefCell<Ledger>,
+    cookie: u64,
+    kind: u16,
+    length: u64,
+) -> io::Result<()> {
+    match kind {
+        REPLY_NONE if length == 0 => Ok(()),
+        REPLY_OFFSET_DATA if length > 8 => {
+            inbox.need_more(transport, 8).await?;
+            let offset = u64::from_be_bytes(inbox.take());
+            let into = ledger.borrow_mut().receiving(cookie, offset, length - 8);
+            for piece in into.ok_or_else(|| rubbish("it sent bytes that were not asked for"))? {
+                inbox.fill(transport, &piece).await?;
+            }
+            Ok(())
+        }
+        REPLY_OFFSET_HOLE if length == 12 => {
+            inbox.need_more(transport, 12).await?;
+            let offset = u64::from_be_bytes(inbox.take());
+            let zeros = u64::from(u32::from_be_bytes(inbox.take()));
+            let into = ledger.borrow_mut().receiving(cookie, offset, zeros);
+            for piece in into.ok_or_else(|| rubbish("it sent zeros that were not asked for"))? {
+                piece.fill(0);
+            }
+            Ok(())
+        }
+        kind if kind & REPLY_ERROR_BIT != 0 && (4..=LONGEST_WORDS).contains(&length) => {
+            inbox.need_more(transport, 4).await?;
+            let errno = u32::from_be_bytes(inbox.take());
+            inbox.skip(transport, length - 4).await?;
+            // Zero would say that nothing is wrong.
+            ledger.borrow_mut().failing(cookie, if errno == 0 { EIO } else { errno });
+            Ok(())
+        }
+        _ => Err(rubbish("it sent an answer of a kind that was not asked for")),
+    }
+}

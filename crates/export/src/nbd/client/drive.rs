@@ -1,0 +1,452 @@
+//! A drive behind a connection: an export of an NBD server, on this machine or another.
+//!
+//! Each drive has a task that keeps the connection, on which any number of requests are under way. A request that has no answer in the
+//! time allowed ends it: the drive is *lost*, answers all requests as gone and stays so, as a file does that was removed; whoever wants
+//! it back opens it anew. What comes back in between is used on:
+//!
+//! - A connection that the *server* ended is made again, within the same time, and what was not answered is asked again, unless
+//!   acknowledged writes may have been lost (`ledger.rs`) or the server has not what it had (`witness.rs`).
+//! - A connection that *we* end, because the server is silent or talks nonsense, is the end: what the server still has of it, it
+//!   may carry out at any time, also after what would be asked on a new one.
+//!
+//! While nothing is asked for half of the time allowed, a block is read, so that a server that went is noticed.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::Shutdown;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use stripewise_drive::{
+    Buffer, Completion, Context, Drive, DriveErrorKind, DriveInfo, DriveKind, Event, IoRequest, Operation,
+    completion,
+};
+use stripewise_runtime::{Network, Piece};
+
+use super::super::protocol::*;
+use super::answers;
+use super::connect::{Link, Terms, connect};
+use super::error::{ConnectError, ConnectFault};
+use super::ledger::{Abilities, Ledger, Loss, Settled, request_head};
+use super::uri::NbdUri;
+use super::witness::Seen;
+
+/// Blocks of the drive, bytes: those of checksums, so that none is written in part.
+const BLOCK_BYTES: u32 = 4096;
+/// Requests worth having under way: as on a file.
+const QUEUE_DEPTH: u32 = 64;
+/// Bytes worth having under way.
+const QUEUE_BYTES: u64 = 16 << 20;
+/// The longest request that pays, bytes.
+const MAX_REQUEST_BYTES: u64 = 1 << 20;
+/// The longest single transfer, whatever the server takes, bytes.
+const MAX_TRANSFER_BYTES: u64 = LONGEST_TRANSFER as u64;
+/// Bytes that go out together, unless one request alone is longer, and requests.
+const SEND_BYTES: u64 = 4 << 20;
+const SEND_REQUESTS: usize = 256;
+/// Pauses between attempts to connect again.
+const FIRST_PAUSE_NS: u64 = 50_000_000;
+const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
+
+struct Shared {
+    context: Context,
+    network: Network,
+    uri: NbdUri,
+    info: DriveInfo,
+    read_only: bool,
+    terms: Terms,
+    ledger: RefCell<Ledger>,
+    /// There is something to send, the connection ends, or nobody wants the drive any more.
+    changed: Event,
+    closed: Cell<bool>,
+    /// Why it is lost, once it is.
+    lost: RefCell<Option<Rc<str>>>,
+    heard_ns: Cell<u64>,
+    reconnections: Cell<u64>,
+}
+
+/// An export as a drive. When it is dropped the server is told, and the connection closed.
+pub struct NetworkDrive(Rc<Shared>);
+
+impl NetworkDrive {
+    /// Connects, within the time that the URI allows for a request.
+    pub async fn open(
+        context: &Context,
+        network: &Network,
+        uri: &NbdUri,
+        read_only: bool,
+    ) -> Result<Rc<Self>, ConnectError> {
+        let failed = |why| ConnectError { uri: uri.to_string(), why };
+        let mut link = connect(context, network, uri, uri.timeout_ns).await.map_err(failed)?;
+        let terms = link.terms;
+        check(&terms, read_only).map_err(failed)?;
+        let offers = |flag: u16| terms.flags & flag != 0;
+        let longest = u64::from(terms.longest_bytes).min(MAX_TRANSFER_BYTES) / u64::from(BLOCK_BYTES);
+        let longest_bytes = longest.max(1) * u64::from(BLOCK_BYTES);
+        let mut ledger = Ledger::new(Abilities {
+            fua: offers(SEND_FUA),
+            trim: offers(SEND_TRIM),
+            zeroes: offers(SEND_WRITE_ZEROES),
+            longest_bytes,
+        });
+        let limit_ns = uri.timeout_ns;
+        let look = Box::pin(look_at(&mut link, 0, BLOCK_BYTES as usize));
+        match context.time_limit_ns(limit_ns, look).await {
+            Ok(Ok(seen)) => ledger.witness.read(seen),
+            // A drive whose first block cannot be read is a drive all the same.
+            Ok(Err(error)) if error.raw_os_error().is_some() => {}
+            Ok(Err(error)) => return Err(failed(ConnectFault::BrokenOff { error })),
+            Err(_) => return Err(failed(ConnectFault::Silent { limit_ns })),
+        }
+        let info = DriveInfo {
+            label: uri.to_string().into(),
+            kind: DriveKind::Network,
+            capacity_bytes: terms.size_bytes - terms.size_bytes % u64::from(BLOCK_BYTES),
+            logical_block_bytes: BLOCK_BYTES,
+            queue_depth: QUEUE_DEPTH,
+            queue_bytes: QUEUE_BYTES,
+            max_request_bytes: MAX_REQUEST_BYTES.min(longest_bytes),
+            volatile_cache: true,
+            cheap_zeroes: offers(SEND_WRITE_ZEROES),
+            gap_bytes: 0,
+        };
+        let shared = Rc::new(Shared {
+            context: context.clone(),
+            network: network.clone(),
+            uri: uri.clone(),
+            info,
+            read_only,
+            terms,
+            ledger: RefCell::new(ledger),
+            changed: Event::new(),
+            closed: Cell::new(false),
+            lost: RefCell::new(None),
+            heard_ns: Cell::new(context.now_ns()),
+            reconnections: Cell::new(0),
+        });
+        drop(context.spawn(keep(shared.clone(), link)));
+        Ok(Rc::new(Self(shared)))
+    }
+
+    /// Where it is.
+    pub fn uri(&self) -> &NbdUri {
+        &self.0.uri
+    }
+
+    /// Why it is lost, if it is; then it stays so.
+    pub fn lost(&self) -> Option<Rc<str>> {
+        self.0.lost.borrow().clone()
+    }
+
+    /// How often the connection was made again.
+    pub fn reconnections(&self) -> u64 {
+        self.0.reconnections.get()
+    }
+}
+
+impl Drop for NetworkDrive {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drive for NetworkDrive {
+    fn info(&self) -> &DriveInfo {
+        &self.0.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        let shared = &*self.0;
+        let fail = |kind| Completion::ready(Err(request.error(&shared.info.label, kind, None)));
+        if shared.lost.borrow().is_some() {
+            return fail(DriveErrorKind::Gone);
+        }
+        if let Err(error) = request.check(&shared.info) {
+            return Completion::ready(Err(error));
+        }
+        let is_flush = request.operation == Operation::Flush;
+        if shared.read_only && !matches!(request.operation, Operation::Read | Operation::Flush) {
+            return fail(DriveErrorKind::Denied);
+        }
+        if (shared.read_only && is_flush) || (request.length_bytes == 0 && !is_flush) {
+            return Completion::ready(Ok(()));
+        }
+        let (sender, completion) = completion();
+        let done = shared.ledger.borrow_mut().submit(request, Some(sender), shared.context.now_ns());
+        match done {
+            Some(settled) => settled.tell(&shared.info.label),
+            None => shared.changed.notify_all(),
+        }
+        completion
+    }
+}
+
+/// Whether an export can be used.
+fn check(terms: &Terms, read_only: bool) -> Result<(), ConnectFault> {
+    let offers = |flag: u16| terms.flags & flag != 0;
+    if terms.smallest_bytes > BLOCK_BYTES || !terms.smallest_bytes.is_power_of_two() {
+        return Err(ConnectFault::Blocks { smallest_bytes: terms.smallest_bytes });
+    }
+    if terms.size_bytes < u64::from(BLOCK_BYTES) {
+        return Err(ConnectFault::TooSmall { size_bytes: terms.size_bytes });
+    }
+    if !read_only && offers(READ_ONLY) {
+        return Err(ConnectFault::ReadOnly);
+    }
+    if !read_only && !offers(SEND_FLUSH) {
+        return Err(ConnectFault::NoFlush);
+    }
+    Ok(())
+}
+
+/// Why a connection ended.
+enum Ending {
+    /// Nobody wants the drive any more.
+    Closed,
+    /// The server did, as far as can be told.
+    Theirs(io::Error),
+    /// We did.
+    Ours(String),
+}
+
+/// Keeps the connection for as long as the drive is wanted and can be had.
+async fn keep(shared: Rc<Shared>, mut link: Link) {
+    loop {
+        let error = match serve(&shared, link).await {
+            Ending::Closed => return,
+            Ending::Ours(why) => return give_up(&shared, &why),
+            Ending::Theirs(error) => error,
+        };
+        if shared.closed.get() {
+            return;
+        }
+        let lost = format!("the connection was lost ({})", in_words(&error));
+        if shared.ledger.borrow_mut().connection_lost() == Loss::Unflushed {
+            return give_up(&shared, &format!("{lost} while what it had taken was not durable yet"));
+        }
+        match again(&shared).await {
+            Ok(Some(next)) => link = next,
+            Ok(None) => return,
+            Err(fault) => return give_up(&shared, &format!("{lost}, and {fault}")),
+        }
+        shared.reconnections.set(shared.reconnections.get() + 1);
+        shared.heard_ns.set(shared.context.now_ns());
+    }
+}
+
+fn give_up(shared: &Shared, why: &str) {
+    *shared.lost.borrow_mut() = Some(why.into());
+    let settled = shared.ledger.borrow_mut().give_up();
+    settled.into_iter().for_each(|settled| settled.tell(&shared.info.label));
+}
+
+/// Until the connection ends. Nothing of it is in the kernel's hands any more when this ends.
+async fn serve(shared: &Shared, link: Link) -> Ending {
+    let Link { transport, mut inbox, .. } = link;
+    let ending: RefCell<Option<Ending>> = RefCell::new(None);
+    let end = |why: Ending| {
+        ending.borrow_mut().get_or_insert(why);
+        transport.stream().shutdown(Shutdown::Both);
+        shared.changed.notify_all();
+    };
+    let is_over = || ending.borrow().is_some();
+    let reading = async {
+        loop {
+            match answers::take(&mut inbox, &transport, &shared.ledger).await {
+                Ok(Some(settled)) => {
+                    shared.heard_ns.set(shared.context.now_ns());
+                    settled.into_iter().for_each(|settled| settled.tell(&shared.info.label));
+                    // A flush may have to follow what was answered.
+                    if shared.ledger.borrow().has_to_send() {
+                        shared.changed.notify_all();
+                    }
+                }
+                Ok(None) => return end(Ending::Theirs(io::ErrorKind::UnexpectedEof.into())),
+                Err(error) => return end(ended_by(error)),
+            }
+        }
+    };
+    let sending = async {
+        loop {
+            while !is_over() && !shared.closed.get() && !shared.ledger.borrow().has_to_send() {
+                shared.changed.wait().await;
+            }
+            if is_over() {
+                return;
+            }
+            if shared.closed.get() {
+                let farewell = Piece::copy_of(&request_head(CMD_DISC, 0, 0, 0, 0));
+                let _ = transport.send(vec![farewell]).await;
+                transport.say_end().await;
+                return end(Ending::Closed);
+            }
+            let pieces = gather(&mut shared.ledger.borrow_mut());
+            if let Err(error) = transport.send(pieces).await {
+                return end(ended_by(error));
+            }
+        }
+    };
+    let watching = async {
+        while !is_over() {
+            let changed = pin!(shared.changed.wait());
+            match time_left(shared) {
+                0 => {
+                    let why = format!("no answer for {} s", shared.uri.timeout_ns as f64 / 1e9);
+                    return end(Ending::Ours(why));
+                }
+                left_ns => {
+                    select(pin!(shared.context.sleep_ns(left_ns)), changed).await;
+                }
+            }
+            if !is_over() {
+                ask_whether_it_is_there(shared);
+            }
+        }
+    };
+    futures_util::join!(reading, sending, watching);
+    ending.take().unwrap_or(Ending::Closed)
+}
+
+/// How long it may go on like this, ns.
+fn time_left(shared: &Shared) -> u64 {
+    let now_ns = shared.context.now_ns();
+    let deadline_ns = match shared.ledger.borrow().oldest_ns() {
+        Some(since_ns) => since_ns.saturating_add(shared.uri.timeout_ns),
+        None => return shared.uri.timeout_ns / 2,
+    };
+    deadline_ns.saturating_sub(now_ns)
+}
+
+/// Reads a block where nothing is asked and nothing was heard for long.
+fn ask_whether_it_is_there(shared: &Shared) {
+    let now_ns = shared.context.now_ns();
+    let is_quiet = now_ns.saturating_sub(shared.heard_ns.get()) >= shared.uri.timeout_ns / 2;
+    if !is_quiet || !shared.ledger.borrow().is_idle() {
+        return;
+    }
+    let block = IoRequest::read(0, Buffer::from_bytes(&[0; BLOCK_BYTES as usize]));
+    let done = shared.ledger.borrow_mut().submit(block, None, now_ns);
+    debug_assert!(done.is_none(), "a read needs the server");
+    shared.changed.notify_all();
+}
+
+fn gather(ledger: &mut Ledger) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..SEND_REQUESTS {
+        if bytes >= SEND_BYTES {
+            break;
+        }
+        let Some((head, data)) = ledger.next_to_send() else { break };
+        pieces.push(Piece::copy_of(&head));
+        bytes += data.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        pieces.extend(data.into_iter().map(Piece::from));
+    }
+    pieces
+}
+
+/// Whether the server ended the connection: only then it has nothing more of it to carry out.
+fn ended_by(error: io::Error) -> Ending {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => Ending::Theirs(error),
+        _ => Ending::Ours(format!("the connection was given up ({})", in_words(&error))),
+    }
+}
+
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the server closed it".to_owned(),
+        _ => error.to_string().split(" (os error ").next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Connects again, for as long as requests and the server's absence may take; `None` where nobody wants the drive any more.
+async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
+    let limit_ns = shared.uri.timeout_ns;
+    let since_ns = shared.context.now_ns();
+    let oldest_ns = shared.ledger.borrow().oldest_ns().unwrap_or(since_ns);
+    let deadline_ns = oldest_ns.saturating_add(limit_ns);
+    let mut pause_ns = FIRST_PAUSE_NS;
+    loop {
+        if shared.closed.get() {
+            return Ok(None);
+        }
+        let left_ns = deadline_ns.saturating_sub(shared.context.now_ns());
+        if left_ns == 0 {
+            return Err(ConnectFault::Silent { limit_ns });
+        }
+        let fault = match shared.context.time_limit_ns(left_ns, pin!(same_again(shared, left_ns))).await {
+            Ok(Ok(link)) => return Ok(Some(link)),
+            Ok(Err(fault)) => fault,
+            Err(_) => return Err(ConnectFault::Silent { limit_ns }),
+        };
+        // What is there, but not as it was, will not become so by waiting.
+        let left_ns = deadline_ns.saturating_sub(shared.context.now_ns());
+        if !fault.is_absence() || left_ns == 0 {
+            return Err(fault);
+        }
+        let pause = pin!(shared.context.sleep_ns(pause_ns.min(left_ns)));
+        if let Either::Right(_) = select(pause, pin!(until_closed(shared))).await {
+            return Ok(None);
+        }
+        pause_ns = (2 * pause_ns).min(LONGEST_PAUSE_NS);
+    }
+}
+
+async fn until_closed(shared: &Shared) {
+    while !shared.closed.get() {
+        shared.changed.wait().await;
+    }
+}
+
+/// A new connection, if the same export is behind it.
+async fn same_again(shared: &Shared, limit_ns: u64) -> Result<Link, ConnectFault> {
+    let mut link = connect(&shared.context, &shared.network, &shared.uri, limit_ns).await?;
+    check(&link.terms, shared.read_only)?;
+    let (then, now) = (&shared.terms, &link.terms);
+    if now.size_bytes != then.size_bytes {
+        let (then, now) = (then.size_bytes, now.size_bytes);
+        return Err(ConnectFault::Changed(format!("it has {now} bytes now, and had {then}")));
+    }
+    if now.flags & then.flags != then.flags || now.longest_bytes < then.longest_bytes {
+        return Err(ConnectFault::Changed("the server offers less than before".to_owned()));
+    }
+    let seen = shared.ledger.borrow().witness.durable();
+    if let Some(seen) = seen {
+        let now = look_at(&mut link, seen.offset, seen.length).await;
+        let now = now.map_err(|error| ConnectFault::BrokenOff { error })?;
+        if now != seen {
+            let at = seen.offset;
+            return Err(ConnectFault::Changed(format!("it has not what was written to it at {at}")));
+        }
+    }
+    Ok(link)
+}
+
+/// Reads a block on a connection on which nothing else is under way. A refusal is an error with the server's number.
+async fn look_at(link: &mut Link, offset: u64, length: usize) -> io::Result<Seen> {
+    let block = Buffer::from_bytes(&vec![0; length]);
+    let abilities = Abilities { fua: false, trim: false, zeroes: true, longest_bytes: MAX_TRANSFER_BYTES };
+    let ledger = RefCell::new(Ledger::new(abilities));
+    let (sender, answer) = completion();
+    let done = ledger.borrow_mut().submit(IoRequest::read(offset, block.clone()), Some(sender), 0);
+    debug_assert!(done.is_none(), "a read needs the server");
+    let pieces = gather(&mut ledger.borrow_mut());
+    link.transport.send(pieces).await?;
+    let settled: Settled = loop {
+        match answers::take(&mut link.inbox, &link.transport, &ledger).await? {
+            Some(Some(settled)) => break settled,
+            Some(None) => {}
+            None => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    };
+    settled.tell(&"".into());
+    let answered = answer.await;
+    answered.map_err(|error| io::Error::from_raw_os_error(error.os_code.unwrap_or(EIO as i32)))?;
+    Ok(Seen::of(offset, &block.to_vec()))
+}

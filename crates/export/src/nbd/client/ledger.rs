@@ -1,0 +1,387 @@
+//! What a drive behind a connection owes its callers: each request in pieces that the server takes, which of them were sent and
+//! answered, and what a lost connection means for them. No I/O, no clock.
+//!
+//! **Connections that are lost.** What was not answered may be asked again on the next connection: reads and writes come to the same
+//! when they are done twice. Not so where the server had acknowledged writes that no flush has made durable: it may have lost them with
+//! the connection, if it was the server that went. Nobody could repeat them, so the drive is given up, and catches up like any
+//! drive that was away. A part of a write counts here as soon as it was answered, whatever became of the other parts.
+//!
+//! Expected faults: answers to nothing, pieces of a read that are missing, doubled, or lie outside.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use stripewise_drive::{Buffer, CompletionSender, DriveErrorKind, IoRequest, Operation, Segments};
+
+use super::super::protocol::*;
+use super::witness::Witness;
+
+/// Ranges without data go in pieces of this many bytes, so that none of them takes long.
+const RANGE_BYTES: u64 = 32 << 20;
+/// Zeros that are written where the server has no command for them, bytes at a time.
+const ZEROS_BYTES: u64 = 1 << 20;
+
+/// What the server offers, as far as requests depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Abilities {
+    pub fua: bool,
+    pub trim: bool,
+    pub zeroes: bool,
+    /// The most bytes of one transfer.
+    pub longest_bytes: u64,
+}
+
+/// A piece of a request as the server gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Read,
+    Write {
+        fua: bool,
+    },
+    Zeros,
+    Trim,
+    /// `covers`: how many writes had been answered before it was asked for.
+    Flush {
+        covers: u64,
+    },
+}
+
+struct Part {
+    order: u64,
+    command: Command,
+    offset: u64,
+    length: u64,
+    sent: bool,
+    /// Of a read: stretches of it that are here.
+    received: Vec<(u64, u64)>,
+    failure: Option<u32>,
+}
+
+/// A request of somebody's, or (without a sender) a question whether the server is there.
+struct Order {
+    request: IoRequest,
+    sender: Option<CompletionSender>,
+    since_ns: u64,
+    parts_left: usize,
+    failure: Option<u32>,
+    /// The server has no FUA: a flush follows what was written.
+    then_flush: bool,
+}
+
+/// A request that has come to its end; to be told outside of any borrow.
+pub(crate) struct Settled {
+    request: IoRequest,
+    sender: Option<CompletionSender>,
+    failure: Option<(DriveErrorKind, Option<i32>)>,
+}
+
+impl Settled {
+    /// Tells whoever asked.
+    pub fn tell(self, label: &std::rc::Rc<str>) {
+        let Some(sender) = self.sender else { return };
+        sender.complete(match self.failure {
+            None => Ok(()),
+            Some((kind, code)) => Err(self.request.error(label, kind, code)),
+        });
+    }
+}
+
+/// What a lost connection means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// All that is unanswered can be asked again.
+    AskAgain,
+    /// Writes were acknowledged that may be lost with it.
+    Unflushed,
+}
+
+/// The requests of one drive.
+pub(crate) struct Ledger {
+    abilities: Abilities,
+    next: u64,
+    orders: BTreeMap<u64, Order>,
+    parts: BTreeMap<u64, Part>,
+    to_send: VecDeque<u64>,
+    /// Parts of writes that were answered, and how many of them a flush has covered.
+    written: u64,
+    durable: u64,
+    zeros: Buffer,
+    pub witness: Witness,
+}
+
+impl Ledger {
+    pub fn new(abilities: Abilities) -> Self {
+        let zeros = if abilities.zeroes { 0 } else { ZEROS_BYTES as usize };
+        Self {
+            abilities,
+            next: 0,
+            orders: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            to_send: VecDeque::new(),
+            written: 0,
+            durable: 0,
+            zeros: Buffer::from_bytes(&vec![0; zeros]),
+            witness: Witness::default(),
+        }
+    }
+
+    /// Takes a request of at least one byte, or a flush. One that needs nothing of the server is given back, done.
+    pub fn submit(
+        &mut self,
+        request: IoRequest,
+        sender: Option<CompletionSender>,
+        now_ns: u64,
+    ) -> Option<Settled> {
+        let (command, piece_bytes) = match request.operation {
+            Operation::Read => (Command::Read, self.abilities.longest_bytes),
+            Operation::Write { fua } => {
+                (Command::Write { fua: fua && self.abilities.fua }, self.abilities.longest_bytes)
+            }
+            Operation::Flush => (Command::Flush { covers: self.written }, u64::MAX),
+            Operation::Discard if !self.abilities.trim => {
+                return Some(Settled { request, sender, failure: None });
+            }
+            Operation::Discard => (Command::Trim, RANGE_BYTES),
+            Operation::WriteZeroes if self.abilities.zeroes => (Command::Zeros, RANGE_BYTES),
+            Operation::WriteZeroes => {
+                (Command::Write { fua: false }, self.abilities.longest_bytes.min(ZEROS_BYTES))
+            }
+        };
+        let then_flush = request.operation == Operation::Write { fua: true } && !self.abilities.fua;
+        if !matches!(request.operation, Operation::Read | Operation::Flush) {
+            self.witness.overwritten(request.offset_bytes, request.end_bytes());
+        }
+        let order = self.next;
+        self.next += 1;
+        let (offset, end) = match request.operation {
+            // Servers refuse flushes of anything else; the engine's may carry the place that they are about.
+            Operation::Flush => (0, 0),
+            _ => (request.offset_bytes, request.end_bytes()),
+        };
+        let order_of = Order { request, sender, since_ns: now_ns, parts_left: 0, failure: None, then_flush };
+        self.orders.insert(order, order_of);
+        let mut at = offset;
+        loop {
+            let length = (end - at).min(piece_bytes);
+            self.add_part(order, command, at, length);
+            at += length;
+            if at == end {
+                break;
+            }
+        }
+        None
+    }
+
+    fn add_part(&mut self, order: u64, command: Command, offset: u64, length: u64) {
+        let cookie = self.next;
+        self.next += 1;
+        let part = Part { order, command, offset, length, sent: false, received: Vec::new(), failure: None };
+        if let Command::Write { .. } = command {
+            let data = self.memory(&part);
+            self.witness.consider(cookie, offset, &data);
+        }
+        self.parts.insert(cookie, part);
+        self.to_send.push_back(cookie);
+        if let Some(order) = self.orders.get_mut(&order) {
+            order.parts_left += 1;
+        }
+    }
+
+    /// The memory of a part, in its order.
+    fn memory(&self, part: &Part) -> Segments {
+        let Some(order) = self.orders.get(&part.order) else { return Segments::new() };
+        if order.request.operation == Operation::WriteZeroes {
+            return Segments::from_iter([self.zeros.slice(0..part.length as usize)]);
+        }
+        stretch(&order.request.segments, part.offset - order.request.offset_bytes, part.length)
+    }
+
+    /// The next piece for the server: its head, what follows it, and whether that is all there is.
+    pub fn next_to_send(&mut self) -> Option<([u8; 28], Segments)> {
+        let cookie = self.to_send.pop_front()?;
+        let part = self.parts.get_mut(&cookie)?;
+        part.sent = true;
+        let (kind, flags) = match part.command {
+            Command::Read => (CMD_READ, 0),
+            Command::Write { fua } => (CMD_WRITE, if fua { CMD_FLAG_FUA } else { 0 }),
+            Command::Zeros => (CMD_WRITE_ZEROES, 0),
+            Command::Trim => (CMD_TRIM, 0),
+            Command::Flush { .. } => (CMD_FLUSH, 0),
+        };
+        let head = request_head(kind, flags, cookie, part.offset, part.length as u32);
+        let part = &self.parts[&cookie];
+        let data = if kind == CMD_WRITE { self.memory(part) } else { Segments::new() };
+        Some((head, data))
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_to_send(&self) -> bool {
+        !self.to_send.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.orders.is_empty()
+    }
+
+    /// Since when the oldest request waits, ns on the caller's clock.
+    pub fn oldest_ns(&self) -> Option<u64> {
+        self.orders.first_key_value().map(|(_, order)| order.since_ns)
+    }
+
+    /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many bytes it is of.
+    pub fn asked(&self, cookie: u64) -> Option<Option<u64>> {
+        let part = self.parts.get(&cookie).filter(|part| part.sent)?;
+        Some((part.command == Command::Read).then_some(part.length))
+    }
+
+    /// Where `length` bytes at `offset` of the drive, which come in answer to a read, are to go. `None` where they are not asked for, or
+    /// came before.
+    pub fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
+        let part = self.parts.get_mut(&cookie).filter(|part| part.sent && part.command == Command::Read)?;
+        let end = offset.checked_add(length)?;
+        let overlaps = |&(from, to): &(u64, u64)| from < end && offset < to;
+        if length == 0
+            || offset < part.offset
+            || end > part.offset + part.length
+            || part.received.iter().any(overlaps)
+        {
+            return None;
+        }
+        match part.received.last_mut() {
+            Some((_, to)) if *to == offset => *to = end,
+            _ => part.received.push((offset, end)),
+        }
+        let order = self.orders.get(&part.order)?;
+        Some(stretch(&order.request.segments, offset - order.request.offset_bytes, length))
+    }
+
+    /// Where a whole read's bytes are to go.
+    pub fn receiving_all(&mut self, cookie: u64) -> Option<Segments> {
+        let part = self.parts.get(&cookie)?;
+        let (offset, length) = (part.offset, part.length);
+        self.receiving(cookie, offset, length)
+    }
+
+    /// The server says that something is wrong with a piece; the first such word counts.
+    pub fn failing(&mut self, cookie: u64, errno: u32) {
+        if let Some(part) = self.parts.get_mut(&cookie) {
+            part.failure.get_or_insert(errno);
+        }
+    }
+
+    /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is no answer to it.
+    pub fn answered(&mut self, cookie: u64) -> Result<Option<Settled>, &'static str> {
+        if !self.parts.get(&cookie).is_some_and(|part| part.sent) {
+            return Err("it answered what was not asked");
+        }
+        let Some(part) = self.parts.remove(&cookie) else { return Ok(None) };
+        let received: u64 = part.received.iter().map(|(from, to)| to - from).sum();
+        if part.command == Command::Read && part.failure.is_none() && received != part.length {
+            return Err("it answered a read without all of its bytes");
+        }
+        if part.failure.is_some() {
+            self.witness.refused(cookie);
+        } else {
+            match part.command {
+                Command::Write { fua: false } | Command::Zeros => {
+                    self.written += 1;
+                    self.witness.answered(cookie, self.written, false);
+                }
+                Command::Write { fua: true } => self.witness.answered(cookie, self.written, true),
+                Command::Flush { covers } => {
+                    self.durable = self.durable.max(covers);
+                    self.witness.flushed(covers);
+                }
+                Command::Read | Command::Trim => {}
+            }
+        }
+        let Some(order) = self.orders.get_mut(&part.order) else { return Ok(None) };
+        order.parts_left -= 1;
+        order.failure = order.failure.or(part.failure);
+        if order.parts_left > 0 {
+            return Ok(None);
+        }
+        if std::mem::take(&mut order.then_flush) && order.failure.is_none() {
+            self.add_part(part.order, Command::Flush { covers: self.written }, 0, 0);
+            return Ok(None);
+        }
+        let Some(Order { request, sender, failure, .. }) = self.orders.remove(&part.order) else {
+            return Ok(None);
+        };
+        let failure = failure.map(|errno| (kind_of(errno), Some(errno as i32)));
+        Ok(Some(Settled { request, sender, failure }))
+    }
+
+    /// The connection is gone; what was sent on it and not answered is to be sent again, if it may be.
+    pub fn connection_lost(&mut self) -> Loss {
+        if self.written > self.durable {
+            return Loss::Unflushed;
+        }
+        self.to_send.clear();
+        for (cookie, part) in &mut self.parts {
+            part.sent = false;
+            part.received.clear();
+            part.failure = None;
+            self.to_send.push_back(*cookie);
+        }
+        Loss::AskAgain
+    }
+
+    /// The drive is given up: everything ends as gone.
+    pub fn give_up(&mut self) -> Vec<Settled> {
+        self.parts.clear();
+        self.to_send.clear();
+        let gone = |order: Order| Settled {
+            request: order.request,
+            sender: order.sender,
+            failure: Some((DriveErrorKind::Gone, None)),
+        };
+        std::mem::take(&mut self.orders).into_values().map(gone).collect()
+    }
+}
+
+/// The memory of `length` bytes at `from` of scattered memory.
+fn stretch(segments: &Segments, mut from: u64, mut length: u64) -> Segments {
+    let mut pieces = Segments::new();
+    for segment in segments {
+        let bytes = segment.len() as u64;
+        if from >= bytes {
+            from -= bytes;
+            continue;
+        }
+        let taken = length.min(bytes - from);
+        if taken == 0 {
+            break;
+        }
+        pieces.push(segment.slice(from as usize..(from + taken) as usize));
+        length -= taken;
+        from = 0;
+    }
+    pieces
+}
+
+/// A request as it goes to the server, without what is to be written.
+pub(crate) fn request_head(kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) -> [u8; 28] {
+    let mut head = [0; 28];
+    head[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    head[4..6].copy_from_slice(&flags.to_be_bytes());
+    head[6..8].copy_from_slice(&kind.to_be_bytes());
+    head[8..16].copy_from_slice(&cookie.to_be_bytes());
+    head[16..24].copy_from_slice(&offset.to_be_bytes());
+    head[24..28].copy_from_slice(&length.to_be_bytes());
+    head
+}
+
+/// What a server's error number means for a drive.
+fn kind_of(errno: u32) -> DriveErrorKind {
+    match errno {
+        EIO => DriveErrorKind::Medium,
+        EPERM => DriveErrorKind::Denied,
+        ENOSPC => DriveErrorKind::NoSpace,
+        ESHUTDOWN => DriveErrorKind::Gone,
+        _ => DriveErrorKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! The client's side of TLS: whose signature on a server's certificate counts, and the client's own certificate, in a folder and under
+//! the names that libnbd and QEMU use (`ca-cert.pem`, `client-cert.pem`, `client-key.pem`).
+//!
+//! Expected faults: files that are missing or hold something else, servers with certificates of others or for other names.
+
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use stripewise_runtime::Stream;
+
+use super::super::tls::{Session, TlsError, failed, read_certificates};
+
+/// Whom a client trusts, and how it shows who it is.
+pub(crate) struct ClientTls(Arc<ClientConfig>);
+
+impl ClientTls {
+    /// From the files in `folder`; a certificate of the client's own is shown where there is one. Blocks briefly.
+    pub fn load(folder: &Path) -> Result<Self, TlsError> {
+        let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
+        let authority = folder.join("ca-cert.pem");
+        let mut roots = RootCertStore::empty();
+        for certificate in read_certificates(&authority)? {
+            roots.add(certificate).map_err(|error| failed(&authority, &error))?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&error))?
+            .with_root_certificates(roots);
+        let (own, key) = (folder.join("client-cert.pem"), folder.join("client-key.pem"));
+        let config = if own.exists() {
+            let chain = read_certificates(&own)?;
+            let private = PrivateKeyDer::from_pem_file(&key).map_err(|error| failed(&key, &error))?;
+            builder.with_client_auth_cert(chain, private).map_err(|error| unusable(&error))?
+        } else {
+            builder.with_no_client_auth()
+        };
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Agrees on keys with the server, whose certificate has to be for `name`.
+    pub async fn handshake(&self, stream: &Rc<Stream>, name: &str) -> io::Result<Session> {
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| io::Error::other(format!("no certificate can be for the name `{name}`")))?;
+        let connection = ClientConnection::new(self.0.clone(), name).map_err(io::Error::other)?;
+        Session::agree(connection.into(), stream).await
+    }
+}
