@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 pub mod daemon;
+pub mod mount;
+pub mod programs;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
