@@ -2,7 +2,8 @@
 //! and figures for Prometheus under `/metrics`.
 //!
 //! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried out by the daemon's executor as if it
-//! had been typed (`orders.rs`), and the JSON document that it prints is the answer. `guard.rs` says who is let in.
+//! had been typed (`orders.rs`), and the JSON document that it prints is the answer. `guard.rs` says who is let in,
+//! `connections.rs` how many at a time, and for how long.
 //!
 //! Expected faults: an address in use, one beyond this machine without a token (refused), a token that cannot be read, clients that
 //! send anything, are slow, or leave.
@@ -19,6 +20,7 @@ use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
 
 mod api;
+mod connections;
 mod guard;
 mod metrics;
 mod orders;
@@ -60,12 +62,11 @@ impl Http {
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let served = axum::serve(listener, router).with_graceful_shutdown(async {
+                let told = async {
                     // Also where the daemon ends without a word.
                     let _ = stopped.await;
-                });
-                // It ends only when told to.
-                let _ = served.await;
+                };
+                connections::serve(listener, router, told).await;
             });
         });
         let thread = thread.map_err(refused)?;
