@@ -18,6 +18,7 @@ use stripewise_drive::Semaphore;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
+use crate::ways_in::TAKEN_HINT;
 
 mod api;
 mod connections;
@@ -50,7 +51,12 @@ impl Http {
             .hint("--http-token-file FILE names a file with a secret of 16 characters or more; 127.0.0.1 needs none"));
         }
         let refused = |error: std::io::Error| {
-            Failure::new(format!("cannot listen for HTTP at {address}: {}", system_text(&error)))
+            let failure =
+                Failure::new(format!("cannot listen for HTTP at {address}: {}", system_text(&error)));
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => failure.hint(TAKEN_HINT),
+                _ => failure,
+            }
         };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
