@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::Sandbox;
@@ -183,13 +183,17 @@ impl Drop for Database<'_> {
     }
 }
 
-/// Inserts rows, one transaction each, and keeps the numbers of those that were acknowledged, until the server is gone.
-fn write_rows(database: &Database<'_>, first: u64) -> Vec<u64> {
+/// A session that ends at the first error.
+fn open_session(database: &Database<'_>) -> Running {
     let mut psql = database.command("psql");
-    psql.args(["-X", "-q", "-t", "-A"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut psql = psql.spawn().expect("started");
-    let mut input = psql.stdin.take().expect("piped");
-    let mut answers = BufReader::new(psql.stdout.take().expect("piped")).lines();
+    psql.args(["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1"]);
+    psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    Running::start(&mut psql, Duration::ZERO)
+}
+
+/// Inserts rows, one transaction each, and keeps the numbers of those that were acknowledged, until the session ends.
+fn write_rows(mut input: ChildStdin, answers: ChildStdout, first: u64) -> Vec<u64> {
+    let mut answers = BufReader::new(answers).lines();
     let mut acknowledged = Vec::new();
     for number in first..first + ROUND_ROWS {
         // What a row holds follows from its number.
@@ -200,16 +204,12 @@ fn write_rows(database: &Database<'_>, first: u64) -> Vec<u64> {
         if input.write_all(sql.as_bytes()).is_err() {
             break;
         }
-        // An error is answered on the other output; then psql ends, without its server.
         match answers.next() {
             Some(Ok(line)) if line == number.to_string() => acknowledged.push(number),
             Some(Ok(line)) => panic!("psql answers {line:?} to {number}"),
             _ => break,
         }
     }
-    drop(input);
-    let _ = psql.kill();
-    let _ = psql.wait();
     acknowledged
 }
 
@@ -222,18 +222,22 @@ fn load_until_killed(database: &Database<'_>, mount: &mut Mount, round: u64, len
     pgbench.stdout(said.try_clone().expect("another handle")).stderr(said);
     let mut pgbench = Running::start(&mut pgbench, length);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let first = (round * WRITERS + writer) * ROUND_ROWS;
-                scope.spawn(move || write_rows(database, first))
+        // Their end, whatever brings it about, is that of the threads.
+        let mut sessions: Vec<Running> = (0..WRITERS).map(|_| open_session(database)).collect();
+        let writers: Vec<_> = (round * WRITERS..)
+            .zip(&mut sessions)
+            .map(|(number, session)| {
+                let (input, answers) = session.pipes();
+                scope.spawn(move || write_rows(input, answers, number * ROUND_ROWS))
             })
             .collect();
         std::thread::sleep(length);
         mount.kill();
-        // A server that only reads and is not asked to write goes on with what it has in memory; its clients do write.
-        let acknowledged = writers.into_iter().flat_map(|writer| writer.join().expect("it ended")).collect();
+        sessions
+            .iter_mut()
+            .for_each(|session| assert!(!session.wait().success(), "a session outlives its server"));
         assert!(!pgbench.wait().success(), "pgbench lost its server");
-        acknowledged
+        writers.into_iter().flat_map(|writer| writer.join().expect("it ended")).collect()
     })
 }
 

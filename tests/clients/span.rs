@@ -1,6 +1,6 @@
 //! How long the tests go on.
 
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::common::daemon::wait;
@@ -69,6 +69,11 @@ impl Running {
         let shown = format!("{command:?}");
         let child = command.spawn().unwrap_or_else(|error| panic!("{shown}: {error}"));
         Self { child, shown, patience: length + GRACE }
+    }
+
+    /// Its input and output, where these are pipes.
+    pub fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        (self.child.stdin.take().expect("a pipe"), self.child.stdout.take().expect("a pipe"))
     }
 
     /// How it ended.
