@@ -2,17 +2,19 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate test bench fuzz build install clean need-build need-test need-bench need-fuzz
+.PHONY: help evaluate test soak bench fuzz build install clean need-build need-test need-soak need-bench need-fuzz
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool nbd
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 PREFIX ?= /usr/local
 
 help:
 	@echo 'make evaluate   build, then measure RAID layouts on file-backed drives; writes report.html (about 8 minutes)'
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
 	@echo 'make test       formatting, lints and all tests'
+	@echo 'make soak       file systems, fio, a database and misbehaving clients on volumes, ten minutes each; SOAK_SECONDS=60 for one'
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
@@ -27,6 +29,10 @@ test: need-test
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo test --workspace --locked --quiet
 	@echo 'make test: formatting, lints and all tests passed'
+
+# One after the other, as their figures say how long clients waited. The build of the tests, whose assertions are on.
+soak: need-soak
+	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test clients -- --nocapture --test-threads 1 $(ARGS)
 
 bench: need-bench
 	cargo bench --workspace --locked --benches $(ARGS)
@@ -58,6 +64,9 @@ need-build:
 
 need-test:
 	@scripts/need.sh test
+
+need-soak:
+	@scripts/need.sh soak
 
 need-bench:
 	@scripts/need.sh bench

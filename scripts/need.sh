@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|test|bench|fuzz
+# usage: scripts/need.sh build|test|soak|bench|fuzz
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|test|bench|fuzz}
+purpose=${1:?usage: scripts/need.sh build|test|soak|bench|fuzz}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -44,6 +44,11 @@ if [ "$purpose" = fuzz ] && ! cargo fuzz --version >/dev/null 2>&1; then
     cargo install cargo-fuzz --locked --quiet
 fi
 
+if [ "$purpose" = soak ] && ! command -v fsx >/dev/null 2>&1; then
+    echo "installing fsx (what exercises files on volumes), built from its source"
+    cargo install fsx --locked --quiet || echo "going on without it: its part of the tests is passed over"
+fi
+
 # --- system packages ----------------------------------------------------------------------------------------------
 # Rust links with the system's C compiler driver; a compiler without the C library's start files cannot link either.
 can_link() {
@@ -68,7 +73,7 @@ if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
 fi
 # Clients that the tests of servers talk to. On their own, at the end: nothing else depends on them.
-if [ "$purpose" = test ] && [ -z "$packages" ]; then
+if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
     can_do_without=yes
     command -v nbdcopy >/dev/null 2>&1 || missing libnbd-bin "NBD clients for the tests of the NBD server"
     PATH=/usr/bin:/bin python3 -c 'import nbd' >/dev/null 2>&1 || missing python3-libnbd "one more of them"
@@ -82,6 +87,12 @@ if [ "$purpose" = test ] && [ -z "$packages" ]; then
     installed mkfs.ext4 || missing e2fsprogs "a file system for these tests"
     installed mkfs.xfs || missing xfsprogs "one more"
     installed mkfs.btrfs || missing btrfs-progs "one more"
+    installed stress-ng || missing stress-ng "work for file systems on volumes"
+    # Not for make test: Debian's package starts a server of its own. The tests start another and leave that one alone.
+    if [ "$purpose" = soak ]; then
+        set -- /usr/lib/postgresql/*/bin/initdb
+        [ -x "$1" ] || missing postgresql "a database on a volume"
+    fi
 fi
 if [ "$purpose" = bench ]; then
     command -v nbdkit >/dev/null 2>&1 || missing nbdkit "what the NBD server is compared with"

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result, system_text};
 
 mod watch;
 
-pub use watch::watch;
+pub use watch::{tell, watch};
 
 /// Alerts that wait to be sent.
 const MAX_WAITING: usize = 64;
@@ -70,9 +70,9 @@ fn web_address(text: &str) -> std::result::Result<String, String> {
 /// Something to be told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alert {
-    /// The pool; empty for a test.
+    /// The pool; empty where it is none's matter.
     pub pool: String,
-    /// `state`, `drive`, `space`, `loss`, `scrub` or `test`.
+    /// `state`, `drive`, `space`, `loss`, `scrub`, `mount` or `test`.
     pub kind: &'static str,
     /// What happened, in one line.
     pub text: String,
@@ -146,7 +146,7 @@ fn run_command(command: &str, alert: &Alert) -> Outcome {
 
 fn send_mail(address: &str, alert: &Alert) -> Outcome {
     let subject = match alert.pool.as_str() {
-        "" => "Stripewise: test".to_owned(),
+        "" => format!("Stripewise: {}", alert.kind),
         pool => format!("Stripewise: pool {pool}"),
     };
     let text = format!("To: {address}\nSubject: {subject}\n\n{}\n", alert.text);

@@ -2,7 +2,8 @@
 //! and figures for Prometheus under `/metrics`.
 //!
 //! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried out by the daemon's executor as if it
-//! had been typed (`orders.rs`), and the JSON document that it prints is the answer. `guard.rs` says who is let in.
+//! had been typed (`orders.rs`), and the JSON document that it prints is the answer. `guard.rs` says who is let in,
+//! `connections.rs` how many at a time, and for how long.
 //!
 //! Expected faults: an address in use, one beyond this machine without a token (refused), a token that cannot be read, clients that
 //! send anything, are slow, or leave.
@@ -17,8 +18,10 @@ use stripewise_drive::Semaphore;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
+use crate::ways_in::TAKEN_HINT;
 
 mod api;
+mod connections;
 mod guard;
 mod metrics;
 mod orders;
@@ -48,7 +51,12 @@ impl Http {
             .hint("--http-token-file FILE names a file with a secret of 16 characters or more; 127.0.0.1 needs none"));
         }
         let refused = |error: std::io::Error| {
-            Failure::new(format!("cannot listen for HTTP at {address}: {}", system_text(&error)))
+            let failure =
+                Failure::new(format!("cannot listen for HTTP at {address}: {}", system_text(&error)));
+            match error.kind() {
+                std::io::ErrorKind::AddrInUse => failure.hint(TAKEN_HINT),
+                _ => failure,
+            }
         };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
@@ -60,12 +68,11 @@ impl Http {
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let served = axum::serve(listener, router).with_graceful_shutdown(async {
+                let told = async {
                     // Also where the daemon ends without a word.
                     let _ = stopped.await;
-                });
-                // It ends only when told to.
-                let _ = served.await;
+                };
+                connections::serve(listener, router, told).await;
             });
         });
         let thread = thread.map_err(refused)?;

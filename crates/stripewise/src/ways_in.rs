@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use stripewise_export::nbd::{Notice, Server, ServerOptions, Tls, TlsPolicy};
-use stripewise_runtime::OWNER_ONLY;
+use stripewise_runtime::{ListenError, OWNER_ONLY};
 
 use crate::commands::App;
 use crate::control::listen_patiently;
@@ -75,6 +75,9 @@ pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is no address; as in 10809, 127.0.0.1:10809 or [::1]:10809"))
 }
 
+/// For who wants to listen where somebody else does.
+pub const TAKEN_HINT: &str = "`ss -lxtp` shows who listens there: end that, or choose another place";
+
 /// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no places.
 pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedExports>>> {
     if options.places.is_empty() {
@@ -118,7 +121,15 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
                 listen_patiently(app, || network.listen_tcp(*address)).await?
             }
         };
-        let listener = listener.map_err(|error| Failure::because("cannot export over NBD", &error))?;
+        let listener = listener.map_err(|error| {
+            let is_taken = matches!(error, ListenError::InUse { .. });
+            let failure = Failure::because("cannot export over NBD", &error);
+            failure.hint(if is_taken {
+                TAKEN_HINT
+            } else {
+                "--nbd takes unix:PATH, where a socket can be made, or tcp:PORT"
+            })
+        })?;
         app.printer.note(format!("NBD at {}", listener.place()));
         server.listen(listener);
     }

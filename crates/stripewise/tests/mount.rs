@@ -3,144 +3,18 @@
 
 mod common;
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
+use common::daemon::until_within;
+use common::mount::{Mount, is_mounted};
+use common::programs::{is_possible, program, succeeds};
 use common::{Sandbox, unique_bytes};
 
-/// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Whether what the test needs is here; says so if not.
-fn is_possible(programs: &[&str]) -> bool {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    let mut lacks: Vec<String> = Vec::new();
-    if !root {
-        lacks.push("root".to_owned());
-    }
-    for path in ["/dev/fuse", "/dev/loop-control"] {
-        if !Path::new(path).exists() {
-            lacks.push(path.to_owned());
-        }
-    }
-    for program in programs {
-        let found =
-            Command::new("sh").args(["-c", &format!("PATH=$PATH:/usr/sbin command -v {program}")]).output();
-        if !found.is_ok_and(|output| output.status.success()) {
-            lacks.push((*program).to_owned());
-        }
-    }
-    if !lacks.is_empty() {
-        eprintln!("passed over: this test needs {}", lacks.join(", "));
-    }
-    lacks.is_empty()
-}
-
-fn program(words: &[&str]) -> Output {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    Command::new(words[0]).args(&words[1..]).env("PATH", path).env("LC_ALL", "C").output().expect("it runs")
-}
-
-fn succeeds(words: &[&str]) -> String {
-    let output = program(words);
-    let says = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{words:?}: {says}{}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A process that has something mounted. Whatever becomes of the test, nothing of it stays mounted.
-struct Mount {
-    child: Child,
-    folder: PathBuf,
-    sandbox: PathBuf,
-}
-
-impl Mount {
-    /// Starts `stripewise WORDS`, which mounts at @m, and waits until it is ready.
-    fn start(sandbox: &Sandbox, words: &str) -> Self {
-        let folder = sandbox.path("m");
-        std::fs::create_dir_all(&folder).expect("made");
-        let mut child = sandbox.command(words).spawn().expect("started");
-        let stdout = child.stdout.take().expect("piped");
-        let mut mount = Self { child, folder, sandbox: sandbox.path("") };
-        let mut first = String::new();
-        BufReader::new(stdout).read_line(&mut first).expect("text");
-        if first != "ready\n" {
-            panic!("`{words}` is not ready: {}", mount.said());
-        }
-        mount
-    }
-
-    fn said(&mut self) -> String {
-        let mut text = String::new();
-        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut text));
-        text
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn open(&self, name: &str) -> File {
-        OpenOptions::new().read(true).write(true).open(self.file(name)).expect("it can be opened")
-    }
-
-    fn terminate(&self) {
-        succeeds(&["kill", "-TERM", &self.child.id().to_string()]);
-    }
-
-    /// Ends it in order; what it said.
-    fn end(mut self) -> String {
-        self.terminate();
-        let said = self.said();
-        let status = self.child.wait().expect("ended");
-        assert_eq!(status.code(), Some(0), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
-        assert!(!is_mounted(&self.folder), "{said}");
-        said
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("ended");
-    }
-}
-
-fn is_mounted(folder: &Path) -> bool {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
-    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(place) == folder))
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // What stands on others first: later mounts are further down in the table.
-        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let places = table.lines().rev().filter_map(|line| line.split(' ').nth(4));
-        for place in places.filter(|place| Path::new(place).starts_with(&self.sandbox)) {
-            program(&["umount", "--lazy", place]);
-        }
-        for line in String::from_utf8_lossy(&program(&["losetup", "--list", "--noheadings"]).stdout).lines() {
-            if line.contains(&*self.sandbox.to_string_lossy())
-                && let Some(device) = line.split_whitespace().next()
-            {
-                program(&["losetup", "--detach", device]);
-            }
-        }
-    }
+fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_within(Duration::from_secs(120), what, is_so);
 }
 
 #[test]
@@ -246,6 +120,8 @@ fn volumes_are_files() {
             "{words}: {refused}"
         );
     }
+    let refused = sandbox.run_with_input("volume write tank/a", b"under it").expect_code(1).err;
+    assert!(refused.contains("a client has tank/a open") && refused.contains("hint: "), "{refused}");
     sandbox.ok("volume resize tank/b 6MiB");
 
     // Another process is told who has it.
@@ -254,20 +130,18 @@ fn volumes_are_files() {
     assert!(second.contains("kept open by a daemon") && second.contains("hint: "), "{second}");
 
     // In use at the end: waited for, and served meanwhile.
-    mount.terminate();
-    until("it goes on", || {
+    mount.process.signal("-TERM");
+    until("it waits", || {
         file.write_all_at(&[7; 1000], 1 << 20).expect("served");
-        mount.child.stderr.is_some() && is_mounted(&mount.folder)
+        mount.process.said().contains("busy")
     });
-    std::thread::sleep(Duration::from_millis(1500));
     file.write_all_at(&[7; 1000], 1 << 20).expect("still served");
     drop(file);
-    let mut mount = mount;
-    let said = mount.said();
-    assert_eq!(mount.child.wait().expect("ended").code(), Some(0), "{said}");
+    let folder = mount.folder.clone();
+    let said = mount.ends();
     assert!(said.contains("busy") && said.contains("unmounted and closed"), "{said}");
     assert!(said.contains("volume resize"), "it told about the refused change of size: {said}");
-    assert!(!is_mounted(&mount.folder));
+    assert!(!is_mounted(&folder));
     assert!(sandbox.read("tank/a", 1 << 20, 1000) == [7; 1000]);
 }
 
@@ -304,12 +178,54 @@ fn folders_that_cannot_be_used_are_told() {
     drop(file);
     let stale = sandbox.fails("mount tank @m");
     assert!(stale.contains("was killed") && stale.contains("fusermount3 -u"), "{stale}");
-    succeeds(&["umount", &mount.folder.display().to_string()]);
+    mount.unmount();
     let mount = Mount::start(&sandbox, "serve --fuse @m");
     let mut read = vec![0; data.len()];
     mount.open("tank/a").read_exact_at(&mut read, 4321).expect("read");
     assert!(read == data);
     mount.end();
+}
+
+#[test]
+fn who_unmounts_the_folder_of_a_daemon_is_noticed() {
+    if !is_possible(&["umount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
+    let alert = "#!/bin/sh\necho \"$STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> \"$STRIPEWISE_HOME/told\"\n";
+    std::fs::write(sandbox.path("alert.sh"), alert).expect("written");
+    succeeds(&["chmod", "755", &sandbox.text("alert.sh")]);
+    let mount = Mount::start(&sandbox, "serve --fuse @m --alert-command @alert.sh");
+    mount.unmount();
+    until("it is said", || mount.process.said().contains("was unmounted"));
+    until("somebody is told", || {
+        let told = std::fs::read_to_string(sandbox.path("home/told")).unwrap_or_default();
+        told.starts_with("mount ") && told.contains("was unmounted")
+    });
+    // What else it does goes on.
+    sandbox.write("tank/a", 0, b"still here");
+    assert_eq!(sandbox.read("tank/a", 0, 10), b"still here");
+    mount.end();
+}
+
+#[test]
+fn a_mounted_pool_that_is_destroyed_ends_its_mount() {
+    if !is_possible(&["umount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
+    let mount = Mount::start(&sandbox, "mount tank @m");
+    sandbox.ok("pool destroy tank --yes");
+    let folder = mount.folder.clone();
+    // Until it has noticed there is nothing to see.
+    assert!(std::fs::read_dir(&folder).expect("a folder").next().is_none());
+    let said = mount.ends();
+    assert!(said.contains("tank was destroyed or exported"), "{said}");
+    assert!(!is_mounted(&folder));
 }
 
 /// Fills the folder with files, a drive being pulled and replaced meanwhile; their contents.
@@ -363,10 +279,8 @@ fn ext4_on_a_volume_whose_drive_is_replaced() {
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs ext4");
     expect_files(&files);
     // Somebody else unmounts it: then it ends as well.
-    succeeds(&["umount", &mount.folder.display().to_string()]);
-    let mut mount = mount;
-    let said = mount.said();
-    assert_eq!(mount.child.wait().expect("ended").code(), Some(0), "{said}");
+    mount.unmount();
+    mount.ends();
     sandbox.ok("pool scrub tank --wait");
 }
 
@@ -410,7 +324,7 @@ fn xfs_on_a_volume_whose_daemon_is_killed() {
     mount.kill();
     let busy = sandbox.fails("mount tank/a @m --fs xfs");
     assert!(busy.contains("hint: ") && busy.contains("umount"), "{busy}");
-    succeeds(&["umount", &mount.folder.display().to_string()]);
+    mount.unmount();
     let mount = Mount::start(&sandbox, "mount tank/a @m --fs xfs");
     expect_files(&files);
     mount.end();

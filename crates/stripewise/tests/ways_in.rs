@@ -64,6 +64,8 @@ fn volumes_are_exported_over_nbd() {
         until("it is connected", || std::fs::metadata(&pid).is_ok());
         let refused = sandbox.fails("volume delete tank/b --yes");
         assert!(refused.contains("a client has tank/b open"), "{refused}");
+        let refused = sandbox.run_with_input("volume write tank/b", b"under it").expect_code(1).err;
+        assert!(refused.contains("a client has tank/b open"), "{refused}");
         assert!(sandbox.fails("pool destroy tank --yes").contains("a client has tank/b open"));
         client.kill().expect("killed");
         client.wait().expect("ended");

@@ -139,7 +139,8 @@ impl Files {
                 );
             }
         };
-        let pool = self.pool(&pool)?;
+        // One that is served no more has none to show.
+        let Some(pool) = self.pool(&pool) else { return Some(Vec::new()) };
         let volumes = pool.volumes().into_iter().map(|volume| {
             let place = Place::Volume(format!("{}/{}", pool.name(), volume.name), volume.id);
             self.entry(volume.name, &place, FileType::RegularFile)

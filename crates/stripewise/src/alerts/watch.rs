@@ -35,16 +35,19 @@ pub async fn watch(app: &App) -> Result<()> {
             let now = Look::at(session);
             let before = seen.insert(session.name().to_owned(), now.seen());
             for alert in now.alerts(before.as_ref()) {
-                send(app, alert);
+                tell(app, alert);
             }
         }
         context.sleep_ns(LOOK_NS).await;
     }
 }
 
-/// Has it sent; says where that fails.
-fn send(app: &App, alert: Alert) {
-    app.printer.warning(format!("pool {}: {}", alert.pool, alert.text));
+/// Says it, and has it sent; says where that fails.
+pub fn tell(app: &App, alert: Alert) {
+    app.printer.warning(match alert.pool.as_str() {
+        "" => alert.text.clone(),
+        pool => format!("pool {pool}: {}", alert.text),
+    });
     let Some(alerts) = app.alerts() else { return };
     let Some(answered) = alerts.send(alert) else {
         app.printer.warning("there is more to tell than can be sent: an alert was left out");

@@ -2,7 +2,7 @@
 //! as `serve` does: works on its jobs, and takes commands for it.
 //!
 //! Expected faults: a folder that cannot be used, a pool that another process serves, somebody else who unmounts, files that are
-//! still open at the end (they are waited for).
+//! still open at the end (they are waited for), a pool that is destroyed or exported meanwhile (that ends it).
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -23,6 +23,9 @@ use crate::names::{PoolName, VolumeName};
 use crate::nest::refuse_if_used;
 use crate::pieces::find_volume;
 use crate::session::{Access, Session};
+
+/// How often it is looked whether there is still something to mount.
+const LOOK_NS: u64 = 1_000_000_000;
 
 /// Show volumes as files, or the file system on a volume, until told to end
 #[derive(Args)]
@@ -137,7 +140,14 @@ impl Work<'_> {
         let mut commands = pin!(self.control.serve(self.app));
         let ended = async {
             said?;
-            select(told, pin!(mount.until_ended())).await;
+            let (unmounted, taken_away) = (pin!(mount.until_ended()), pin!(self.until_not_served(pool)));
+            let gone = select(unmounted, taken_away);
+            if let Either::Right((Either::Right((looked, _)), _)) = select(told, gone).await {
+                looked?;
+                let app = self.app;
+                app.printer
+                    .warning(format!("pool {pool} was destroyed or exported: {} is unmounted", self.folder));
+            }
             Ok(())
         };
         let ended = until(pin!(ended), commands.as_mut()).await;
@@ -155,6 +165,15 @@ impl Work<'_> {
             }
         };
         until(pin!(wanted.mounted(self.app, work)), pin!(self.control.serve(self.app))).await
+    }
+
+    /// Ends when a command has taken the pool away.
+    async fn until_not_served(&self, pool: &str) -> Result<()> {
+        let context = self.app.executor()?.context();
+        while self.app.served.has(pool) {
+            context.sleep_ns(LOOK_NS).await;
+        }
+        Ok(())
     }
 
     fn ready(&self) -> Result<()> {

@@ -17,7 +17,7 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use stripewise_export::fuse::{FuseMount, Tree};
 
-use crate::alerts::{AlertOptions, Alerts, watch};
+use crate::alerts::{Alert, AlertOptions, Alerts, tell, watch};
 use crate::candidates::{Place, noted_export, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
@@ -130,12 +130,19 @@ async fn serve(
         pending::<Result<()>>().await
     };
     let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
+    let mounted_still = async {
+        if let Some(mounted) = &mounted {
+            mounted.tell_when_it_has_ended(app).await;
+        }
+        pending().await
+    };
     // These go on for ever unless something is wrong.
     let mut working = select_all([
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
         watch(app).boxed_local(),
+        mounted_still.boxed_local(),
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {
         Either::Left(((), _)) => {
@@ -144,7 +151,7 @@ async fn serve(
         }
         Either::Right(((result, ..), _)) => result,
     };
-    match mounted {
+    match &mounted {
         None => ended,
         // Commands are taken for as long as somebody uses what is mounted.
         Some(mounted) if ended.is_ok() => match select(pin!(mounted.end(app)), working).await {
@@ -166,7 +173,17 @@ impl<'a> Mounted<'a> {
         Ok(Self { mount: mount_fuse(app, Tree::Pools, folder)?, folder })
     }
 
-    async fn end(self, app: &App) -> Result<()> {
+    /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody may take it for what was meant.
+    async fn tell_when_it_has_ended(&self, app: &App) {
+        self.mount.until_ended().await;
+        let text = format!(
+            "{} was unmounted: the volumes are not to be seen there until the daemon is started anew",
+            self.folder.display()
+        );
+        tell(app, Alert { pool: String::new(), kind: "mount", text });
+    }
+
+    async fn end(&self, app: &App) -> Result<()> {
         unmount_fuse(app, &self.mount, self.folder).await
     }
 }

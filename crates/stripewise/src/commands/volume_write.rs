@@ -1,7 +1,7 @@
 //! `volume write`: bytes from standard input into a volume, several pieces in flight, durable when the command ends.
 //!
 //! Expected faults: input that does not fit (what fits is written, and said so), drives missing, ranges that begin or end
-//! within a block of 512 bytes (the rest of the block is kept).
+//! within a block of 512 bytes (the rest of the block is kept), a volume that a client has open (refused).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,7 +44,10 @@ struct Written {
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (name, offset) = (&options.name, options.offset.0);
-    refuse_if_used(&app.home()?, &format!("write to `{name}`"), &name.pool, Some(&name.volume))?;
+    let what = format!("write to `{name}`");
+    refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;
+    // A client may keep in memory what it read: a file system that is mounted would not survive it.
+    app.served.refuse_if_open(&what, &name.pool, Some(&name.volume))?;
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), async |session| {
             session.show_notices();

@@ -30,9 +30,10 @@ const MAX_CALLERS: u64 = 64;
 /// Within this time a caller has said what it wants.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// How long somebody else may still listen where this process wants to, and how often that is tried.
+/// How long somebody else may still listen where this process wants to, and how often that is tried: whoever does listen there sees
+/// each of these tries come and go.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
-const LISTEN_AGAIN_NS: u64 = 50_000_000;
+const LISTEN_AGAIN_NS: u64 = 250_000_000;
 
 /// Where commands are taken.
 pub struct ControlSocket {

@@ -19,6 +19,7 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::connections::{body_places, whole_body};
 use super::guard::{Guard, let_in};
 use super::orders::{Answer, Order, What};
 use crate::failure::Exit;
@@ -26,7 +27,7 @@ use crate::printer::OUTPUT_VERSION;
 use crate::report::{EventReport, PoolReport, VolumeReport};
 
 /// Bytes of a volume in one request, and bytes of any body.
-const MAX_BYTES: usize = 16 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -66,7 +67,9 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .fallback(async || {
             error(StatusCode::NOT_FOUND, "there is nothing at this path", Some("GET /api/v1/openapi.json"))
         })
-        .layer(DefaultBodyLimit::max(MAX_BYTES))
+        // Bodies are cut before, with all of them at hand.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(body_places(), whole_body))
         .layer(middleware::from_fn_with_state(Arc::new(guard), let_in))
         .with_state(Api { orders })
 }

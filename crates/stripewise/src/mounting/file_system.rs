@@ -55,6 +55,15 @@ impl FileSystem {
         }
     }
 
+    /// What finds damage.
+    fn checker(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs_repair -f",
+            Self::Ext4 => "e2fsck -f",
+            Self::Btrfs => "btrfs check",
+        }
+    }
+
     /// What makes one, and the package that it is in.
     fn maker(self) -> (&'static str, &'static str) {
         match self {
@@ -153,8 +162,14 @@ impl Wanted<'_> {
         run("mount", UTIL_LINUX, &words).await.map_err(|failure| {
             let message =
                 format!("cannot mount {} at {}: {}", self.volume, self.folder.display(), failure.message);
-            let hint =
-                failure.hint.unwrap_or_else(|| format!("the kernel must know {kind}: `modprobe {kind}`"));
+            let hint = failure.hint.unwrap_or_else(|| {
+                format!(
+                    "`dmesg` says why: the kernel does not know {kind} (`modprobe {kind}`), or the file system is damaged (`stripewise \
+                     mount {} DIR` shows it as a file for {})",
+                    self.volume.pool,
+                    self.kind.checker()
+                )
+            });
             Failure::new(message).hint(hint)
         })?;
         // While it is used this only says that it is to go with its last user.

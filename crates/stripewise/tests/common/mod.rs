@@ -3,15 +3,22 @@
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
 pub mod daemon;
+pub mod mount;
+pub mod programs;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use serde_json::Value;
 
 /// The drives of most tests: large enough for a pool, small enough to be quick.
 pub const DRIVE_SIZE: &str = "32MiB";
+
+/// No command takes longer; one that hangs is killed, and the test fails.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where a test happens.
 pub struct Sandbox {
@@ -58,7 +65,16 @@ impl Sandbox {
         let input = input.to_vec();
         // A program that fails early does not read all of it.
         let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let number = child.id().to_string();
+        let (ended, watched) = std::sync::mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            if watched.recv_timeout(COMMAND_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &number]).status();
+            }
+        });
         let output = child.wait_with_output().expect("the program ends");
+        drop(ended);
+        watchdog.join().expect("no panic");
         writer.join().expect("no panic");
         let code = output.status.code().unwrap_or_else(|| panic!("`{words}` ended by {:?}", output.status));
         let err = String::from_utf8(output.stderr).expect("messages are text");

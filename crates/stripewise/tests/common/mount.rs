@@ -1,0 +1,91 @@
+//! Something mounted, for the time of a test.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use super::Sandbox;
+use super::daemon::Process;
+use super::programs::{program, succeeds};
+
+/// A process that has something mounted. Whatever becomes of the test, nothing of it stays mounted.
+pub struct Mount {
+    pub process: Process,
+    pub folder: PathBuf,
+    sandbox: PathBuf,
+}
+
+impl Mount {
+    /// Starts `stripewise WORDS`, which mounts at @m, and waits until it is ready.
+    pub fn start(sandbox: &Sandbox, words: &str) -> Self {
+        Self::start_at(sandbox, words, &sandbox.path("m"))
+    }
+
+    /// Starts `stripewise WORDS`, which mounts at `folder`, and waits until it is ready.
+    pub fn start_at(sandbox: &Sandbox, words: &str, folder: &Path) -> Self {
+        std::fs::create_dir_all(folder).expect("made");
+        let process = Process::start(sandbox, words);
+        let mut mount = Self { process, folder: folder.to_owned(), sandbox: sandbox.path("") };
+        mount.process.expect_ready();
+        mount
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub fn open(&self, name: &str) -> File {
+        OpenOptions::new().read(true).write(true).open(self.file(name)).expect("it can be opened")
+    }
+
+    /// Ends it in order; what it said.
+    pub fn end(mut self) -> String {
+        self.process.signal("-TERM");
+        let said = self.process.expect_end();
+        assert!(!is_mounted(&self.folder), "{said}");
+        said
+    }
+
+    /// Ends it without a warning; what it had mounted stays there, dead.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Waits for the end that somebody else has brought about; what it said.
+    pub fn ends(mut self) -> String {
+        self.process.expect_end()
+    }
+
+    /// Takes away what a killed one left mounted at its folder.
+    pub fn unmount(&self) {
+        succeeds(&["umount", &self.folder.display().to_string()]);
+    }
+}
+
+/// Whether something is mounted at the folder.
+pub fn is_mounted(folder: &Path) -> bool {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+    table.lines().any(|line| line.split(' ').nth(4).is_some_and(|place| Path::new(place) == folder))
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.process.kill();
+        // What stands on others first: later mounts are further down in the table.
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let places = table.lines().rev().filter_map(|line| line.split(' ').nth(4));
+        let is_ours = |place: &&str| {
+            let place = Path::new(place);
+            place.starts_with(&self.sandbox) || place == self.folder
+        };
+        for place in places.filter(is_ours) {
+            program(&["umount", "--lazy", place]);
+        }
+        for line in String::from_utf8_lossy(&program(&["losetup", "--list", "--noheadings"]).stdout).lines() {
+            if line.contains(&*self.sandbox.to_string_lossy())
+                && let Some(device) = line.split_whitespace().next()
+            {
+                program(&["losetup", "--detach", device]);
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! A hundred clients that come, misbehave and leave, over NBD, HTTP and the control socket, while others work: what these write they read
+//! back, and nothing that they ask takes longer than a client may be waited for. When the crowd has left, nothing of it is left in
+//! the daemon: no open file, no thread, no memory that grows from crowd to crowd.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stripewise_drive::SplitMix64;
+
+use crate::common::daemon::{Daemon, until, until_within};
+use crate::common::{Sandbox, unique_bytes};
+use crate::drives::Alarm;
+use crate::http_rubbish::{ask_for_pools, connect, malformed, rest, send_and_be_left};
+use crate::nbd_client::{Client, OPT_GO, OPT_STARTTLS, READ, WRITE, info, option_bytes, request_bytes};
+use crate::span::Span;
+
+const CROWD: u64 = 100;
+const MALFORMED: u64 = 1000;
+const MIB: u64 = 1 << 20;
+/// The shortest that any client is waited for (`docs/nbd.md`): nobody else may be held up for longer.
+const BOUND: Duration = Duration::from_secs(10);
+/// After the crowd: what the program keeps for the next, and what its allocator has not given back.
+const KEPT_BYTES: u64 = 128 * MIB;
+
+/// Ways into a daemon.
+struct Ways {
+    nbd: PathBuf,
+    control: PathBuf,
+    nbd_port: u16,
+    http_port: u16,
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+impl Ways {
+    fn start(sandbox: &Sandbox) -> (Self, Daemon) {
+        let ways = Self {
+            nbd: sandbox.path("nbd.sock"),
+            control: sandbox.path("home/control.sock"),
+            nbd_port: free_port(),
+            http_port: free_port(),
+        };
+        let words = format!("--nbd unix:nbd.sock --nbd tcp:{} --http {}", ways.nbd_port, ways.http_port);
+        let daemon = Daemon::start(sandbox, &words);
+        (ways, daemon)
+    }
+
+    /// One client that does what it should not, and leaves. The longest stay is about a second.
+    fn misbehave(&self, random: &mut SplitMix64) {
+        let pause = Duration::from_millis(random.below(700));
+        let noise = unique_bytes(1 + random.below(5000) as usize, random.next_u64());
+        match random.below(14) {
+            0 => send_and_leave(&mut Client::connect_silently(&self.nbd).stream, &noise, pause),
+            1 => send_and_leave(&mut connect(self.nbd_port), &noise, pause),
+            // Half a request; half of what a write is to write; an option that never ends.
+            2 => self.after_greeting(&request_bytes(READ, 0, 1, 0, 512)[..27], pause),
+            3 => self
+                .after_greeting(&[&request_bytes(WRITE, 0, 1, 3 * MIB, 1 << 20)[..], &noise].concat(), pause),
+            4 => {
+                let mut client = Client::connect_silently(&self.nbd);
+                let half = &option_bytes(OPT_GO, &info("tank/a", &[]))[..20];
+                send_and_leave(&mut client.stream, &[&3_u32.to_be_bytes()[..], half].concat(), pause);
+            }
+            // Asks for much and takes none of it.
+            5 => {
+                let much: Vec<u8> =
+                    (0..20).flat_map(|cookie| request_bytes(READ, 0, cookie, 0, 1 << 20)).collect();
+                self.after_greeting(&much, pause);
+            }
+            // Leaves while its writes are on the way; places that are nobody else's.
+            6 => {
+                let write =
+                    [&request_bytes(WRITE, 0, 1, 4 * MIB + random.below(64) * 4096, 4096)[..], &[7; 4096]]
+                        .concat();
+                self.after_greeting(&write.repeat(10), Duration::ZERO);
+            }
+            // TLS where there is none, without asking and after.
+            7 => send_and_leave(
+                &mut connect(self.nbd_port),
+                b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                pause,
+            ),
+            8 => {
+                let mut client = Client::connect_silently(&self.nbd);
+                let hello =
+                    [&3_u32.to_be_bytes()[..], &option_bytes(OPT_STARTTLS, &[]), b"\x16\x03\x01"].concat();
+                send_and_leave(&mut client.stream, &hello, pause);
+            }
+            9 => {
+                let bytes = malformed(random.next_u64());
+                send_and_leave(&mut connect(self.http_port), &bytes, pause);
+            }
+            // A head that comes letter by letter; a body that does not come.
+            10 => {
+                let mut stream = connect(self.http_port);
+                for letter in b"GET /metr" {
+                    let _ = stream.write_all(&[*letter]);
+                    std::thread::sleep(pause / 10);
+                }
+            }
+            11 => {
+                let head = "PUT /api/v1/pools/tank/volumes/a/bytes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n";
+                send_and_leave(&mut connect(self.http_port), &[head.as_bytes(), &noise].concat(), pause);
+            }
+            12 => send_and_leave(&mut self.caller(), &noise, pause),
+            _ => {
+                let words = [
+                    &["volume", "read", "tank/a"][..],
+                    &["pool", "wait", "tank", "scrub"],
+                    &["volume", "write", "tank/a"],
+                ];
+                let command = command_frame(words[random.below(3) as usize]);
+                send_and_leave(&mut self.caller(), &command, pause);
+            }
+        }
+    }
+
+    /// A client that has agreed on everything, then sends this.
+    fn after_greeting(&self, bytes: &[u8], pause: Duration) {
+        let mut client = Client::ready(&self.nbd, "tank/a");
+        send_and_leave(&mut client.stream, bytes, pause);
+    }
+
+    fn caller(&self) -> UnixStream {
+        UnixStream::connect(&self.control).expect("it listens")
+    }
+}
+
+fn send_and_leave(stream: &mut impl Write, bytes: &[u8], pause: Duration) {
+    // The server may have left before.
+    let _ = stream.write_all(bytes);
+    std::thread::sleep(pause);
+}
+
+/// A command as `stripewise` sends it.
+fn command_frame(words: &[&str]) -> Vec<u8> {
+    let command = serde_json::json!({
+        "version": 1, "words": words, "folder": "/", "colours": {"out": false, "err": false}, "input_bytes": null
+    });
+    frame(b'C', command.to_string().as_bytes())
+}
+
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32).to_le_bytes(), body].concat()
+}
+
+/// The longest that anything took which somebody asked for who behaves.
+#[derive(Default)]
+struct Longest(AtomicU64);
+
+impl Longest {
+    fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let done = work();
+        self.0.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn get(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Writes and reads back over NBD, in 16 MiB of its own; how often.
+fn works_over_nbd(socket: &Path, goes_on: &AtomicBool, longest: &Longest) -> u64 {
+    let _alarm = Alarm(goes_on);
+    let mut client = Client::ready(socket, "tank/a");
+    let mut rounds = 0;
+    while goes_on.load(Ordering::Relaxed) {
+        let (at, bytes) = (8 * MIB + rounds % 64 * 256 * 1024, unique_bytes(200_000, rounds));
+        longest.time(|| client.write(at, &bytes));
+        assert!(longest.time(|| client.read(at, 200_000)) == bytes, "round {rounds}");
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Asks over HTTP and by commands.
+fn asks(sandbox: &Sandbox, ways: &Ways, goes_on: &AtomicBool, longest: &Longest) {
+    let _alarm = Alarm(goes_on);
+    while goes_on.load(Ordering::Relaxed) {
+        let answer = longest.time(|| ask_for_pools(ways.http_port));
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        longest.time(|| sandbox.ok("pool status tank"));
+    }
+}
+
+/// What a process has.
+#[derive(Clone, Copy, Debug)]
+struct Holdings {
+    files: usize,
+    threads: usize,
+    resident_bytes: u64,
+}
+
+impl Holdings {
+    fn of(process: u32) -> Self {
+        let place = PathBuf::from(format!("/proc/{process}"));
+        let files = std::fs::read_dir(place.join("fd")).expect("readable").count();
+        // The kernel keeps workers of its own for each ring, and ends them when it likes.
+        let is_own = |thread: &std::fs::DirEntry| {
+            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| !name.starts_with("iou-"))
+        };
+        let threads =
+            std::fs::read_dir(place.join("task")).expect("readable").flatten().filter(is_own).count();
+        let status = std::fs::read_to_string(place.join("status")).expect("readable");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("told");
+        let kib: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");
+        Self { files, threads, resident_bytes: kib << 10 }
+    }
+}
+
+/// A hundred at a time for as long as it goes on; how many there were.
+fn crowd(ways: &Ways, goes_on: &AtomicBool) -> u64 {
+    let came = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for place in 0..CROWD {
+            let came = &came;
+            scope.spawn(move || {
+                let _alarm = Alarm(goes_on);
+                let mut random = SplitMix64::new(place);
+                while goes_on.load(Ordering::Relaxed) {
+                    ways.misbehave(&mut random);
+                    came.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    came.into_inner()
+}
+
+#[test]
+fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 32MiB");
+    let (ways, daemon) = Ways::start(&sandbox);
+    // What is there before the crowd, with every way in used once.
+    let (goes_on, longest) = (AtomicBool::new(false), Longest::default());
+    works_over_nbd(&ways.nbd, &goes_on, &longest);
+    sandbox.ok("pool status tank");
+    let before = Holdings::of(daemon.id());
+
+    let mut after = Vec::new();
+    let mut came = 0;
+    let mut rounds = 0;
+    let whole = Span::begin();
+    for part in 0..2 {
+        let begin = Instant::now();
+        goes_on.store(true, Ordering::Relaxed);
+        let peak = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let _end = Alarm(&goes_on);
+            let worker = scope.spawn(|| works_over_nbd(&ways.nbd, &goes_on, &longest));
+            scope.spawn(|| asks(&sandbox, &ways, &goes_on, &longest));
+            let crowd = scope.spawn(|| crowd(&ways, &goes_on));
+            while begin.elapsed() < whole.length() / 2 && goes_on.load(Ordering::Relaxed) {
+                peak.fetch_max(Holdings::of(daemon.id()).resident_bytes, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            goes_on.store(false, Ordering::Relaxed);
+            came += crowd.join().expect("no panic");
+            rounds += worker.join().expect("no panic");
+        });
+        until("nothing of the crowd is left", || {
+            let now = Holdings::of(daemon.id());
+            now.files <= before.files && now.threads <= before.threads
+        });
+        let now = Holdings::of(daemon.id());
+        println!(
+            "crowd {part}: {came} came so far; resident {} MiB at most, {} MiB after",
+            peak.into_inner() / MIB,
+            now.resident_bytes / MIB
+        );
+        after.push(now);
+    }
+    assert!(longest.get() < BOUND, "somebody waited {:?}", longest.get());
+    let [first, second] = after[..] else { unreachable!("two parts") };
+    assert!(second.resident_bytes < before.resident_bytes + KEPT_BYTES, "{before:?} {first:?} {second:?}");
+    assert!(
+        second.resident_bytes < first.resident_bytes + KEPT_BYTES / 2,
+        "it grows: {before:?} {first:?} {second:?}"
+    );
+    let said = daemon.end();
+    println!(
+        "a crowd of {CROWD}: {} s, {came} came and left; {rounds} times 200 kB written and read back meanwhile, nobody waited longer than {} ms; \
+         the daemon said {} lines",
+        whole.elapsed().as_secs(),
+        longest.get().as_millis(),
+        said.lines().count()
+    );
+}
+
+#[test]
+fn a_thousand_malformed_http_requests() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
+    let data = unique_bytes(1 << 20, 1);
+    sandbox.write("tank/a", 1 << 20, &data);
+    let (ways, daemon) = Ways::start(&sandbox);
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= MALFORMED {
+                        return;
+                    }
+                    let answer = send_and_be_left(ways.http_port, &malformed(seed));
+                    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "seed {seed}");
+                }
+            });
+        }
+    });
+    assert!(sandbox.read("tank/a", 1 << 20, data.len()) == data);
+    assert!(ask_for_pools(ways.http_port).starts_with(b"HTTP/1.1 200"));
+    daemon.end();
+}
+
+#[test]
+fn a_thousand_malformed_commands() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
+    let (ways, daemon) = Ways::start(&sandbox);
+    for seed in 0..MALFORMED {
+        let mut random = SplitMix64::new(seed);
+        let words =
+            [&["pool", "status"][..], &["volume", "list"], &["no", "such", "command"], &["\u{0}", "--json"]];
+        let mut bytes = command_frame(words[random.below(4) as usize]);
+        // More frames behind it: input that nobody asked for, kinds that are the server's.
+        for _ in 0..random.below(3) {
+            let kind = b"CIOMPWX?"[random.below(8) as usize];
+            bytes.extend(frame(kind, &unique_bytes(random.below(300) as usize, seed)));
+        }
+        for _ in 0..random.below(4) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes[at..].fill(0xFF),
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        let mut stream = ways.caller();
+        stream.set_read_timeout(Some(BOUND * 2)).expect("set");
+        let _ = stream.write_all(&bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "seed {seed}: {error}")
+            }
+        }
+    }
+    sandbox.ok("volume list");
+    daemon.end();
+}
+
+/// Each is answered or left within its time, while others are served.
+#[test]
+fn slow_http_clients_are_given_up() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 24MiB");
+    let (ways, daemon) = Ways::start(&sandbox);
+    let mut silent = connect(ways.http_port);
+    let mut idle = connect(ways.http_port);
+    idle.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    let half = std::thread::spawn(move || {
+        let mut stream = connect(ways.http_port);
+        let begin = Instant::now();
+        // One letter a second is no excuse.
+        while begin.elapsed() < BOUND * 3 && stream.write_all(b"G").is_ok() {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        begin.elapsed()
+    });
+    // More than may be are closed at once, and there is room again when they have gone.
+    let mut many: Vec<_> = (0..300).map(|_| connect(ways.http_port)).collect();
+    many.last_mut().expect("many").set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    assert!(rest(many.last_mut().expect("many")).is_empty());
+    drop(many);
+    until("there is room again", || ask_for_pools(ways.http_port).starts_with(b"HTTP/1.1 200"));
+    assert!(rest(&mut silent).is_empty());
+    assert!(rest(&mut idle).starts_with(b"HTTP/1.1 200"));
+    assert!(half.join().expect("no panic") < BOUND * 2);
+
+    // What takes a minute to be given up is for the long run: half a body, and an answer that nobody takes.
+    if Span::begin().is_long() {
+        let mut stalled = connect(ways.http_port);
+        stalled.set_read_timeout(Some(Duration::from_secs(90))).expect("set");
+        let head = "PUT /api/v1/pools/tank/volumes/a/bytes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\nhalf of it";
+        stalled.write_all(head.as_bytes()).expect("sent");
+        let mut deaf = connect(ways.http_port);
+        let ask = "GET /api/v1/pools/tank/volumes/a/bytes?offset=0&length=16777216 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        deaf.write_all(ask.as_bytes()).expect("sent");
+        let before = Holdings::of(daemon.id());
+        assert!(rest(&mut stalled).starts_with(b"HTTP/1.1 408"));
+        until_within(BOUND * 3, "both are given up", || Holdings::of(daemon.id()).files + 2 <= before.files);
+    }
+    daemon.end();
+}
