@@ -72,6 +72,26 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether it changes nothing, so that nobody need be told that it was asked for.
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Pool(command) => matches!(
+                command,
+                PoolCommand::List(_)
+                    | PoolCommand::Status(_)
+                    | PoolCommand::Events(_)
+                    | PoolCommand::Iostat(_)
+            ),
+            Self::Volume(command) => {
+                matches!(command, VolumeCommand::List(_) | VolumeCommand::Show(_) | VolumeCommand::Read(_))
+            }
+            Self::Drive(command) => matches!(command, DriveCommand::Show(_)),
+            _ => false,
+        }
+    }
+}
+
 /// Commands on alerts.
 #[derive(Subcommand)]
 pub enum AlertCommand {

@@ -21,6 +21,7 @@ use crate::failure::{Failure, Result, system_text};
 mod api;
 mod guard;
 mod metrics;
+mod metrics_page;
 mod orders;
 
 use guard::Guard;

@@ -236,7 +236,7 @@ impl Session {
         access: Access,
         lock: PoolLock,
     ) -> std::result::Result<Self, Trouble> {
-        let (app, name) = (nest.app(), known.name.clone());
+        let (app, name, opened_unix_ms) = (nest.app(), known.name.clone(), unix_ms());
         if access == Access::Change {
             // What a killed process left.
             let _ = std::fs::remove_file(home.status_path(&known.id));
@@ -260,7 +260,7 @@ impl Session {
             id,
             known,
             access,
-            opened_unix_ms: unix_ms(),
+            opened_unix_ms,
             opened: RefCell::new(opened),
             executor,
             _lock: lock,
@@ -333,6 +333,11 @@ impl Session {
     /// How the pool stands at this moment, as it is left for others.
     pub fn word(&self) -> LeftWord {
         LeftWord::of(&self.pool, self.report(), self.open.opened_unix_ms)
+    }
+
+    /// When it was opened by this process.
+    pub fn opened_unix_ms(&self) -> u64 {
+        self.open.opened_unix_ms
     }
 
     /// Tells the user what the pool has to say.

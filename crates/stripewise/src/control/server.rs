@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Instant;
 
 use clap::Parser;
 use futures_util::future::{Either, select};
@@ -127,7 +128,8 @@ async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Se
             let (app, turns, caller) = (app.clone(), turns.clone(), caller.clone());
             drop(context.spawn(async move {
                 let Command { words, folder, colours, .. } = command;
-                let exit = carry_out(&words, folder.as_ref(), colours, &app, &caller, &turns).await;
+                let from = From { way: "socket", folder: folder.as_ref() };
+                let exit = carry_out(&words, from, colours, &app, &caller, &turns).await;
                 caller.end(exit.code());
             }));
         }
@@ -159,15 +161,24 @@ async fn send_frames(stream: &Stream, caller: &Caller) {
     }
 }
 
-/// Carries out a command line for somebody who is in `folder`.
+/// Where a command comes from.
+pub struct From<'a> {
+    /// The way by which it came.
+    pub way: &'static str,
+    /// The folder in which it was given.
+    pub folder: &'a Path,
+}
+
+/// Carries out a command line for somebody.
 pub async fn carry_out(
     words: &[String],
-    folder: &Path,
+    from: From<'_>,
     colours: Colours,
     app: &App,
     caller: &Rc<Caller>,
     turns: &Semaphore,
 ) -> Exit {
+    let (shown, way, begin) = (words.join(" "), from.way, Instant::now());
     let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
@@ -177,12 +188,18 @@ pub async fn carry_out(
         }
     };
     let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
-    let app = app.for_caller(printer, Input::Caller(caller.clone()), folder.to_owned());
+    let app = app.for_caller(printer, Input::Caller(caller.clone()), from.folder.to_owned());
     let turn = if cli.command.lasts() { None } else { Some(turns.acquire(1).await) };
     let result = dispatch::run(&cli.command, &app).await;
     drop(turn);
-    result.unwrap_or_else(|failure| {
+    let exit = result.unwrap_or_else(|failure| {
         app.printer.failure(&failure);
         failure.exit
-    })
+    });
+    let (exit_code, seconds) = (exit.code(), begin.elapsed().as_secs_f64());
+    match cli.command.only_looks() {
+        true => tracing::debug!(target: "command", command = shown, way, exit_code, seconds, "done"),
+        false => tracing::info!(target: "command", command = shown, way, exit_code, seconds, "done"),
+    }
+    exit
 }

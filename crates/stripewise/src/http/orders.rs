@@ -8,7 +8,7 @@ use stripewise_drive::Semaphore;
 
 use super::metrics;
 use crate::commands::App;
-use crate::control::{Caller, Collected, carry_out};
+use crate::control::{Caller, Collected, From, carry_out};
 use crate::failure::Exit;
 use crate::printer::Colours;
 
@@ -59,8 +59,9 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
 
 async fn command(words: &[String], input: &[u8], app: &App, turns: &Semaphore) -> Answer {
     let caller = Rc::new(Caller::with_input(input));
+    let from = From { way: "http", folder: "/".as_ref() };
     let work = async {
-        let exit = carry_out(words, "/".as_ref(), Colours::default(), app, &caller, turns).await;
+        let exit = carry_out(words, from, Colours::default(), app, &caller, turns).await;
         caller.end(exit.code());
         exit
     };
