@@ -1,6 +1,7 @@
 //! What was asked of a volume since it was opened, and how long that took: counted at its door, whoever asks.
 //!
-//! Two looks at the clock and one place in a fixed table for each request; nothing is allocated. Latencies are counted in steps, as
+//! Two looks at the clock (65 ns together on the machine of `docs/performance.md`) and one place in a fixed table (4 ns) for each
+//! request; nothing is allocated. Latencies are counted in steps, as
 //! Prometheus wants its histograms, so that they can be added up over volumes and machines.
 
 use std::cell::{Cell, RefCell};

@@ -140,7 +140,9 @@ impl Look {
     /// What is new since `before`, but for what alerts tell.
     fn log(&self, before: Option<&Seen>) {
         let pool = self.report.name.as_str();
-        for event in self.new_events(before) {
+        // That it was opened was told with all that belongs to it.
+        let is_news = |event: &&EventReport| before.is_some() || event.kind != "pool";
+        for event in self.new_events(before).iter().filter(is_news) {
             let (kind, text) = (event.kind.as_str(), one_line(&event.text));
             let (drive, volume) = (self.drive_in(&text), self.volume_in(&text));
             match kind {

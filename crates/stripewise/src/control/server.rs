@@ -1,7 +1,8 @@
 //! Takes commands over a socket, which only its owner may connect to, and carries them out beside everything else that this
 //! process does.
 //!
-//! Commands that change a pool take turns; those that wait for a job or move a volume's bytes do not, since they last.
+//! Commands that change a pool take turns. One that waits for the job that it began lets others go on meanwhile
+//! (`App::let_others_go_on`); those that only wait or move a volume's bytes take no turn.
 //! A command goes on when its caller leaves: a change is not torn off half-way. What only waits for something ends.
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
@@ -33,7 +34,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// How long somebody else may still listen where this process wants to, and how often that is tried.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
-const LISTEN_AGAIN_NS: u64 = 50_000_000;
+const LISTEN_AGAIN_NS: u64 = 5_000_000;
 
 /// Where commands are taken.
 pub struct ControlSocket {
@@ -189,9 +190,11 @@ pub async fn carry_out(
     };
     let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
     let app = app.for_caller(printer, Input::Caller(caller.clone()), from.folder.to_owned());
-    let turn = if cli.command.lasts() { None } else { Some(turns.acquire(1).await) };
+    if !cli.command.lasts() {
+        app.take_turn(turns.acquire(1).await);
+    }
     let result = dispatch::run(&cli.command, &app).await;
-    drop(turn);
+    app.let_others_go_on();
     let exit = result.unwrap_or_else(|failure| {
         app.printer.failure(&failure);
         failure.exit

@@ -17,7 +17,12 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one and waits until it says that it is ready.
     pub fn start(sandbox: &Sandbox, words: &str) -> Self {
-        let mut child = sandbox.command(&format!("serve {words}")).spawn().expect("started");
+        Self::spawn(&mut sandbox.command(&format!("serve {words}")))
+    }
+
+    /// As [`Self::start`] with a command that was put together already.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("started");
         let mut first = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("text");
         let mut daemon = Self { child };
