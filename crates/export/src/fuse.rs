@@ -16,7 +16,7 @@ mod trouble;
 
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use stripewise_drive::{Context, Event};
@@ -50,8 +50,20 @@ pub trait Host: 'static {
 /// may have to wait, or be done by a program with more rights. Dropping it while mounted unmounts it.
 pub struct FuseMount {
     ended: Rc<Ended>,
+    worker: Weak<Worker>,
     /// Its thread ends with the mount.
     _session: BackgroundSession,
+}
+
+/// What the kernel asks of a mount.
+#[derive(Clone)]
+pub struct FuseLoad(Weak<Worker>);
+
+impl FuseLoad {
+    /// Reads, writes, zeroings and flushes that are not answered yet; those that still wait in the kernel do not count.
+    pub fn under_way(&self) -> usize {
+        self.0.upgrade().map_or(0, |worker| worker.under_way())
+    }
 }
 
 #[derive(Default)]
@@ -90,6 +102,7 @@ impl FuseMount {
         config.acl = SessionACL::Owner;
         let session = fuser::spawn_mount2(Queue::new(sender), at, &config)?;
         let worker = Rc::new(Worker::new(exports, tree, host)?);
+        let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
         let theirs = ended.clone();
         drop(context.spawn(async move {
@@ -97,12 +110,17 @@ impl FuseMount {
             theirs.is_so.set(true);
             theirs.changed.notify_all();
         }));
-        Ok(Self { ended, _session: session })
+        Ok(Self { ended, worker: of_mount, _session: session })
     }
 
     /// Whether it is mounted no more.
     pub fn has_ended(&self) -> bool {
         self.ended.is_so.get()
+    }
+
+    /// What it is asked for, also for those who do not keep it mounted.
+    pub fn load(&self) -> FuseLoad {
+        FuseLoad(self.worker.clone())
     }
 
     /// Ends when it is mounted no more, whoever unmounted it, and every request was answered.

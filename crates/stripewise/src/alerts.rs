@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result, system_text};
 
 mod watch;
 
-pub use watch::{tell, watch};
+pub use watch::{Watch, tell};
 
 /// Alerts that wait to be sent.
 const MAX_WAITING: usize = 64;

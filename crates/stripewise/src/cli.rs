@@ -50,23 +50,29 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it may take long because it waits for a job, or moves bytes of a volume.
+    /// Whether it may take long because it does nothing but wait, or move bytes of a volume.
     pub fn lasts(&self) -> bool {
         match self {
-            Self::Pool(command) => match command {
-                PoolCommand::Wait(_) | PoolCommand::Iostat(_) => true,
-                PoolCommand::Scrub(options) => options.wait,
-                PoolCommand::Online(options) => options.wait,
-                PoolCommand::Replace(options) => options.wait,
-                PoolCommand::Retire(options) => options.wait,
-                _ => false,
-            },
-            Self::Volume(command) => match command {
-                VolumeCommand::Read(_) | VolumeCommand::Write(_) => true,
-                VolumeCommand::Convert(options) => options.wait,
-                VolumeCommand::Pin(options) => options.wait,
-                _ => false,
-            },
+            Self::Pool(command) => matches!(command, PoolCommand::Wait(_) | PoolCommand::Iostat(_)),
+            Self::Volume(command) => matches!(command, VolumeCommand::Read(_) | VolumeCommand::Write(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether it changes nothing, so that nobody need be told that it was asked for.
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Pool(command) => matches!(
+                command,
+                PoolCommand::List(_)
+                    | PoolCommand::Status(_)
+                    | PoolCommand::Events(_)
+                    | PoolCommand::Iostat(_)
+            ),
+            Self::Volume(command) => {
+                matches!(command, VolumeCommand::List(_) | VolumeCommand::Show(_) | VolumeCommand::Read(_))
+            }
+            Self::Drive(command) => matches!(command, DriveCommand::Show(_)),
             _ => false,
         }
     }

@@ -12,4 +12,4 @@ mod server;
 
 pub use caller::{Caller, Collected, Left};
 pub use client::pass_on;
-pub use server::{ControlSocket, carry_out, listen_patiently};
+pub use server::{ControlSocket, From, carry_out, listen_patiently};

@@ -24,6 +24,7 @@ mod api;
 mod connections;
 mod guard;
 mod metrics;
+mod metrics_page;
 mod orders;
 
 use guard::Guard;

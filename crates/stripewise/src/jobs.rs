@@ -71,6 +71,7 @@ pub fn due_text(app: &App, pool: &PoolReport) -> Option<String> {
 
 /// Works until no job of the kind is left.
 pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
+    app.let_others_go_on();
     session.start_jobs_below();
     let pool = &session.pool;
     let name = pool.name();

@@ -16,6 +16,7 @@ mod http;
 mod input;
 mod jobs;
 mod left_word;
+mod log;
 mod mounting;
 mod names;
 mod nest;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         app.printer.failure(&failure);
         failure.exit
     });
+    log::flush();
     ExitCode::from(exit.code())
 }
 

@@ -64,7 +64,11 @@ pub fn mount_fuse(app: &App, tree: Tree, folder: &Path) -> Result<FuseMount> {
     stripewise_runtime::become_io_flusher();
     let host = Rc::new(Told { app: app.clone(), home: app.home()? });
     let context = app.executor()?.context();
-    FuseMount::new(&context, app.served.exports(), tree, folder, host).map_err(|error| {
+    let mounted = FuseMount::new(&context, app.served.exports(), tree, folder, host);
+    if let Ok(mount) = &mounted {
+        app.served.ways_in().borrow_mut().fuse.push(mount.load());
+    }
+    mounted.map_err(|error| {
         let failure = Failure::because(format!("cannot mount at {}", folder.display()), &error);
         match Path::new("/dev/fuse").exists() {
             false => Failure::new(format!("cannot mount at {}: there is no /dev/fuse", folder.display())).hint(

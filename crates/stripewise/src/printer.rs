@@ -1,6 +1,7 @@
 //! The one place that prints: results on standard output for people or as one JSON document, everything else on standard
 //! error. Honours `NO_COLOR`, `--quiet`, and a reader that leaves early.
 
+use std::cell;
 use std::io::{IsTerminal, Write};
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use stripewise_drive::Buffer;
 
 use crate::control::{Caller, Left};
 use crate::failure::{Failure, Result};
+use crate::log;
 
 /// The version of every JSON document printed; raised when a key changes its meaning or goes.
 pub const OUTPUT_VERSION: u32 = 1;
@@ -45,6 +47,8 @@ pub struct Printer {
     quiet: bool,
     colour_out: bool,
     colour_err: bool,
+    /// Failures go into a log that is JSON.
+    failures_as_json: cell::Cell<bool>,
 }
 
 #[derive(Serialize)]
@@ -71,12 +75,21 @@ impl Printer {
             quiet,
             colour_out: wanted && std::io::stdout().is_terminal(),
             colour_err: wanted && std::io::stderr().is_terminal(),
+            failures_as_json: cell::Cell::new(false),
         }
     }
 
     /// To whoever had this command carried out here.
     pub fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
-        Self { caller: Some(caller), json, quiet, colour_out: colours.out, colour_err: colours.err }
+        let (colour_out, colour_err) = (colours.out, colours.err);
+        Self {
+            caller: Some(caller),
+            json,
+            quiet,
+            colour_out,
+            colour_err,
+            failures_as_json: cell::Cell::new(false),
+        }
     }
 
     /// What colours this process's own output takes.
@@ -87,6 +100,16 @@ impl Printer {
     /// Who had this command carried out here.
     pub fn caller(&self) -> Option<&Rc<Caller>> {
         self.caller.as_ref()
+    }
+
+    /// From now on failures of this process are told in its log, if that is JSON.
+    pub fn log_failures_as_json(&self, as_json: bool) {
+        self.failures_as_json.set(as_json);
+    }
+
+    /// Whether this speaks for a process that keeps a log.
+    fn is_logging(&self) -> bool {
+        self.caller.is_none() && log::is_kept()
     }
 
     /// Whether results are printed as JSON.
@@ -129,13 +152,20 @@ impl Printer {
 
     /// A message about what is going on; not with `--quiet`.
     pub fn note(&self, text: impl AsRef<str>) {
-        if !self.quiet {
+        if self.is_logging() {
+            let text = text.as_ref();
+            tracing::info!(target: "daemon", "{}", text.strip_prefix("note: ").unwrap_or(text));
+        } else if !self.quiet {
             self.message(text.as_ref());
         }
     }
 
     /// Something the user should know even with `--quiet`.
     pub fn warning(&self, text: impl AsRef<str>) {
+        if self.is_logging() {
+            tracing::warn!(target: "daemon", "{}", text.as_ref());
+            return;
+        }
         self.message(&format!("{} {}", paint("warning:", Style::Warning, self.colour_err), text.as_ref()));
     }
 
@@ -144,9 +174,13 @@ impl Printer {
         if failure.silent {
             return;
         }
-        self.message(&format!("{} {}", paint("error:", Style::Bad, self.colour_err), failure.message));
-        if let Some(hint) = &failure.hint {
-            self.message(&format!("{} {hint}", paint("hint:", Style::Good, self.colour_err)));
+        if self.failures_as_json.get() {
+            tracing::error!(target: "daemon", hint = failure.hint, "{}", failure.message);
+        } else {
+            self.message(&format!("{} {}", paint("error:", Style::Bad, self.colour_err), failure.message));
+            if let Some(hint) = &failure.hint {
+                self.message(&format!("{} {hint}", paint("hint:", Style::Good, self.colour_err)));
+            }
         }
         if self.json {
             let body = ErrorBody { error: &failure.message, hint: failure.hint.as_deref() };
@@ -167,6 +201,7 @@ impl Printer {
 
     fn message(&self, text: &str) {
         match &self.caller {
+            None if log::is_kept() => log::write_line(text.as_bytes()),
             None => write_message(text.as_bytes()),
             Some(caller) => caller.message(text),
         }

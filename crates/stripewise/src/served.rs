@@ -4,6 +4,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use stripewise_export::fuse::FuseLoad;
+use stripewise_export::nbd::Server;
 use stripewise_export::{Exports, PoolExports, VolumeExport};
 
 use crate::commands::App;
@@ -17,6 +19,16 @@ use crate::session::Session;
 pub struct Served {
     sessions: Rc<RefCell<Vec<Session>>>,
     exports: PoolExports,
+    ways_in: Rc<RefCell<WaysIn>>,
+}
+
+/// How clients come to the volumes, for those who ask how much goes on there.
+#[derive(Default)]
+pub struct WaysIn {
+    /// The NBD server, where there is one.
+    pub nbd: Option<Server<ServedExports>>,
+    /// What is mounted.
+    pub fuse: Vec<FuseLoad>,
 }
 
 impl Served {
@@ -53,6 +65,11 @@ impl Served {
                 "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
             )),
         }
+    }
+
+    /// How clients come to the volumes.
+    pub fn ways_in(&self) -> &RefCell<WaysIn> {
+        &self.ways_in
     }
 
     /// Their volumes, for clients.

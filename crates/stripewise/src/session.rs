@@ -149,6 +149,8 @@ pub struct Session {
     /// Where the pools below are, and those of drives to come; of the outermost pool only.
     nest: Option<Rc<Nest>>,
     lent: bool,
+    /// While this opens drives that are none of the pool's yet.
+    brings: RefCell<Option<Rc<()>>>,
 }
 
 /// A pool that this process has open.
@@ -163,12 +165,18 @@ struct OpenPool {
     /// All that were opened, also those that the pool has no use for.
     opened: RefCell<Vec<OpenedDrive>>,
     executor: Rc<RealExecutor>,
+    /// Shared with those who bring drives.
+    bringing: Rc<()>,
     _lock: PoolLock,
 }
 
 impl OpenPool {
-    /// Lets go of drives that were opened and are none of the pool's (any more): others may want them.
+    /// Lets go of drives that were opened and are none of the pool's (any more): others may want them. While somebody is bringing
+    /// drives nobody can tell; then they do it when they are done.
     fn let_go_of_strangers(&self, pool: &Pool) {
+        if Rc::strong_count(&self.bringing) > 1 {
+            return;
+        }
         let status = pool.status();
         let is_ours = |opened: &OpenedDrive| {
             let label = &opened.bare.info().label;
@@ -262,7 +270,7 @@ impl Session {
         access: Access,
         lock: PoolLock,
     ) -> std::result::Result<Self, Trouble> {
-        let (app, name) = (nest.app(), known.name.clone());
+        let (app, name, opened_unix_ms) = (nest.app(), known.name.clone(), unix_ms());
         if access == Access::Change {
             // What a killed process left.
             let _ = std::fs::remove_file(home.status_path(&known.id));
@@ -286,12 +294,20 @@ impl Session {
             id,
             known,
             access,
-            opened_unix_ms: unix_ms(),
+            opened_unix_ms,
             opened: RefCell::new(opened),
             executor,
+            bringing: Rc::default(),
             _lock: lock,
         };
-        let session = Session { pool, app: app.clone(), open: Rc::new(open), nest: None, lent: false };
+        let session = Session {
+            pool,
+            app: app.clone(),
+            open: Rc::new(open),
+            nest: None,
+            lent: false,
+            brings: RefCell::default(),
+        };
         if access == Access::Change {
             session.spawn_watch();
         }
@@ -306,6 +322,7 @@ impl Session {
             open: self.open.clone(),
             nest: self.nest.clone(),
             lent: true,
+            brings: RefCell::default(),
         }
     }
 
@@ -391,6 +408,11 @@ impl Session {
         LeftWord::of(&self.pool, self.report(), self.open.opened_unix_ms)
     }
 
+    /// When it was opened by this process.
+    pub fn opened_unix_ms(&self) -> u64 {
+        self.open.opened_unix_ms
+    }
+
     /// Tells the user what the pool has to say.
     pub fn show_notices(&self) {
         for notice in self.pool.notices() {
@@ -414,6 +436,7 @@ impl Session {
                 if let Some(volume) = candidate.volume() {
                     refuse_circle(&self.open.home, self.name(), volume)?;
                 }
+                self.brings.replace(Some(self.open.bringing.clone()));
                 let nest = self.nest.as_ref().expect("drives come into the outermost pool");
                 let opened = nest.open(candidate, Access::Change, &OpenOptions::default()).await?;
                 self.open.opened.borrow_mut().push(opened.clone());
@@ -431,6 +454,7 @@ impl Session {
     /// Closes the pool and remembers where its drives are; then the pools below. One that was lent stays open.
     pub async fn close(mut self) -> Result<()> {
         if self.lent {
+            self.brings.take();
             self.open.let_go_of_strangers(&self.pool);
             // Whatever ends this process: the next one finds the drives that came in.
             return self.open.remember_drives(&self.pool);

@@ -95,10 +95,14 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
         PolicyChoice::Required => TlsPolicy::Required,
         PolicyChoice::Offered => TlsPolicy::Offered,
     };
-    let printer = app.printer.clone();
-    let notices = Box::new(move |notice: &Notice| match notice {
-        Notice::Connected { .. } | Notice::Ended { .. } => printer.note(notice.to_string()),
-        _ => printer.warning(notice.to_string()),
+    let notices = Box::new(|notice: &Notice| match notice {
+        Notice::Connected { peer } | Notice::Ended { peer } => {
+            tracing::info!(target: "client", peer, "{notice}");
+        }
+        Notice::TooMany { peer } | Notice::GivenUp { peer, .. } => {
+            tracing::warn!(target: "client", peer, "{notice}");
+        }
+        Notice::NotAccepted { place, .. } => tracing::warn!(target: "client", place, "{notice}"),
     });
     let is_open = tls.is_none();
     let server_options = ServerOptions { tls, tls_policy: policy, notices, ..ServerOptions::default() };
@@ -133,6 +137,7 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
         app.printer.note(format!("NBD at {}", listener.place()));
         server.listen(listener);
     }
+    app.served.ways_in().borrow_mut().nbd = Some(server.clone());
     Ok(Some(server))
 }
 

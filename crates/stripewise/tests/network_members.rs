@@ -110,12 +110,11 @@ fn is_whole(sandbox: &Sandbox) -> bool {
 }
 
 /// Waits until all drives take part again and have what they should.
-fn until_whole(sandbox: &Sandbox, daemon: &mut Daemon) {
+fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
     let begin = Instant::now();
     while !is_whole(sandbox) {
         if begin.elapsed() > PATIENCE {
             let status = sandbox.run("pool status tank").out;
-            daemon.signal("-TERM");
             panic!("not whole:\n{}\n{}", String::from_utf8_lossy(&status), daemon.said());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -152,7 +151,7 @@ fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
         return;
     }
     let (sandbox, mut kits, mut data) = served("raid5", 1);
-    let mut daemon = Daemon::start(&sandbox, "tank");
+    let daemon = Daemon::start(&sandbox, "tank");
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| write_over(&sandbox, &mut data, 0..20));
         std::thread::sleep(Duration::from_millis(100));
@@ -165,7 +164,7 @@ fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
     write_over(&sandbox, &mut data, 30..33);
 
     kits[1] = Some(Kit::start(&sandbox, 1, ""));
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     let copied = written_bytes(&sandbox, 1);
     let all = 40 * MIB as u64 / 3;
     assert!(
@@ -177,7 +176,7 @@ fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
     kits[3].take().expect("there").kill();
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     kits[3] = Some(Kit::start(&sandbox, 3, ""));
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     nothing_is_wrong(&sandbox);
     daemon.end();
 }
@@ -188,7 +187,7 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
         return;
     }
     let (sandbox, kits, mut data) = served("raid6", 2);
-    let mut daemon = Daemon::start(&sandbox, "tank");
+    let daemon = Daemon::start(&sandbox, "tank");
     let hanging = kits[2].as_ref().expect("there");
     hanging.signal("-STOP");
     let begin = Instant::now();
@@ -197,14 +196,14 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
     until("it counts as missing, not as broken", || drive_state(&sandbox, 2) == "missing");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     hanging.signal("-CONT");
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
 
     // Also while nobody asks for anything.
     hanging.signal("-STOP");
     until("nobody asked, and it is missed", || drive_state(&sandbox, 2) == "missing");
     hanging.signal("-CONT");
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     nothing_is_wrong(&sandbox);
     daemon.end();
 }
@@ -236,7 +235,7 @@ fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
         return;
     }
     let (sandbox, mut kits, data) = served("raid5", 4);
-    let mut daemon = Daemon::start(&sandbox, "tank");
+    let daemon = Daemon::start(&sandbox, "tank");
     kits[0].take().expect("there").kill();
     kits[0] = Some(Kit::start_with(&sandbox, 0, "", "memory 64M"));
     until("it is left out", || drive_state(&sandbox, 0) == "missing");
@@ -248,7 +247,7 @@ fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
     let refused = sandbox.fails(&format!("pool online tank {}", uri(0)));
     assert!(refused.contains("is not there"), "{refused}");
     sandbox.ok(&format!("pool replace tank {} {} --wait", uri(0), uri(0)));
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     nothing_is_wrong(&sandbox);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     let said = daemon.end();
@@ -491,14 +490,14 @@ fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
     sandbox.ok("volume create tank/a --layout raid5 --size 48MiB");
     let mut data = unique_bytes(40 * MIB, 8);
     sandbox.write("tank/a", 0, &data);
-    let mut daemon = Daemon::start(&sandbox, "");
+    let daemon = Daemon::start(&sandbox, "");
 
     hosts[1].cable("down");
     write_over(&sandbox, &mut data, 0..5);
     until("it is missing", || drive_state(&sandbox, 1) == "missing");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     hosts[1].cable("up");
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     let copied = written_bytes(&sandbox, 1);
     assert!(copied < 12 << 20, "only what changed is copied: {copied} bytes");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
@@ -507,10 +506,10 @@ fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
     // A daemon that begins while it is cut off goes on without it, and takes it in later.
     daemon.end();
     hosts[2].cable("down");
-    let mut daemon = Daemon::start(&sandbox, "tank");
+    let daemon = Daemon::start(&sandbox, "tank");
     write_over(&sandbox, &mut data, 10..12);
     hosts[2].cable("up");
-    until_whole(&sandbox, &mut daemon);
+    until_whole(&sandbox, &daemon);
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     nothing_is_wrong(&sandbox);
     daemon.end();

@@ -44,6 +44,7 @@ mod job_tier;
 mod jobs;
 mod layout_out;
 mod leaving;
+mod load;
 mod mover;
 mod open;
 mod range_gate;
@@ -87,6 +88,7 @@ pub use ids::{DriveId, Id, PoolId, VolumeId};
 pub use inspect::{DriveLabel, LabelDrive, LabelVolume, inspect};
 pub use job_tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::{JobKind, ScrubSummary};
+pub use load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 pub use status::{
     Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
 };

@@ -14,6 +14,7 @@ use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Event};
 
+use super::load::LoadCounter;
 use super::range_gate::RangeGate;
 use super::{BLOCK_BYTES, Inner, VolumeId};
 use crate::array::Array;
@@ -29,6 +30,7 @@ pub(super) struct VolumeIo {
     /// Writes under way that hold no range, since they began when there was no conversion.
     plain_writes: Cell<usize>,
     plain_ended: Event,
+    pub load: LoadCounter,
 }
 
 /// A volume that is being converted.
@@ -84,6 +86,7 @@ impl VolumeIo {
             zones: RefCell::default(),
             plain_writes: Cell::new(0),
             plain_ended: Event::new(),
+            load: LoadCounter::default(),
         })
     }
 

@@ -43,6 +43,11 @@ impl Worker {
         })
     }
 
+    /// Requests that are being carried out.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.get()
+    }
+
     /// Until it is mounted no more, and all was answered.
     pub(super) async fn serve(self: Rc<Self>, context: &Context, requests: Receiver<Request>) {
         while let Some((request, admission)) = requests.next().await {

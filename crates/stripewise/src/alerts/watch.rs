@@ -1,5 +1,7 @@
-//! What there is to tell: each served pool as it is now, against how it was when it was last looked at.
+//! What there is to tell: each served pool as it is now, against how it was when it was last looked at. All of it goes into the log;
+//! what somebody should do something about is sent as alerts, too.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use stripewise_engine::pool::ScrubSummary;
@@ -7,7 +9,7 @@ use stripewise_engine::pool::ScrubSummary;
 use super::Alert;
 use crate::commands::App;
 use crate::failure::Result;
-use crate::report::{EventReport, PoolReport, counted};
+use crate::report::{ActivityReport, EventReport, PoolReport, counted};
 use crate::session::Session;
 
 /// Between two looks.
@@ -22,43 +24,70 @@ struct Seen {
     /// Events so far.
     last_event: Option<(u64, String)>,
     scrubs: usize,
+    jobs: Vec<Job>,
 }
 
-/// Looks for as long as it is polled, and has what there is to tell sent.
-pub async fn watch(app: &App) -> Result<()> {
-    let context = app.executor()?.context();
-    let mut seen: HashMap<String, Seen> = HashMap::new();
-    loop {
+/// A job, by kind, volume and drive.
+type Job = [String; 3];
+
+fn job(job: &ActivityReport) -> Job {
+    [job.kind.clone(), job.volume.clone(), job.drive.clone().unwrap_or_default()]
+}
+
+/// The pools as they were seen last, by name.
+#[derive(Default)]
+pub struct Watch(RefCell<HashMap<String, Seen>>);
+
+impl Watch {
+    /// Looks for as long as it is polled.
+    pub async fn go_on(&self, app: &App) -> Result<()> {
+        let context = app.executor()?.context();
+        loop {
+            self.look(app);
+            context.sleep_ns(LOOK_NS).await;
+        }
+    }
+
+    /// Logs what is new, and has alerts sent.
+    pub fn look(&self, app: &App) {
         let sessions = app.served.lend_all(app);
+        let mut seen = self.0.borrow_mut();
         seen.retain(|pool, _| sessions.iter().any(|session| session.name() == pool));
         for session in &sessions {
             let now = Look::at(session);
             let before = seen.insert(session.name().to_owned(), now.seen());
+            now.log(before.as_ref());
             for alert in now.alerts(before.as_ref()) {
                 tell(app, alert);
             }
         }
-        context.sleep_ns(LOOK_NS).await;
     }
 }
 
-/// Says it, and has it sent; says where that fails.
+/// Logs it where nothing else does, and has it sent; says where that fails.
 pub fn tell(app: &App, alert: Alert) {
-    app.printer.warning(match alert.pool.as_str() {
-        "" => alert.text.clone(),
-        pool => format!("pool {pool}: {}", alert.text),
-    });
+    let Alert { pool, kind, text } = &alert;
+    // The others are events of the pool, and logged as such.
+    if pool.is_empty() {
+        tracing::warn!(target: "alert", kind, "{text}");
+    } else if !matches!(*kind, "space" | "loss") {
+        tracing::warn!(target: "alert", pool, kind, "pool {pool}: {text}");
+    }
     let Some(alerts) = app.alerts() else { return };
+    let (pool, kind) = (pool.clone(), *kind);
     let Some(answered) = alerts.send(alert) else {
-        app.printer.warning("there is more to tell than can be sent: an alert was left out");
+        tracing::warn!(target: "alert", pool, kind, "there is more to tell than can be sent: an alert was left out");
         return;
     };
     let Ok(executor) = app.executor() else { return };
-    let printer = app.printer.clone();
     drop(executor.context().spawn(async move {
         for sent in answered.await.unwrap_or_default() {
-            if let Some(error) = sent.error {
-                printer.warning(format!("an alert could not be sent by {}: {error}", sent.way));
+            match sent.error {
+                None => tracing::info!(target: "alert", pool, kind, way = sent.way, "sent"),
+                Some(error) => tracing::warn!(
+                    target: "alert", pool, kind, way = sent.way,
+                    "an alert could not be sent by {}: {error}", sent.way
+                ),
             }
         }
     }));
@@ -69,6 +98,7 @@ struct Look {
     report: PoolReport,
     events: Vec<EventReport>,
     scrubs: Vec<ScrubSummary>,
+    opened_unix_ms: u64,
 }
 
 impl Look {
@@ -77,6 +107,7 @@ impl Look {
             report: session.report(),
             events: session.pool.events().iter().map(EventReport::from).collect(),
             scrubs: session.pool.scrub_reports(),
+            opened_unix_ms: session.opened_unix_ms(),
         }
     }
 
@@ -89,7 +120,62 @@ impl Look {
             errors: self.report.drives.iter().map(errors).collect(),
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
             scrubs: self.scrubs.len(),
+            jobs: self.report.activity.iter().map(job).collect(),
         }
+    }
+
+    /// Events since `before`. At the first look those since the pool was opened.
+    fn new_events(&self, before: Option<&Seen>) -> &[EventReport] {
+        let Some(before) = before else {
+            let is_older = |event: &EventReport| event.time_unix_ms < self.opened_unix_ms;
+            return &self.events[self.events.iter().rposition(is_older).map_or(0, |last| last + 1)..];
+        };
+        let is_last = |event: &EventReport| {
+            before
+                .last_event
+                .as_ref()
+                .is_some_and(|(time, text)| *time == event.time_unix_ms && *text == event.text)
+        };
+        &self.events[self.events.iter().rposition(is_last).map_or(0, |last| last + 1)..]
+    }
+
+    /// What is new since `before`, but for what alerts tell.
+    fn log(&self, before: Option<&Seen>) {
+        let pool = self.report.name.as_str();
+        // That it was opened was told with all that belongs to it.
+        let is_news = |event: &&EventReport| before.is_some() || event.kind != "pool";
+        for event in self.new_events(before).iter().filter(is_news) {
+            let (kind, text) = (event.kind.as_str(), one_line(&event.text));
+            let (drive, volume) = (self.drive_in(&text), self.volume_in(&text));
+            match kind {
+                "loss" => tracing::error!(target: "pool", pool, kind, drive, volume, "{text}"),
+                "space" => tracing::warn!(target: "pool", pool, kind, drive, volume, "{text}"),
+                _ => tracing::info!(target: "pool", pool, kind, drive, volume, "{text}"),
+            }
+        }
+        let jobs: &[Job] = before.map_or(&[], |before| &before.jobs);
+        let now: Vec<Job> = self.report.activity.iter().map(job).collect();
+        for [kind, volume, drive] in now.iter().filter(|job| !jobs.contains(job)) {
+            tracing::info!(target: "pool", pool, volume, drive, kind, "a {kind} has begun");
+        }
+        for [kind, volume, drive] in jobs.iter().filter(|job| !now.contains(job)) {
+            tracing::info!(target: "pool", pool, volume, drive, kind, "a {kind} has ended");
+        }
+    }
+
+    /// The drive that a sentence speaks of, by identity, if it is one.
+    fn drive_in(&self, text: &str) -> Option<&str> {
+        let mut drives = self.report.drives.iter().filter(|drive| names(text, &drive.path));
+        drives.next().filter(|_| drives.next().is_none()).map(|drive| drive.id.as_str())
+    }
+
+    /// The volume that a sentence speaks of, if it is one.
+    fn volume_in(&self, text: &str) -> Option<&str> {
+        let (_, rest) = text.split_once("volume ")?;
+        let is_it = |volume: &&crate::report::VolumeReport| {
+            rest.starts_with(&volume.name) && names(rest, &volume.name)
+        };
+        self.report.volumes.iter().find(is_it).map(|volume| volume.name.as_str())
     }
 
     /// What is new since `before`. At the first look only a state that is not well is.
@@ -118,14 +204,7 @@ impl Look {
                 alerts.push(alert("drive", format!("{} had {}", drive.path, more.join(", "))));
             }
         }
-        let is_last = |event: &EventReport| {
-            before
-                .last_event
-                .as_ref()
-                .is_some_and(|(time, text)| *time == event.time_unix_ms && *text == event.text)
-        };
-        let old = self.events.iter().rposition(is_last).map_or(0, |last| last + 1);
-        for event in &self.events[old..] {
+        for event in self.new_events(Some(before)) {
             match event.kind.as_str() {
                 "space" => alerts.push(alert("space", event.text.clone())),
                 "loss" => alerts.push(alert("loss", event.text.clone())),
@@ -163,6 +242,11 @@ fn scrub_text(scrub: &ScrubSummary) -> String {
     text
 }
 
+/// Whether a word of the sentence is this one.
+fn names(text: &str, word: &str) -> bool {
+    text.split([' ', ',', ':', ';', '(', ')']).any(|found| found == word)
+}
+
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
@@ -188,7 +272,12 @@ mod tests {
             kind: (*kind).into(),
             text: (*text).into(),
         };
-        Look { report, events: events.iter().enumerate().map(event).collect(), scrubs: Vec::new() }
+        Look {
+            report,
+            events: events.iter().enumerate().map(event).collect(),
+            scrubs: Vec::new(),
+            opened_unix_ms: 1,
+        }
     }
 
     fn kinds(now: &Look, before: Option<&Look>) -> Vec<&'static str> {
@@ -211,5 +300,17 @@ mod tests {
         assert_eq!(kinds(&well, Some(&bad)), ["state", "space"], "a history that begins anew is all new");
         let told = &bad.alerts(Some(&well.seen()))[1];
         assert_eq!(told.text, "/d/0 had 2 read errors");
+    }
+
+    #[test]
+    fn events_are_new_once_and_from_the_opening_on() {
+        let now =
+            look("online", 0, &[("drive", "long ago"), ("pool", "opened"), ("drive", "/d/0 was let go of")]);
+        let texts =
+            |events: &[EventReport]| events.iter().map(|event| event.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(now.new_events(None)), ["opened", "/d/0 was let go of"]);
+        assert_eq!(texts(now.new_events(Some(&now.seen()))), [""; 0]);
+        assert_eq!(now.drive_in("/d/0 was let go of"), Some("1"));
+        assert_eq!(now.drive_in("/d/01 was let go of"), None);
     }
 }

@@ -34,12 +34,13 @@ pub mod volume_resize;
 pub mod volume_show;
 pub mod volume_write;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
+use stripewise_drive::SemaphorePermit;
 use stripewise_runtime::RealExecutor;
 
 use crate::alerts::Alerts;
@@ -66,6 +67,8 @@ pub struct App {
     /// Where this process takes commands of others, once it does.
     control: Rc<OnceCell<PathBuf>>,
     alerts: Rc<OnceCell<Alerts>>,
+    /// The command's turn among those that change something, while it has it.
+    turn: Rc<RefCell<Option<SemaphorePermit>>>,
 }
 
 impl App {
@@ -80,12 +83,23 @@ impl App {
             executor: Rc::default(),
             control: Rc::default(),
             alerts: Rc::default(),
+            turn: Rc::default(),
         }
     }
 
     /// For a command of somebody else's, typed in `folder`.
     pub fn for_caller(&self, printer: Printer, input: Input, folder: PathBuf) -> Self {
-        Self { printer: Rc::new(printer), input, folder, ..self.clone() }
+        Self { printer: Rc::new(printer), input, folder, turn: Rc::default(), ..self.clone() }
+    }
+
+    /// It is this command's turn.
+    pub fn take_turn(&self, turn: SemaphorePermit) {
+        self.turn.replace(Some(turn));
+    }
+
+    /// The command changes nothing any more, and only waits.
+    pub fn let_others_go_on(&self) {
+        self.turn.take();
     }
 
     /// The state folder; only asked for by commands that need it.

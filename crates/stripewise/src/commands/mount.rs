@@ -13,10 +13,12 @@ use futures_util::future::{Either, LocalBoxFuture, select};
 use serde::Serialize;
 use stripewise_export::fuse::Tree;
 
+use crate::alerts::Watch;
 use crate::commands::{App, serve};
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result};
 use crate::home::running_as_root;
+use crate::log::{self, LogOptions};
 use crate::mounting::file_system::{FileSystem, Wanted};
 use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::{PoolName, VolumeName};
@@ -39,6 +41,8 @@ pub struct Options {
     /// The file system on the volume; made if the volume holds nothing
     #[arg(long = "fs", value_name = "FS")]
     file_system: Option<FileSystem>,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Clone, Debug)]
@@ -89,14 +93,15 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         return Err(Failure::new("only root can mount a file system on a loop device")
             .hint(format!("as an ordinary user: stripewise mount {pool} DIR shows volumes as files")));
     }
+    log::begin(&options.log, app)?;
     let folder = free_folder(app, &options.folder)?;
     let control = ControlSocket::open_for_mount(app).await?;
     let interrupted = app.interrupted()?;
     let session = Session::open(app, pool, Access::Change, &format!("mount {shown}")).await?;
-    session.show_notices();
-    session.start_jobs();
-    app.served.begin(session);
-    let work = Work { app, control: &control, shown: &shown, folder: &folder.display().to_string() };
+    serve::begin_serving(app, session);
+    let watch = Watch::default();
+    let work =
+        Work { app, watch: &watch, control: &control, shown: &shown, folder: &folder.display().to_string() };
     let ended = match (&options.what, options.file_system) {
         (What::Volume(volume), Some(kind)) => {
             let size_bytes = size_of(app, volume);
@@ -109,6 +114,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         _ => work.files(pool, &folder, interrupted).await,
     };
+    watch.look(app);
     let closed = serve::close_all(app).await;
     ended?;
     closed?;
@@ -126,6 +132,7 @@ fn size_of(app: &App, name: &VolumeName) -> Result<u64> {
 /// What goes on while something is mounted.
 struct Work<'a> {
     app: &'a App,
+    watch: &'a Watch,
     control: &'a ControlSocket,
     shown: &'a str,
     folder: &'a str,
@@ -137,7 +144,7 @@ impl Work<'_> {
     async fn files(&self, pool: &str, folder: &std::path::Path, told: Told) -> Result<()> {
         let mount = mount_fuse(self.app, Tree::Volumes(pool.to_owned()), folder)?;
         let said = self.ready();
-        let mut commands = pin!(self.control.serve(self.app));
+        let mut commands = pin!(self.beside());
         let ended = async {
             said?;
             let (unmounted, taken_away) = (pin!(mount.until_ended()), pin!(self.until_not_served(pool)));
@@ -164,7 +171,12 @@ impl Work<'_> {
                 Either::Right((result, _)) => result,
             }
         };
-        until(pin!(wanted.mounted(self.app, work)), pin!(self.control.serve(self.app))).await
+        until(pin!(wanted.mounted(self.app, work)), pin!(self.beside())).await
+    }
+
+    /// What goes on beside it: commands are taken, and what happens is told.
+    async fn beside(&self) -> Result<()> {
+        select(pin!(self.control.serve(self.app)), pin!(self.watch.go_on(self.app))).await.factor_first().0
     }
 
     /// Ends when a command has taken the pool away.

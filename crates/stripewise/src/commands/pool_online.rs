@@ -28,7 +28,7 @@ pub struct Options {
     drive: String,
     /// Copy now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Runs it.

@@ -33,7 +33,7 @@ pub struct Options {
     force: bool,
     /// Rebuild now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Runs it.

@@ -25,7 +25,7 @@ pub struct Options {
     drive: String,
     /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Runs it.

@@ -17,7 +17,7 @@ pub struct Options {
     name: PoolName,
     /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Runs it.

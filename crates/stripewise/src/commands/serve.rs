@@ -17,13 +17,14 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use stripewise_export::fuse::{FuseMount, Tree};
 
-use crate::alerts::{Alert, AlertOptions, Alerts, tell, watch};
+use crate::alerts::{Alert, AlertOptions, Alerts, Watch, tell};
 use crate::candidates::{Place, noted_export, noted_place};
 use crate::commands::App;
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownPool};
 use crate::http::Http;
+use crate::log::{self, LogOptions};
 use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
@@ -57,6 +58,8 @@ pub struct Options {
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Serialize)]
@@ -67,6 +70,7 @@ struct Ready {
 
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    log::begin(&options.log, app)?;
     let home = app.home()?;
     let wanted = wanted_pools(options, &home)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
@@ -79,13 +83,14 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         app.send_alerts_by(Alerts::start(options.alerts.clone())?);
     }
     let interrupted = app.interrupted()?;
+    let watch = Watch::default();
     let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
     let ended = match opened {
         Ok(()) => {
             let mounted = folder.as_deref().map(|folder| Mounted::at(app, folder)).transpose();
             let newcomers = options.pools.is_empty();
             match mounted {
-                Ok(mounted) => serve(app, &control, http, newcomers, mounted, interrupted).await,
+                Ok(mounted) => serve(app, &control, http, newcomers, mounted, &watch, interrupted).await,
                 Err(failure) => Err(failure),
             }
         }
@@ -97,6 +102,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     {
         app.printer.warning("requests of NBD clients had to be given up");
     }
+    watch.look(app);
     let closed = close_all(app).await;
     ended?;
     closed?;
@@ -111,6 +117,7 @@ async fn serve(
     mut http: Option<Http>,
     newcomers: bool,
     mounted: Option<Mounted<'_>>,
+    watch: &Watch,
     interrupted: impl Future<Output = ()>,
 ) -> Result<()> {
     let pools: Vec<String> =
@@ -141,7 +148,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
-        watch(app).boxed_local(),
+        watch.go_on(app).boxed_local(),
         mounted_still.boxed_local(),
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {
@@ -212,7 +219,7 @@ async fn adopt(app: &App) -> Result<()> {
                 }
                 // Whoever has just made it may not have let go of it yet.
                 Err(_) if *attempt != MAX_ATTEMPTS => {}
-                Err(failure) => not_served(app, &pool, &failure),
+                Err(failure) => not_served(&pool, &failure),
             }
         }
     }
@@ -266,7 +273,7 @@ async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Resul
     for pool in pools {
         match open(app, pool).await {
             Err(failure) if all_are_wanted => return Err(failure),
-            Err(failure) => not_served(app, pool, &failure),
+            Err(failure) => not_served(pool, &failure),
             Ok(()) => {}
         }
     }
@@ -275,21 +282,37 @@ async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Resul
 
 async fn open(app: &App, pool: &KnownPool) -> Result<()> {
     let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
-    session.show_notices();
-    session.start_jobs();
-    app.served.begin(session);
+    begin_serving(app, session);
     Ok(())
 }
 
-fn not_served(app: &App, pool: &KnownPool, failure: &Failure) {
-    app.printer.warning(format!("pool {} is not served: {}", pool.name, failure.message));
+/// Serves a pool that was opened, and works on its jobs.
+pub fn begin_serving(app: &App, session: Session) {
+    let report = session.report();
+    tracing::info!(
+        target: "pool", pool = report.name, state = report.state, drives = report.drives.len(),
+        volumes = report.volumes.len(), jobs = report.activity.len(), "opened"
+    );
+    session.show_notices();
+    session.start_jobs();
+    app.served.begin(session);
+}
+
+fn not_served(pool: &KnownPool, failure: &Failure) {
+    tracing::warn!(target: "pool", pool = pool.name, "pool {} is not served: {}", pool.name, failure.message);
 }
 
 /// Closes them, the last opened first. The first error is reported; all are closed.
 pub async fn close_all(app: &App) -> Result<()> {
     let mut result = Ok(());
     while let Some(session) = app.served.end_last() {
-        result = result.and(session.close().await);
+        let pool = session.name().to_owned();
+        let closed = session.close().await;
+        match &closed {
+            Ok(()) => tracing::info!(target: "pool", pool, "closed"),
+            Err(failure) => tracing::error!(target: "pool", pool, "not closed: {}", failure.message),
+        }
+        result = result.and(closed);
     }
     result
 }

@@ -37,7 +37,7 @@ pub struct Options {
     interleave: Option<ByteSize>,
     /// Do the work now, in the foreground, and return when it is done
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Runs it.

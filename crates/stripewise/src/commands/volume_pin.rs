@@ -23,7 +23,7 @@ pub struct Options {
     pin: PinChoice,
     /// Move its rows now, and return when they are there
     #[arg(long)]
-    pub wait: bool,
+    wait: bool,
 }
 
 /// Drives to stay on as typed.

@@ -128,8 +128,8 @@ impl Caller {
         self.changed.notify_all();
     }
 
-    /// The connection is gone.
-    pub(super) fn leave(&self) {
+    /// The caller is gone.
+    pub fn leave(&self) {
         self.left.set(true);
         self.outgoing.borrow_mut().clear();
         self.waiting_bytes.set(0);

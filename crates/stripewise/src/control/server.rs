@@ -1,7 +1,8 @@
 //! Takes commands over a socket, which only its owner may connect to, and carries them out beside everything else that this
 //! process does.
 //!
-//! Commands that change a pool take turns; those that wait for a job or move a volume's bytes do not, since they last.
+//! Commands that change a pool take turns. One that waits for the job that it began lets others go on meanwhile
+//! (`App::let_others_go_on`); those that only wait or move a volume's bytes take no turn.
 //! A command goes on when its caller leaves: a change is not torn off half-way. What only waits for something ends.
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
@@ -9,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
+use std::time::Instant;
 
 use clap::Parser;
 use futures_util::future::{Either, select};
@@ -30,10 +32,10 @@ const MAX_CALLERS: u64 = 64;
 /// Within this time a caller has said what it wants.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// How long somebody else may still listen where this process wants to, and how often that is tried: whoever does listen there sees
-/// each of these tries come and go.
+/// How long somebody else may still listen where this process wants to, and how soon that is tried again at first and in the end: who is
+/// gone is gone soon, and whoever does listen there sees each of these tries come and go.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
-const LISTEN_AGAIN_NS: u64 = 250_000_000;
+const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
 
 /// Where commands are taken.
 pub struct ControlSocket {
@@ -105,10 +107,12 @@ pub async fn listen_patiently(
 ) -> Result<std::result::Result<Listener, ListenError>> {
     let context = app.executor()?.context();
     let end_ns = context.now_ns() + LISTEN_PATIENCE_NS;
+    let [mut again_ns, longest_ns] = LISTEN_AGAIN_NS;
     loop {
         match listen() {
             Err(ListenError::InUse { .. }) if context.now_ns() < end_ns => {
-                context.sleep_ns(LISTEN_AGAIN_NS).await;
+                context.sleep_ns(again_ns).await;
+                again_ns = (2 * again_ns).min(longest_ns);
             }
             other => return Ok(other),
         }
@@ -128,7 +132,8 @@ async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Se
             let (app, turns, caller) = (app.clone(), turns.clone(), caller.clone());
             drop(context.spawn(async move {
                 let Command { words, folder, colours, .. } = command;
-                let exit = carry_out(&words, folder.as_ref(), colours, &app, &caller, &turns).await;
+                let from = From { way: "socket", folder: folder.as_ref() };
+                let exit = carry_out(&words, from, colours, &app, &caller, &turns).await;
                 caller.end(exit.code());
             }));
         }
@@ -160,15 +165,24 @@ async fn send_frames(stream: &Stream, caller: &Caller) {
     }
 }
 
-/// Carries out a command line for somebody who is in `folder`.
+/// Where a command comes from.
+pub struct From<'a> {
+    /// The way by which it came.
+    pub way: &'static str,
+    /// The folder in which it was given.
+    pub folder: &'a Path,
+}
+
+/// Carries out a command line for somebody.
 pub async fn carry_out(
     words: &[String],
-    folder: &Path,
+    from: From<'_>,
     colours: Colours,
     app: &App,
     caller: &Rc<Caller>,
     turns: &Semaphore,
 ) -> Exit {
+    let (shown, way, begin) = (words.join(" "), from.way, Instant::now());
     let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
@@ -178,12 +192,20 @@ pub async fn carry_out(
         }
     };
     let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
-    let app = app.for_caller(printer, Input::Caller(caller.clone()), folder.to_owned());
-    let turn = if cli.command.lasts() { None } else { Some(turns.acquire(1).await) };
+    let app = app.for_caller(printer, Input::Caller(caller.clone()), from.folder.to_owned());
+    if !cli.command.lasts() {
+        app.take_turn(turns.acquire(1).await);
+    }
     let result = dispatch::run(&cli.command, &app).await;
-    drop(turn);
-    result.unwrap_or_else(|failure| {
+    app.let_others_go_on();
+    let exit = result.unwrap_or_else(|failure| {
         app.printer.failure(&failure);
         failure.exit
-    })
+    });
+    let (exit_code, seconds) = (exit.code(), begin.elapsed().as_secs_f64());
+    match cli.command.only_looks() {
+        true => tracing::debug!(target: "command", command = shown, way, exit_code, seconds, "done"),
+        false => tracing::info!(target: "command", command = shown, way, exit_code, seconds, "done"),
+    }
+    exit
 }

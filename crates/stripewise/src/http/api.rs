@@ -1,12 +1,12 @@
-//! The paths under `/api/v1`, what they take, and the command line that each of them becomes. The description in OpenAPI is made from
-//! this file (`GET /api/v1/openapi.json`).
+//! The paths under `/api/v1`, what they take, and the command line that each of them becomes (those on drives and volumes: `drives.rs`,
+//! `volumes.rs`). The description in OpenAPI is made from these files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the
+//! commands: each has its path, or a reason why not.
 //!
 //! Answers are the documents that the commands print with `--json`. Status 200: done; 400: the request makes no sense; 409: it could not be
 //! done, `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::middleware;
@@ -25,6 +25,11 @@ use super::orders::{Answer, Order, What};
 use crate::failure::Exit;
 use crate::printer::OUTPUT_VERSION;
 use crate::report::{EventReport, PoolReport, VolumeReport};
+
+mod drives;
+#[cfg(test)]
+mod tests;
+mod volumes;
 
 /// Bytes of a volume in one request, and bytes of any body.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -46,15 +51,20 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(list_events))
         .routes(routes!(show_load))
         .routes(routes!(scrub_pool))
-        .routes(routes!(add_drives))
-        .routes(routes!(remove_drive))
-        .routes(routes!(retire_drive))
-        .routes(routes!(take_drive_offline))
-        .routes(routes!(take_drive_online))
-        .routes(routes!(replace_drive))
-        .routes(routes!(list_volumes, create_volume))
-        .routes(routes!(show_volume, change_volume, delete_volume))
-        .routes(routes!(read_volume, write_volume))
+        .routes(routes!(wait_for_job))
+        .routes(routes!(list_known_pools))
+        .routes(routes!(test_alerts))
+        .routes(routes!(drives::show_drives))
+        .routes(routes!(drives::add_drives))
+        .routes(routes!(drives::remove_drive))
+        .routes(routes!(drives::retire_drive))
+        .routes(routes!(drives::take_drive_offline))
+        .routes(routes!(drives::take_drive_online))
+        .routes(routes!(drives::replace_drive))
+        .routes(routes!(volumes::list_all_volumes))
+        .routes(routes!(volumes::list_volumes, volumes::create_volume))
+        .routes(routes!(volumes::show_volume, volumes::change_volume, volumes::delete_volume))
+        .routes(routes!(volumes::read_volume, volumes::write_volume))
         .split_for_parts();
     let description = description.to_json().expect("plain data becomes JSON");
     let openapi = move || {
@@ -155,7 +165,7 @@ impl Words {
         self
     }
 
-    fn operands(self, operands: &[String]) -> Self {
+    fn operands(self, operands: &[impl std::fmt::Display]) -> Self {
         operands.iter().fold(self, Self::operand)
     }
 
@@ -339,276 +349,76 @@ async fn export_pool(State(api): State<Api>, Path(pool): Path<String>) -> Respon
     api.document(Words::new("pool export").operand(pool)).await
 }
 
-/// What happened to a pool, oldest first.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/events", responses((status = 200, body = Events), (status = 409, body = Problem)))]
-async fn list_events(State(api): State<Api>, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool events").operand(pool)).await
+/// How many.
+#[derive(Deserialize, IntoParams)]
+struct Last {
+    /// Only the last so many.
+    last: Option<usize>,
 }
 
-/// What a pool's drives were asked since it was opened.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", responses((status = 200), (status = 409, body = Problem)))]
-async fn show_load(State(api): State<Api>, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool iostat").operand(pool)).await
+/// What happened to a pool, oldest first.
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last), responses((status = 200, body = Events), (status = 409, body = Problem)))]
+async fn list_events(State(api): State<Api>, Path(pool): Path<String>, Query(of): Query<Last>) -> Response {
+    api.document(Words::new("pool events").option("last", of.last).operand(pool)).await
+}
+
+/// Which time is looked at.
+#[derive(Deserialize, IntoParams)]
+struct Times {
+    /// Length of an interval, 1 to 86,400 seconds; the answer comes when they are over. Left out: since the pool was opened.
+    seconds: Option<f64>,
+    /// How many intervals; one if left out.
+    count: Option<u32>,
+}
+
+/// What a pool's drives were asked.
+#[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
+async fn show_load(State(api): State<Api>, Path(pool): Path<String>, Query(times): Query<Times>) -> Response {
+    // A count is of intervals.
+    let count = times.seconds.and(times.count);
+    let words = Words::new("pool iostat").operand(pool).operands(times.seconds.as_slice());
+    api.document(words.operands(count.as_slice())).await
+}
+
+/// Whether the answer comes when the work is done.
+#[derive(Deserialize, IntoParams)]
+struct Wait {
+    /// `true`: answer when the job is done, however long it takes; whoever leaves before ends the waiting, and not the job.
+    #[serde(default)]
+    wait: bool,
 }
 
 /// Asks for every stripe to be read, compared and repaired.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn scrub_pool(State(api): State<Api>, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool scrub").operand(pool)).await
-}
-
-/// Drives to come into a pool.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NewDrives {
-    /// Paths, or volumes of other pools.
-    drives: Vec<String>,
-    /// `data`, `spare`, `journal` or `fast`.
-    role: Option<String>,
-    /// Overwrite drives that hold something.
-    #[serde(default)]
-    force: bool,
-}
-
-/// Puts drives into a pool.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives", request_body = NewDrives,
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn add_drives(
-    State(api): State<Api>,
-    Path(pool): Path<String>,
-    Json(new): Json<NewDrives>,
-) -> Response {
-    let words = Words::new("pool add").operand(pool).operands(&new.drives);
-    api.document(words.option("as", new.role).flag("force", new.force)).await
+async fn scrub_pool(State(api): State<Api>, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
+    api.document(Words::new("pool scrub").flag("wait", how.wait).operand(pool)).await
 }
 
-/// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its identity.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn remove_drive(State(api): State<Api>, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool remove").operand(pool).operand(drive)).await
-}
-
-/// Empties a drive onto the others and lets go of it.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn retire_drive(State(api): State<Api>, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool retire").operand(pool).operand(drive)).await
-}
-
-/// Stops using a drive for a while.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn take_drive_offline(State(api): State<Api>, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool offline").operand(pool).operand(drive)).await
-}
-
-/// Uses a drive again.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn take_drive_online(State(api): State<Api>, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool online").operand(pool).operand(drive)).await
-}
-
-/// The drive that comes.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Replacement {
-    /// A path, or the identity of one of the pool's spares.
-    with: String,
-    /// Overwrite it even if it holds something.
-    #[serde(default)]
-    force: bool,
-}
-
-/// Puts a new drive in the place of an old or lost one, and rebuilds onto it.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/replace", request_body = Replacement,
-    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn replace_drive(
-    State(api): State<Api>,
-    Path((pool, drive)): Path<(String, String)>,
-    Json(replacement): Json<Replacement>,
-) -> Response {
-    let words = Words::new("pool replace").operand(pool).operand(drive).operand(replacement.with);
-    api.document(words.flag("force", replacement.force)).await
-}
-
-/// The volumes of a pool.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-async fn list_volumes(State(api): State<Api>, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("volume list").operand(pool)).await
-}
-
-/// A volume to be made.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NewVolume {
-    name: String,
-    /// `single`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid7`, `raid10`, `raid50`, `raid60` or an alias.
-    layout: String,
-    columns: Option<u32>,
-    groups: Option<u32>,
-    interleave_bytes: Option<u64>,
-    /// All the room there is if left out.
-    size_bytes: Option<u64>,
-    /// Takes room only as it is written.
-    #[serde(default)]
-    thin: bool,
-    /// Small writes are acknowledged from the journal.
-    #[serde(default)]
-    write_back: bool,
-    /// On unless `false`.
-    checksums: Option<bool>,
-    /// `fast` or `slow`.
-    pin: Option<String>,
-}
-
-/// Makes a volume.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes", request_body = NewVolume,
-    responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-async fn create_volume(
-    State(api): State<Api>,
-    Path(pool): Path<String>,
-    Json(new): Json<NewVolume>,
-) -> Response {
-    let checksums = new.checksums.map(|on| if on { "on" } else { "off" });
-    let words = Words::new("volume create")
-        .operand(format!("{pool}/{}", new.name))
-        .option("layout", Some(new.layout))
-        .option("columns", new.columns)
-        .option("groups", new.groups)
-        .option("interleave", new.interleave_bytes)
-        .option("size", new.size_bytes)
-        .flag("thin", new.thin)
-        .flag("write-back", new.write_back)
-        .option("checksums", checksums)
-        .option("pin", new.pin);
-    api.document(words).await
-}
-
-type OfVolume = Path<(String, String)>;
-
-/// A volume, as it stands.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-async fn show_volume(State(api): State<Api>, Path((pool, volume)): OfVolume) -> Response {
-    api.document(Words::new("volume show").operand(format!("{pool}/{volume}"))).await
-}
-
-/// One change of a volume.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum VolumeChange {
-    /// Another size.
-    SizeBytes(u64),
-    /// `fast`, `slow` or `none`.
-    Pin(String),
-    /// Another layout, taken on while the volume is used.
-    Convert(NewLayout),
-}
-
-/// A layout for a volume that is there.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct NewLayout {
-    layout: String,
-    columns: Option<u32>,
-    groups: Option<u32>,
-    interleave_bytes: Option<u64>,
-}
-
-/// Changes a volume: its size, its layout, or where it stays.
-#[utoipa::path(patch, path = "/api/v1/pools/{pool}/volumes/{volume}", request_body = VolumeChange,
-    responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-async fn change_volume(
-    State(api): State<Api>,
-    Path((pool, volume)): OfVolume,
-    Json(change): Json<VolumeChange>,
-) -> Response {
-    let name = format!("{pool}/{volume}");
-    let words = match change {
-        VolumeChange::SizeBytes(size) => Words::new("volume resize").operand(name).operand(size),
-        VolumeChange::Pin(pin) => Words::new("volume pin").operand(name).operand(pin),
-        VolumeChange::Convert(new) => Words::new("volume convert")
-            .operand(name)
-            .option("layout", Some(new.layout))
-            .option("columns", new.columns)
-            .option("groups", new.groups)
-            .option("interleave", new.interleave_bytes),
-    };
-    api.document(words).await
-}
-
-/// Erases a volume.
-#[utoipa::path(delete, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Confirmation),
-    responses((status = 200, body = Volumes), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn delete_volume(
-    State(api): State<Api>,
-    Path((pool, volume)): OfVolume,
-    Query(confirmation): Query<Confirmation>,
-) -> Response {
-    let words = Words::new("volume delete").flag("yes", confirmation.yes);
-    api.document(words.operand(format!("{pool}/{volume}"))).await
-}
-
-/// Which bytes.
+/// Which job.
 #[derive(Deserialize, IntoParams)]
-struct Range {
-    /// The first byte.
-    #[serde(default)]
-    offset: u64,
-    /// How many; at most 16 MiB.
-    length: Option<u64>,
+struct Job {
+    /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
+    job: String,
 }
 
-/// Bytes of a volume.
-#[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Range),
-    responses((status = 200, content_type = "application/octet-stream"), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn read_volume(
-    State(api): State<Api>,
-    Path((pool, volume)): OfVolume,
-    Query(range): Query<Range>,
-) -> Response {
-    let Some(length) = range.length.filter(|length| *length <= MAX_BYTES as u64) else {
-        return error(StatusCode::BAD_REQUEST, "`length` is needed, and is 16 MiB at most", None)
-            .into_response();
-    };
-    let words = Words::new("volume read")
-        .operand(format!("{pool}/{volume}"))
-        .option("offset", Some(range.offset))
-        .option("length", Some(length));
-    match api.ask(What::Command(words.plain(), Vec::new())).await {
-        Err(response) => response,
-        Ok(answer) if answer.exit == Exit::Success => {
-            ([(header::CONTENT_TYPE, "application/octet-stream")], answer.collected.output).into_response()
-        }
-        Ok(answer) => said(status_of(answer.exit), &answer.collected.messages),
-    }
+/// Answers when a pool has no job of a kind to do any more; whoever leaves before ends the waiting, and not the job.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
+    responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn wait_for_job(State(api): State<Api>, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {
+    api.document(Words::new("pool wait").operand(pool).operand(job.job)).await
 }
 
-/// Where bytes go.
-#[derive(Deserialize, IntoParams)]
-struct Place {
-    /// The first byte.
-    #[serde(default)]
-    offset: u64,
+/// The pools on the list, served or not.
+#[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
+async fn list_known_pools(State(api): State<Api>) -> Response {
+    api.document(Words::new("pool list")).await
 }
 
-/// Writes bytes into a volume, at most 16 MiB; they are durable when this is answered.
-#[utoipa::path(put, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Place),
-    request_body(content_type = "application/octet-stream"), responses((status = 200), (status = 409, body = Problem)))]
-async fn write_volume(
-    State(api): State<Api>,
-    Path((pool, volume)): OfVolume,
-    Query(place): Query<Place>,
-    bytes: Bytes,
-) -> Response {
-    let words = Words::new("volume write")
-        .operand(format!("{pool}/{volume}"))
-        .option("offset", Some(place.offset))
-        .with_json();
-    match api.ask(What::Command(words, bytes.to_vec())).await {
-        Err(response) => response,
-        Ok(answer) => {
-            (status_of(answer.exit), [(header::CONTENT_TYPE, "application/json")], answer.collected.output)
-                .into_response()
-        }
-    }
+/// Has a test alert sent by every way that the daemon was given, and tells what came of it.
+#[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
+async fn test_alerts(State(api): State<Api>) -> Response {
+    api.document(Words::new("alert test")).await
 }
 
 /// Figures for Prometheus.

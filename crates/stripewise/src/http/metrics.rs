@@ -1,14 +1,23 @@
 //! How the pools stand, for Prometheus: its text format, version 0.0.4. Counters count since a pool was opened, but for errors, which
-//! are the drives' for good.
+//! are the drives' for good. What each figure means is in `docs/daemon.md`, which a test compares with this.
 
-use std::fmt::Write;
+use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 
+use super::metrics_page::Page;
 use crate::commands::App;
 use crate::left_word::loads;
 use crate::report::PoolReport;
 
 /// All of it.
 pub fn text(app: &App) -> String {
+    let mut page = Page::default();
+    drives_and_jobs(app, &mut page);
+    volumes(app, &mut page);
+    ways_in(app, &mut page);
+    page.into_text()
+}
+
+fn drives_and_jobs(app: &App, page: &mut Page) {
     let pools: Vec<_> = app
         .served
         .lend_all(app)
@@ -19,7 +28,6 @@ pub fn text(app: &App) -> String {
             (report, loads)
         })
         .collect();
-    let mut page = Page::default();
     page.family("stripewise_pool_state", "gauge", "1 for the state that the pool is in");
     for (pool, _) in &pools {
         for state in ["online", "degraded", "failed"] {
@@ -100,42 +108,83 @@ pub fn text(app: &App) -> String {
             }
         }
     }
-    page.text
 }
 
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+/// What a volume's clients asked, and how long it took.
+fn volumes(app: &App, page: &mut Page) {
+    let loads: Vec<(String, VolumeLoad)> = app
+        .served
+        .lend_all(app)
+        .iter()
+        .flat_map(|session| {
+            let pool = session.name().to_owned();
+            session.pool.volume_loads().into_iter().map(move |load| (pool.clone(), load))
+        })
+        .collect();
+    let name = "stripewise_volume_request_seconds";
+    page.family(name, "histogram", "How long requests took that succeeded");
+    for (labels, counts) in of_kinds(&loads) {
+        page.histogram(name, &labels, &LATENCY_STEPS_NS, &counts.by_latency, counts.total_ns);
     }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> =
-            labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
+    let name = "stripewise_volume_request_bytes_total";
+    page.family(name, "counter", "Bytes of requests that succeeded");
+    for (labels, counts) in of_kinds(&loads) {
+        page.value(name, &labels, counts.bytes as f64);
+    }
+    let name = "stripewise_volume_failed_requests_total";
+    page.family(name, "counter", "Requests that ended in an error");
+    for (labels, counts) in of_kinds(&loads) {
+        page.value(name, &labels, counts.failed as f64);
+    }
+    type OfVolume = fn(&VolumeLoad) -> Option<f64>;
+    let of_volumes: [(&str, &str, OfVolume); 3] = [
+        ("stripewise_volume_queue_depth", "Requests that are not answered yet", |load| {
+            Some(load.under_way as f64)
+        }),
+        ("stripewise_volume_journal_used_bytes", "What the volume's journal holds", |load| {
+            load.journal.map(|(used, _)| used as f64)
+        }),
+        ("stripewise_volume_journal_size_bytes", "What its journal has room for", |load| {
+            load.journal.map(|(_, size)| size as f64)
+        }),
+    ];
+    for (name, help, of) in of_volumes {
+        page.family(name, "gauge", help);
+        for (pool, load) in &loads {
+            if let Some(value) = of(load) {
+                page.value(name, &[("pool", pool), ("volume", &load.volume)], value);
+            }
+        }
     }
 }
 
-fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+type OfKind<'a> = ([(&'static str, &'a str); 3], &'a RequestCounts);
+
+fn of_kinds(loads: &[(String, VolumeLoad)]) -> impl Iterator<Item = OfKind<'_>> {
+    loads.iter().flat_map(|(pool, load)| {
+        RequestKind::ALL.into_iter().map(|kind| {
+            let labels = [("pool", pool.as_str()), ("volume", &load.volume), ("operation", kind.word())];
+            (labels, load.of(kind))
+        })
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_are_escaped() {
-        let mut page = Page::default();
-        page.family("a", "gauge", "What it is");
-        page.value("a", &[("path", "/d/\"x\"\\\n"), ("b", "c")], 1.5);
-        assert_eq!(
-            page.text,
-            "# HELP a What it is\n# TYPE a gauge\na{path=\"/d/\\\"x\\\"\\\\\\n\",b=\"c\"} 1.5\n"
-        );
+/// How many come in, and by which way.
+fn ways_in(app: &App, page: &mut Page) {
+    let ways_in = app.served.ways_in().borrow();
+    if let Some(nbd) = &ways_in.nbd {
+        let status = nbd.status();
+        for (name, kind, help, value) in [
+            ("stripewise_nbd_connections", "gauge", "NBD clients that are connected", status.clients as u64),
+            ("stripewise_nbd_connections_total", "counter", "NBD clients that connected", status.connected),
+            ("stripewise_nbd_given_up_total", "counter", "NBD clients that were given up", status.given_up),
+            ("stripewise_nbd_turned_away_total", "counter", "NBD clients too many", status.turned_away),
+        ] {
+            page.family(name, kind, help);
+            page.value(name, &[], value as f64);
+        }
     }
+    let name = "stripewise_fuse_requests_under_way";
+    page.family(name, "gauge", "Requests of mounted files that are not answered yet");
+    page.value(name, &[], ways_in.fuse.iter().map(|load| load.under_way()).sum::<usize>() as f64);
 }

@@ -1,14 +1,16 @@
 //! What the HTTP thread asks of the daemon's executor: command lines, and how everything stands.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use stripewise_drive::Semaphore;
 
 use super::metrics;
 use crate::commands::App;
-use crate::control::{Caller, Collected, carry_out};
+use crate::control::{Caller, Collected, From, carry_out};
 use crate::failure::Exit;
 use crate::printer::Colours;
 
@@ -39,7 +41,7 @@ pub struct Answer {
 /// Carries out orders until there are no more.
 pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Semaphore>) {
     let Ok(executor) = app.executor() else { return };
-    while let Some(Order { what, answer }) = orders.next().await {
+    while let Some(Order { what, mut answer }) = orders.next().await {
         let (app, turns) = (app.clone(), turns.clone());
         let work = async move {
             let done = match what {
@@ -48,7 +50,18 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
                         Collected { output: metrics::text(&app).into_bytes(), messages: String::new() };
                     Answer { exit: Exit::Success, collected }
                 }
-                What::Command(words, input) => command(&words, &input, &app, &turns).await,
+                What::Command(words, input) => {
+                    let caller = Rc::new(Caller::with_input(&input));
+                    let carried_out = pin!(command(&words, &app, &turns, &caller));
+                    match select(carried_out, answer.cancellation()).await {
+                        Either::Left((done, _)) => done,
+                        // Nobody waits any more: what only waits ends, a change is finished.
+                        Either::Right(((), carried_out)) => {
+                            caller.leave();
+                            carried_out.await
+                        }
+                    }
+                }
             };
             // Nobody may be waiting any more.
             let _ = answer.send(done);
@@ -57,10 +70,10 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
     }
 }
 
-async fn command(words: &[String], input: &[u8], app: &App, turns: &Semaphore) -> Answer {
-    let caller = Rc::new(Caller::with_input(input));
+async fn command(words: &[String], app: &App, turns: &Semaphore, caller: &Rc<Caller>) -> Answer {
+    let from = From { way: "http", folder: "/".as_ref() };
     let work = async {
-        let exit = carry_out(words, "/".as_ref(), Colours::default(), app, &caller, turns).await;
+        let exit = carry_out(words, from, Colours::default(), app, caller, turns).await;
         caller.end(exit.code());
         exit
     };

@@ -24,8 +24,12 @@ pub struct Process {
 impl Process {
     /// Starts `stripewise WORDS`.
     pub fn start(sandbox: &Sandbox, words: &str) -> Self {
+        Self::spawn(sandbox, &mut sandbox.command(words), words)
+    }
+
+    /// As [`Self::start`] with a command that was put together already.
+    pub fn spawn(sandbox: &Sandbox, command: &mut Command, words: &str) -> Self {
         let stderr = tempfile::Builder::new().append(true).tempfile_in(sandbox.path("")).expect("a file");
-        let mut command = sandbox.command(words);
         let child =
             command.stderr(stderr.as_file().try_clone().expect("another handle")).spawn().expect("started");
         Self { child, words: words.to_owned(), stderr }
@@ -102,7 +106,14 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one and waits until it says that it is ready.
     pub fn start(sandbox: &Sandbox, words: &str) -> Self {
-        let mut process = Process::start(sandbox, &format!("serve {words}"));
+        Self::start_with(sandbox, words, &[])
+    }
+
+    /// The same with these in its environment.
+    pub fn start_with(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)]) -> Self {
+        let words = format!("serve {words}");
+        let mut command = sandbox.command(&words);
+        let mut process = Process::spawn(sandbox, command.envs(environment.iter().copied()), &words);
         process.expect_ready();
         Self { process }
     }

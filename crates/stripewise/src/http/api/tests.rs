@@ -1,0 +1,178 @@
+//! Everything that the command line can do with pools can be asked for over HTTP: each path is asked once with all that it takes, and
+//! the command lines that come of it are held against those that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+
+use axum::body::Body;
+use axum::http::Request;
+use clap::CommandFactory;
+use clap::parser::ValueSource;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::cli::Cli;
+use crate::control::Collected;
+
+/// Commands that have no path, and why.
+const WITHOUT_A_PATH: [(&str, &str); 5] = [
+    ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
+    ("simulate torture", "uses pools in memory only"),
+    ("drive make", "makes files to try things out with; uses no pool of a daemon"),
+    ("serve", "is the daemon"),
+    ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
+];
+
+/// Options that have no field, and why.
+const WITHOUT_A_FIELD: [(&str, &str); 2] =
+    [("json", "every answer is JSON"), ("quiet", "notes are for people")];
+
+/// Each path with all that it takes.
+fn examples() -> Vec<(&'static str, &'static str, Value)> {
+    let (pool, drive, volume) =
+        ("/api/v1/pools/tank", "/api/v1/pools/tank/drives/abcd", "/api/v1/pools/tank/volumes/a");
+    let text = |parts: [&str; 2]| -> &'static str { parts.concat().leak() };
+    let new_pool = json!({"name": "tank", "drives": ["/d/0"], "spares": ["/d/1"], "journals": ["/d/2"],
+        "fast": ["/d/3"], "slab_bytes": 1 << 20, "force": true});
+    let settings = json!({"rebuild_priority": "low", "patrol_rate": "1MB", "patrol_interval": "7",
+        "space_warning": 90, "tier_rate": "off"});
+    let new_volume = json!({"name": "a", "layout": "raid50", "columns": 6, "groups": 2,
+        "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
+        "pin": "fast"});
+    let through = json!({"name": "a", "layout": "raid5", "write_back": false});
+    let layout = json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536});
+    vec![
+        ("GET", "/api/v1/pools", Value::Null),
+        ("POST", "/api/v1/pools", new_pool),
+        ("POST", "/api/v1/import", json!({"folders": ["/d"], "pool": "tank"})),
+        ("GET", "/api/v1/known-pools", Value::Null),
+        ("POST", "/api/v1/alerts/test", Value::Null),
+        ("GET", pool, Value::Null),
+        ("PATCH", pool, settings),
+        ("DELETE", text([pool, "?yes=true"]), Value::Null),
+        ("POST", text([pool, "/export"]), Value::Null),
+        ("GET", text([pool, "/events?last=5"]), Value::Null),
+        ("GET", text([pool, "/iostat?seconds=2&count=3"]), Value::Null),
+        ("POST", text([pool, "/scrub?wait=true"]), Value::Null),
+        ("POST", text([pool, "/wait?job=rebuild"]), Value::Null),
+        ("GET", "/api/v1/drives?drive=/d/0&drive=/d/1", Value::Null),
+        ("POST", text([pool, "/drives"]), json!({"drives": ["/d/5"], "role": "spare", "force": true})),
+        ("DELETE", drive, Value::Null),
+        ("POST", text([drive, "/retire?wait=true"]), Value::Null),
+        ("POST", text([drive, "/offline"]), Value::Null),
+        ("POST", text([drive, "/online?wait=true"]), Value::Null),
+        ("POST", text([drive, "/replace?wait=true"]), json!({"with": "/d/6", "force": true})),
+        ("GET", "/api/v1/volumes", Value::Null),
+        ("GET", text([pool, "/volumes"]), Value::Null),
+        ("POST", text([pool, "/volumes"]), new_volume),
+        ("POST", text([pool, "/volumes"]), through),
+        ("GET", volume, Value::Null),
+        ("PATCH", volume, json!({"size_bytes": 1 << 30})),
+        ("PATCH", text([volume, "?wait=true"]), json!({"pin": "slow"})),
+        ("PATCH", text([volume, "?wait=true"]), json!({"convert": layout})),
+        ("DELETE", text([volume, "?yes=true"]), Value::Null),
+        ("GET", text([volume, "/bytes?offset=1&length=2"]), Value::Null),
+        ("PUT", text([volume, "/bytes?offset=1"]), Value::Null),
+    ]
+}
+
+/// Asks for each; the command lines that came of them, and the description.
+fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Vec<String>>, Value) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (orders_in, mut orders) = mpsc::channel::<Order>(1);
+        let router = router(orders_in, Guard { token: None });
+        let mut asked = Vec::new();
+        for (method, path, body) in examples {
+            let request = Request::builder().method(*method).uri(*path).header("host", "localhost");
+            let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+            let request = request.header("content-type", "application/json").body(body).expect("a request");
+            let answering = async {
+                let order = orders.next().await.expect("it is passed on");
+                let What::Command(words, _) = order.what else { panic!("{path} is a command") };
+                let collected = Collected { output: b"{}".to_vec(), messages: String::new() };
+                let _ = order.answer.send(Answer { exit: Exit::Success, collected });
+                words
+            };
+            let asking = pin!(router.clone().oneshot(request));
+            let (words, response) = match select(asking, pin!(answering)).await {
+                Either::Left((response, _)) => panic!("{method} {path}: refused: {response:?}"),
+                Either::Right((words, asking)) => (words, asking.await.expect("an answer")),
+            };
+            assert_eq!(response.status(), StatusCode::OK, "{method} {path}");
+            asked.push(words);
+        }
+        let request = Request::get("/api/v1/openapi.json").header("host", "localhost").body(Body::empty());
+        let response = router.oneshot(request.expect("a request")).await.expect("an answer");
+        let bytes = axum::body::to_bytes(response.into_body(), MAX_BYTES).await.expect("a body");
+        (asked, serde_json::from_slice(&bytes).expect("JSON"))
+    })
+}
+
+/// Commands with their arguments, the common ones left out.
+fn all_commands() -> BTreeMap<String, BTreeSet<String>> {
+    fn add(command: &clap::Command, path: &str, all: &mut BTreeMap<String, BTreeSet<String>>) {
+        if !command.has_subcommands() {
+            let arguments = command.get_arguments().map(|argument| argument.get_id().to_string());
+            let common = |name: &String| ["help", "version"].contains(&name.as_str());
+            all.insert(path.trim().to_owned(), arguments.filter(|name| !common(name)).collect());
+        }
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            add(below, &format!("{path} {}", below.get_name()), all);
+        }
+    }
+    let mut all = BTreeMap::new();
+    let mut command = Cli::command();
+    command.build();
+    add(&command, "", &mut all);
+    all
+}
+
+#[test]
+fn whatever_the_command_line_can_do_has_a_path() {
+    let examples = examples();
+    let (asked, description) = ask_all(&examples);
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for words in asked {
+        let line = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
+        let matches =
+            Cli::command().try_get_matches_from(line).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let (mut path, mut below) = (Vec::new(), &matches);
+        while let Some((name, next)) = below.subcommand() {
+            path.push(name.to_owned());
+            below = next;
+        }
+        let given = below.ids().map(|id| id.as_str());
+        let given = given.filter(|id| below.value_source(id) == Some(ValueSource::CommandLine));
+        used.entry(path.join(" ")).or_default().extend(given.map(str::to_owned));
+    }
+    for (command, arguments) in all_commands() {
+        if WITHOUT_A_PATH.iter().any(|(without, _)| *without == command) {
+            assert!(!used.contains_key(&command), "{command} has a path after all");
+            continue;
+        }
+        let used = used.get(&command).unwrap_or_else(|| panic!("{command} has no path"));
+        let without = |name: &&String| !WITHOUT_A_FIELD.iter().any(|(without, _)| without == name);
+        for argument in arguments.iter().filter(without) {
+            assert!(used.contains(argument), "{command}: {argument} has no field");
+        }
+    }
+
+    // Each path in the description was asked.
+    let paths = description["paths"].as_object().expect("paths");
+    for (template, operations) in paths {
+        for method in operations.as_object().expect("operations").keys() {
+            let fits = |(asked, path, _): &(&str, &str, Value)| {
+                let path = path.split('?').next().unwrap_or_default();
+                let (parts, asked_parts) = (template.split('/'), path.split('/'));
+                asked.eq_ignore_ascii_case(method)
+                    && parts.clone().count() == asked_parts.clone().count()
+                    && parts.zip(asked_parts).all(|(part, asked)| part.starts_with('{') || part == asked)
+            };
+            assert!(examples.iter().any(fits), "{method} {template} has an example");
+        }
+    }
+}

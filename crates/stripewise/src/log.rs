@@ -1,0 +1,112 @@
+//! The log of a process that keeps pools open (`serve`, `mount`): on standard error, for people or as one JSON document a line.
+//!
+//! What happens is told with `tracing`: a sentence and fields, under the targets `daemon` (the process itself), `pool` (pools, drives,
+//! jobs), `client` (who uses volumes), `command` (what was asked of it) and `alert`. Other commands keep no log and print for people.
+//!
+//! Lines are written by a thread of their own (`log/lines.rs`): whoever reads them, or does not, holds up no pool.
+//!
+//! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read (lines are left out, and that is said).
+
+use std::io::IsTerminal;
+
+use clap::{Args, ValueEnum};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::commands::App;
+use crate::failure::{Failure, Result};
+
+mod lines;
+
+pub use lines::{flush, is_kept, write_line};
+
+/// Where the level may be said as well.
+const LEVEL_VARIABLE: &str = "STRIPEWISE_LOG";
+
+/// What a daemon is told of its log.
+#[derive(Args, Clone, Debug)]
+pub struct LogOptions {
+    /// How the log on standard error looks
+    #[arg(long = "log-format", value_name = "FORMAT", value_enum, default_value = "text")]
+    format: Format,
+    /// What is logged: error, warn, info, debug or trace, also by target (daemon, pool, client, command, alert), as in
+    /// info,client=warn. Without it: STRIPEWISE_LOG, or info, with --quiet warn
+    #[arg(long = "log-level", value_name = "LEVEL", value_parser = targets)]
+    level: Option<Targets>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Text,
+    /// One JSON document a line
+    Json,
+}
+
+/// A level for all, and others for some.
+fn targets(text: &str) -> std::result::Result<Targets, String> {
+    let is_level = |text: &str| {
+        let known = ["off", "error", "warn", "info", "debug", "trace"];
+        known.iter().any(|known| known.eq_ignore_ascii_case(text))
+    };
+    // Without a level a word would count as a target, of which everything is logged, and nothing else.
+    let is_known = |part: &str| is_level(part.rsplit_once('=').map_or(part, |(_, level)| level));
+    let wrong =
+        || format!("`{text}` is no level; error, warn, info, debug or trace, also as in info,client=warn");
+    match text.split(',').all(is_known) {
+        true => text.parse().map_err(|_| wrong()),
+        false => Err(wrong()),
+    }
+}
+
+/// What is logged: as asked for on the command line, or by the environment.
+fn level(options: &LogOptions, quiet: bool) -> Result<Targets> {
+    if let Some(level) = &options.level {
+        return Ok(level.clone());
+    }
+    match std::env::var(LEVEL_VARIABLE) {
+        Ok(text) if !text.is_empty() => {
+            targets(&text).map_err(|error| Failure::usage(format!("{LEVEL_VARIABLE}: {error}")))
+        }
+        _ => Ok(Targets::new().with_default(if quiet { Level::WARN } else { Level::INFO })),
+    }
+}
+
+/// From now on this process keeps a log: also what its printer has to say goes there.
+pub fn begin(options: &LogOptions, app: &App) -> Result<()> {
+    let level = level(options, app.printer.is_quiet())?;
+    // The journal of systemd has times of its own, and learns the level from the beginning of a line.
+    let in_journal = std::env::var_os("JOURNAL_STREAM").is_some() && !std::io::stderr().is_terminal();
+    let lines = lines::begin(in_journal)
+        .map_err(|error| Failure::because("cannot keep a log: no thread could be started", &error))?;
+    let to_lines = fmt::layer().with_writer(lines).with_ansi(app.printer.colours().err && !in_journal);
+    let layer = match (options.format, in_journal) {
+        (Format::Text, false) => to_lines.compact().boxed(),
+        (Format::Text, true) => to_lines.compact().without_time().boxed(),
+        (Format::Json, false) => to_lines.json().flatten_event(true).boxed(),
+        (Format::Json, true) => to_lines.json().flatten_event(true).without_time().boxed(),
+    };
+    app.printer.log_failures_as_json(options.format == Format::Json);
+    let begun = tracing_subscriber::registry().with(layer.with_filter(level)).try_init();
+    begun.map_err(|error| Failure::new(format!("cannot keep a log: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_words_with_or_without_a_target() {
+        for good in ["info", "WARN", "off", "info,client=warn", "client=debug"] {
+            assert!(targets(good).is_ok(), "{good}");
+        }
+        for wrong in ["", "loud", "info,loud", "client=loud", "client", "info,"] {
+            assert!(targets(wrong).is_err(), "{wrong}");
+        }
+        let targets = targets("warn,pool=debug").expect("levels");
+        assert!(targets.would_enable("pool", &Level::DEBUG) && !targets.would_enable("client", &Level::INFO));
+    }
+}

@@ -1,0 +1,127 @@
+//! The lines of the log on their way to standard error. A thread writes them, so that a pipe that nobody empties holds up the log and
+//! nothing else: what then finds no room is left out, and their number is told as soon as there is room.
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait to be written.
+const MAX_WAITING: usize = 8192;
+/// At its end the process waits so long for a reader.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+static WAY: OnceLock<SyncSender<Item>> = OnceLock::new();
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+enum Item {
+    Line(Vec<u8>),
+    /// Everything before this was written.
+    Mark(SyncSender<()>),
+}
+
+/// Whether this process keeps a log.
+pub fn is_kept() -> bool {
+    WAY.get().is_some()
+}
+
+/// Starts the thread. `levels`: each line begins with its level as the journal of systemd reads it.
+pub(super) fn begin(levels: bool) -> io::Result<Lines> {
+    let (way, items) = sync_channel(MAX_WAITING);
+    std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&items))?;
+    // A process keeps one log.
+    let _ = WAY.set(way);
+    Ok(Lines { levels })
+}
+
+fn write_all(items: &Receiver<Item>) {
+    // Nobody else writes there but a panic, which must not wait for this.
+    let mut to = io::stderr();
+    while let Ok(item) = items.recv() {
+        let left_out = LEFT_OUT.swap(0, Ordering::Relaxed);
+        if left_out > 0 {
+            let _ = writeln!(to, "{left_out} lines of the log were left out: nobody was reading it");
+        }
+        match item {
+            // A reader that has left is no reason to end.
+            Item::Line(line) => drop(to.write_all(&line)),
+            Item::Mark(written) => drop(written.send(())),
+        }
+    }
+}
+
+fn send(line: Vec<u8>) {
+    let Some(way) = WAY.get() else { return };
+    if let Err(TrySendError::Full(_)) = way.try_send(Item::Line(line)) {
+        LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A line that is none of the log's, behind those that are on their way.
+pub fn write_line(text: &[u8]) {
+    send([text, b"\n"].concat());
+}
+
+/// Waits until all lines are written, but not for ever.
+pub fn flush() {
+    let Some(way) = WAY.get() else { return };
+    let (written, all_written) = sync_channel(1);
+    if way.try_send(Item::Mark(written)).is_ok() {
+        let _ = all_written.recv_timeout(LAST_PATIENCE);
+    }
+}
+
+/// Makes a writer for each line.
+pub(super) struct Lines {
+    levels: bool,
+}
+
+impl Lines {
+    fn begun_with(&self, level: Option<&Level>) -> Line {
+        let mark = match level.copied() {
+            Some(Level::ERROR) => "<3>",
+            Some(Level::WARN) => "<4>",
+            Some(Level::INFO) => "<6>",
+            _ => "<7>",
+        };
+        Line { bytes: if self.levels { mark.into() } else { Vec::new() } }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        self.begun_with(None)
+    }
+
+    fn make_writer_for(&'a self, of: &Metadata<'_>) -> Line {
+        self.begun_with(Some(of.level()))
+    }
+}
+
+/// A line that is sent when it is complete.
+pub(super) struct Line {
+    bytes: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        send(std::mem::take(&mut self.bytes));
+    }
+}
