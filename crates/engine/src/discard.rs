@@ -119,18 +119,16 @@ impl Inner {
         for stripe in self.regions.stripes_of(region) {
             guards.push(self.table.lock(stripe).await);
         }
-        let was_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
-        if was_durable {
-            // What was acknowledged goes in place before the journal forgets it: until the region is durably unwritten a crash,
-            // and who reads meanwhile, must not find what was there before that.
-            self.destage_held_region(region).await?;
-            self.forget_logged(self.regions.stripes_of(region)).await?;
-        }
+        // What was acknowledged goes in place before the journal forgets it, and that before the region is unwritten: a crash, and who
+        // reads meanwhile, must not find what was there before that. A flush that ends in between would not make durable what a
+        // region holds that is no longer known as new, while old records of it could still be found.
+        self.destage_held_region(region).await?;
+        self.forget_logged(self.regions.stripes_of(region)).await?;
+        // A flush may have made it so by now.
+        let is_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
         self.regions.mark_unwritten(region);
-        match was_durable {
-            true => self.persist_page(Regions::page_of(region)).await?,
-            // It reads as zeros after a crash, with what the journal has over it, and for who reads meanwhile.
-            false => self.forget_logged(self.regions.stripes_of(region)).await?,
+        if is_durable {
+            self.persist_page(Regions::page_of(region)).await?;
         }
         self.forget_sums(region);
         let region_bytes = self.regions.shape.region_data_bytes;

@@ -351,10 +351,12 @@ impl Regions {
     }
 
     /// Their data is durable: the next write of their pages says "written", and "dirty" with it, since writes that began
-    /// before may still be under way.
+    /// before may still be under way. Not those that are unwritten again, nor those that were complete anew since: what these hold
+    /// now was perhaps not flushed.
     pub fn mark_ready(&self, regions: &[u64]) {
         for &region in regions {
-            if self.state(region) != RegionState::Fresh {
+            let is_new_again = self.fresh.borrow().contains(&region);
+            if self.state(region) != RegionState::Fresh || is_new_again {
                 continue;
             }
             self.set_state(region, RegionState::Ready);
