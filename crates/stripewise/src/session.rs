@@ -4,7 +4,7 @@
 //! Expected faults: drives that are gone or in use, a pool in use, files removed under a running job, a command that ends
 //! in an error half-way (the pool is closed all the same).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::left_word::LeftWord;
 use crate::names::VolumeName;
 use crate::nest::{Nest, Trouble, refuse_circle};
 use crate::network::{self, Returning};
-use crate::report::{PoolReport, VolumeReport};
+use crate::report::{PoolReport, VolumeReport, takes_part};
 use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
@@ -163,6 +163,8 @@ struct OpenPool {
     /// All that were opened, also those that the pool has no use for.
     opened: RefCell<Vec<OpenedDrive>>,
     executor: Rc<RealExecutor>,
+    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are lent to them, too.
+    fetches_back: Cell<bool>,
     _lock: PoolLock,
 }
 
@@ -289,6 +291,7 @@ impl Session {
             opened_unix_ms: unix_ms(),
             opened: RefCell::new(opened),
             executor,
+            fetches_back: Cell::new(false),
             _lock: lock,
         };
         let session = Session { pool, app: app.clone(), open: Rc::new(open), nest: None, lent: false };
@@ -319,6 +322,24 @@ impl Session {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
+    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left, or all of them are back
+    /// after more were lost than a volume can do without.
+    pub fn is_stranded(&self) -> bool {
+        if self.open.opened.borrow().iter().all(|opened| opened.network.is_none()) {
+            return false;
+        }
+        let drives = self.pool.status().drives;
+        let here = drives.iter().filter(|drive| takes_part(&drive.state)).count();
+        let is_protected = |name: &str| self.pool.volume(name).is_ok_and(|volume| volume.is_protected());
+        here == 0
+            || (here == drives.len() && self.pool.volumes().iter().any(|volume| is_protected(&volume.name)))
+    }
+
+    /// The pool as it is on the list.
+    pub fn known(&self) -> KnownPool {
+        self.open.known.borrow().clone()
+    }
+
     /// The pool's name, as it is known here.
     pub fn name(&self) -> &str {
         &self.open.name
@@ -333,6 +354,9 @@ impl Session {
 
     /// For as long as the pool is open, exports that went are tried to be had back.
     fn fetch_back(&self) {
+        if self.open.fetches_back.replace(true) {
+            return;
+        }
         let (app, executor, pool) = (self.app.clone(), self.open.executor.clone(), self.pool.clone());
         let (context, open) = (executor.context(), Rc::downgrade(&self.open));
         let fetching = async move {

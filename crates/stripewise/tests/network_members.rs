@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -206,6 +207,46 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
     hanging.signal("-CONT");
     until_whole(&sandbox, &mut daemon);
     nothing_is_wrong(&sandbox);
+    daemon.end();
+}
+
+#[test]
+fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_itself_when_all_are_back() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, mut data) = served("raid5", 9);
+    let mut daemon = Daemon::start(&sandbox, "tank");
+    for lost in [0..4, 1..3] {
+        // A piece is written or not, and the one that is under way either way when they die.
+        let piece = unique_bytes(20 * MIB, lost.len() as u64);
+        let mut writing =
+            sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
+        let mut input = writing.stdin.take().expect("piped");
+        std::thread::scope(|scope| {
+            let bytes = &piece;
+            scope.spawn(move || drop(input.write_all(bytes)));
+            std::thread::sleep(Duration::from_millis(60));
+            lost.clone().for_each(|index| kits[index].take().expect("there").kill());
+            let _ = writing.wait().expect("it ends, well or not");
+        });
+        until("they are missed", || {
+            status(&sandbox)["state"] == "failed" || sandbox.run("pool status tank").code == 1
+        });
+        lost.clone().for_each(|index| kits[index] = Some(Kit::start(&sandbox, index, "")));
+        until("it is served again", || sandbox.run("pool status tank --json").code == 0);
+        until_whole(&sandbox, &mut daemon);
+        let now = sandbox.read("tank/a", 0, data.len());
+        for (block, got) in now.chunks(4096).enumerate() {
+            let at = block * 4096;
+            let before = &data[at..at + got.len()];
+            let after = piece.get(at..at + got.len()).unwrap_or(before);
+            assert!(got == before || got == after, "block {block} is neither old nor new");
+        }
+        data = now;
+        sandbox.write("tank/a", 0, &data[..MIB]);
+        nothing_is_wrong(&sandbox);
+    }
     daemon.end();
 }
 

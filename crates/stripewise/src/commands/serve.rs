@@ -27,6 +27,7 @@ use crate::http::Http;
 use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
+use crate::revive::revive;
 use crate::session::{Access, Session};
 use crate::ways_in::{NbdOptions, open_nbd, parse_address};
 
@@ -135,6 +136,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
+        revive(app).boxed_local(),
         watch(app).boxed_local(),
     ]);
     let ended = match select(pin!(interrupted), &mut working).await {
@@ -256,7 +258,8 @@ async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Resul
     Ok(())
 }
 
-async fn open(app: &App, pool: &KnownPool) -> Result<()> {
+/// Opens a pool, begins its jobs, and serves it from now on.
+pub async fn open(app: &App, pool: &KnownPool) -> Result<()> {
     let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
     session.show_notices();
     session.start_jobs();

@@ -1,0 +1,97 @@
+//! Pools that can only go on when they are opened anew: no drive of theirs is left within reach, since this machine's own network
+//! was down, say, and nothing could be recorded on any of them; or more were lost than a volume can do without, and are back. They are
+//! closed, as a crash would leave them if need be, and opened when their drives are there. Clients of their volumes see an error, and
+//! may come again.
+//!
+//! Expected faults: hosts that come back one after the other (waited for, a minute at most), some that do not come back, and pools that
+//! are no better afterwards (left alone for a minute).
+
+use std::collections::HashMap;
+
+use futures_util::future::LocalBoxFuture;
+use stripewise_drive::Context;
+
+use crate::commands::App;
+use crate::commands::serve::open;
+use crate::failure::Result;
+use crate::home::KnownPool;
+use crate::network;
+
+const LOOK_NS: u64 = 1_000_000_000;
+/// Between two attempts.
+const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
+/// How long all drives of a pool are waited for before it is opened with those that are there.
+const COMPANY_NS: u64 = 60_000_000_000;
+/// Between two times that a pool is opened anew.
+const AGAIN_NS: u64 = 60_000_000_000;
+
+struct Gone {
+    pool: KnownPool,
+    since_ns: u64,
+    next_ns: u64,
+    pause_ns: u64,
+}
+
+/// Looks after the pools served for as long as it is polled.
+pub async fn revive(app: &App) -> Result<()> {
+    let context = app.executor()?.context();
+    let mut gone: Vec<Gone> = Vec::new();
+    let mut opened_ns: HashMap<String, u64> = HashMap::new();
+    loop {
+        context.sleep_ns(LOOK_NS).await;
+        for session in app.served.lend_all(app) {
+            let now_ns = context.now_ns();
+            let opened_ns = opened_ns.get(session.name()).copied();
+            let is_tried = opened_ns.is_some_and(|opened_ns| now_ns - opened_ns < AGAIN_NS);
+            if session.is_stranded() && !is_tried {
+                gone.extend(close(app, &context, session.name()).await);
+            }
+        }
+        let mut still_gone = Vec::new();
+        for mut pool in gone {
+            if app.served.has(&pool.pool.name) {
+                continue;
+            }
+            if is_open_again(app, &context, &mut pool).await {
+                opened_ns.insert(pool.pool.name.clone(), context.now_ns());
+                continue;
+            }
+            still_gone.push(pool);
+        }
+        gone = still_gone;
+    }
+}
+
+async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
+    let session = app.served.end(name)?;
+    app.printer.warning(format!(
+        "pool {name}: more drives were lost than it can do without; it is closed, and opened again with all that are there"
+    ));
+    let (pool, now_ns) = (session.known(), context.now_ns());
+    // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
+    let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
+    let _ = closing.await;
+    Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS })
+}
+
+async fn is_open_again(app: &App, context: &Context, gone: &mut Gone) -> bool {
+    if context.now_ns() < gone.next_ns {
+        return false;
+    }
+    if !is_reached(app, context, gone).await || open(app, &gone.pool).await.is_err() {
+        gone.pause_ns = (2 * gone.pause_ns).min(LONGEST_PAUSE_NS);
+        gone.next_ns = context.now_ns() + gone.pause_ns;
+        return false;
+    }
+    app.printer.note(format!("pool {} is served again", gone.pool.name));
+    true
+}
+
+/// Whether its exports are there: all of them, or after a while some.
+async fn is_reached(app: &App, context: &Context, gone: &Gone) -> bool {
+    let Ok(executor) = app.executor() else { return false };
+    let reached = network::open_all(&executor, &gone.pool, true).await;
+    let has_waited = context.now_ns().saturating_sub(gone.since_ns) > COMPANY_NS;
+    let is_there = |opened: &std::result::Result<_, _>| opened.is_ok();
+    if has_waited { reached.values().any(is_there) } else { reached.values().all(is_there) }
+}
