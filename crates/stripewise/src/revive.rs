@@ -4,7 +4,7 @@
 //! may come again.
 //!
 //! Expected faults: hosts that come back one after the other (waited for, a minute at most), some that do not come back, and pools that
-//! are no better afterwards (left alone for a minute).
+//! are no better afterwards (left alone for longer and longer).
 
 use std::collections::HashMap;
 
@@ -22,8 +22,9 @@ const LOOK_NS: u64 = 1_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
 /// How long all drives of a pool are waited for before it is opened with those that are there.
 const COMPANY_NS: u64 = 60_000_000_000;
-/// Between two times that a pool is opened anew.
-const AGAIN_NS: u64 = 60_000_000_000;
+/// Between two times that a pool is opened anew: twice as long each time, until it was well for long.
+const FIRST_REST_NS: u64 = 5_000_000_000;
+const LONGEST_REST_NS: u64 = 300_000_000_000;
 
 struct Gone {
     pool: KnownPool,
@@ -32,18 +33,33 @@ struct Gone {
     pause_ns: u64,
 }
 
+/// How long a pool that was opened anew is left alone.
+#[derive(Default)]
+struct Rest {
+    until_ns: u64,
+    length_ns: u64,
+}
+
+impl Rest {
+    fn begin(&mut self, now_ns: u64) {
+        let was_well = now_ns.saturating_sub(self.until_ns) > LONGEST_REST_NS;
+        let longer_ns = if was_well { 0 } else { 2 * self.length_ns };
+        self.length_ns = longer_ns.clamp(FIRST_REST_NS, LONGEST_REST_NS);
+        self.until_ns = now_ns + self.length_ns;
+    }
+}
+
 /// Looks after the pools served for as long as it is polled.
 pub async fn revive(app: &App) -> Result<()> {
     let context = app.executor()?.context();
     let mut gone: Vec<Gone> = Vec::new();
-    let mut opened_ns: HashMap<String, u64> = HashMap::new();
+    let mut rests: HashMap<String, Rest> = HashMap::new();
     loop {
         context.sleep_ns(LOOK_NS).await;
         for session in app.served.lend_all(app) {
             let now_ns = context.now_ns();
-            let opened_ns = opened_ns.get(session.name()).copied();
-            let is_tried = opened_ns.is_some_and(|opened_ns| now_ns - opened_ns < AGAIN_NS);
-            if session.is_stranded() && !is_tried {
+            let rests = rests.get(session.name()).is_some_and(|rest| now_ns < rest.until_ns);
+            if !rests && session.is_stranded() {
                 gone.extend(close(app, &context, session.name()).await);
             }
         }
@@ -53,7 +69,7 @@ pub async fn revive(app: &App) -> Result<()> {
                 continue;
             }
             if is_open_again(app, &context, &mut pool).await {
-                opened_ns.insert(pool.pool.name.clone(), context.now_ns());
+                rests.entry(pool.pool.name.clone()).or_default().begin(context.now_ns());
                 continue;
             }
             still_gone.push(pool);
@@ -67,10 +83,12 @@ async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
     app.printer.warning(format!(
         "pool {name}: more drives were lost than it can do without; it is closed, and opened again with all that are there"
     ));
-    let (pool, now_ns) = (session.known(), context.now_ns());
+    let (pool, exports, now_ns) = (session.known(), session.exports(), context.now_ns());
     // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
     let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
     let _ = closing.await;
+    // Whatever of it could not be ended writes nothing more.
+    exports.iter().for_each(|export| export.close());
     Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS })
 }
 
@@ -94,4 +112,22 @@ async fn is_reached(app: &App, context: &Context, gone: &Gone) -> bool {
     let has_waited = context.now_ns().saturating_sub(gone.since_ns) > COMPANY_NS;
     let is_there = |opened: &std::result::Result<_, _>| opened.is_ok();
     if has_waited { reached.values().any(is_there) } else { reached.values().all(is_there) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_no_better_is_opened_less_and_less_often() {
+        let (mut rest, mut now_ns, mut lengths) = (Rest::default(), 1_000 * LOOK_NS, Vec::new());
+        for _ in 0..9 {
+            rest.begin(now_ns);
+            lengths.push(rest.length_ns / LOOK_NS);
+            now_ns = rest.until_ns;
+        }
+        assert_eq!(lengths, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        rest.begin(now_ns + 301 * LOOK_NS);
+        assert_eq!(rest.length_ns, FIRST_REST_NS);
+    }
 }

@@ -325,7 +325,7 @@ impl Session {
     /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left, or all of them are back
     /// after more were lost than a volume can do without.
     pub fn is_stranded(&self) -> bool {
-        if self.open.opened.borrow().iter().all(|opened| opened.network.is_none()) {
+        if self.exports().is_empty() {
             return false;
         }
         let drives = self.pool.status().drives;
@@ -333,6 +333,11 @@ impl Session {
         let is_protected = |name: &str| self.pool.volume(name).is_ok_and(|volume| volume.is_protected());
         here == 0
             || (here == drives.len() && self.pool.volumes().iter().any(|volume| is_protected(&volume.name)))
+    }
+
+    /// Its drives that are exports.
+    pub fn exports(&self) -> Vec<Rc<NetworkDrive>> {
+        self.open.opened.borrow().iter().filter_map(|opened| opened.network.clone()).collect()
     }
 
     /// The pool as it is on the list.
@@ -375,7 +380,7 @@ impl Session {
                         let keep = |opened: OpenedDrive| {
                             let Some(open) = open.upgrade() else { return };
                             let mut all = open.opened.borrow_mut();
-                            all.retain(|other| other.lost().is_none());
+                            all.retain(|other| other.lost().is_none() && other.identity != opened.identity);
                             all.push(opened);
                         };
                         network::fetch(&app, &executor, &pool, id, &uri, keep).await;
