@@ -82,6 +82,7 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     command -v fio >/dev/null 2>&1 || missing fio "one more of them"
     command -v openssl >/dev/null 2>&1 || missing openssl "certificates for the tests of TLS"
     installed() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
+    installed ip || missing iproute2 "hosts of their own for the tests of drives over the network"
     installed losetup || missing util-linux "loop devices for the tests of mounted volumes"
     installed fusermount3 || missing fuse3 "unmounting for the tests of mounted volumes"
     installed mkfs.ext4 || missing e2fsprogs "a file system for these tests"

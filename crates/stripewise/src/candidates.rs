@@ -174,6 +174,9 @@ pub fn all(app: &App, names: &[String]) -> Result<Vec<Candidate>> {
 
 /// Looks at all of these paths; the same drive twice is an error.
 pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+    if let Some(uri) = paths.iter().find_map(|path| noted_export(path)) {
+        return Err(Failure::usage(format!("{uri} cannot be used here")).hint("name files or block devices"));
+    }
     distinct(paths.iter().map(|path| Candidate::at(path)))
 }
 

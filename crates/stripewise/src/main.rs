@@ -25,6 +25,7 @@ mod pieces;
 mod printer;
 mod progress;
 mod report;
+mod revive;
 mod served;
 mod session;
 mod signatures;

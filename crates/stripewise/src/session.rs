@@ -4,7 +4,7 @@
 //! Expected faults: drives that are gone or in use, a pool in use, files removed under a running job, a command that ends
 //! in an error half-way (the pool is closed all the same).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::left_word::LeftWord;
 use crate::names::VolumeName;
 use crate::nest::{Nest, Trouble, refuse_circle};
 use crate::network::{self, Returning};
-use crate::report::{PoolReport, VolumeReport};
+use crate::report::{PoolReport, VolumeReport, takes_part};
 use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
@@ -167,6 +167,8 @@ struct OpenPool {
     executor: Rc<RealExecutor>,
     /// Shared with those who bring drives.
     bringing: Rc<()>,
+    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are lent to them, too.
+    fetches_back: Cell<bool>,
     _lock: PoolLock,
 }
 
@@ -298,6 +300,7 @@ impl Session {
             opened: RefCell::new(opened),
             executor,
             bringing: Rc::default(),
+            fetches_back: Cell::new(false),
             _lock: lock,
         };
         let session = Session {
@@ -336,6 +339,29 @@ impl Session {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
+    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left, or all of them are back
+    /// after more were lost than a volume can do without.
+    pub fn is_stranded(&self) -> bool {
+        if self.exports().is_empty() {
+            return false;
+        }
+        let drives = self.pool.status().drives;
+        let here = drives.iter().filter(|drive| takes_part(&drive.state)).count();
+        let is_protected = |name: &str| self.pool.volume(name).is_ok_and(|volume| volume.is_protected());
+        here == 0
+            || (here == drives.len() && self.pool.volumes().iter().any(|volume| is_protected(&volume.name)))
+    }
+
+    /// Its drives that are exports.
+    pub fn exports(&self) -> Vec<Rc<NetworkDrive>> {
+        self.open.opened.borrow().iter().filter_map(|opened| opened.network.clone()).collect()
+    }
+
+    /// The pool as it is on the list.
+    pub fn known(&self) -> KnownPool {
+        self.open.known.borrow().clone()
+    }
+
     /// The pool's name, as it is known here.
     pub fn name(&self) -> &str {
         &self.open.name
@@ -350,6 +376,9 @@ impl Session {
 
     /// For as long as the pool is open, exports that went are tried to be had back.
     fn fetch_back(&self) {
+        if self.open.fetches_back.replace(true) {
+            return;
+        }
         let (app, executor, pool) = (self.app.clone(), self.open.executor.clone(), self.pool.clone());
         let (context, open) = (executor.context(), Rc::downgrade(&self.open));
         let fetching = async move {
@@ -368,7 +397,7 @@ impl Session {
                         let keep = |opened: OpenedDrive| {
                             let Some(open) = open.upgrade() else { return };
                             let mut all = open.opened.borrow_mut();
-                            all.retain(|other| other.lost().is_none());
+                            all.retain(|other| other.lost().is_none() && other.identity != opened.identity);
                             all.push(opened);
                         };
                         network::fetch(&app, &executor, &pool, id, &uri, keep).await;

@@ -6,6 +6,7 @@
 use clap::Args;
 use serde::Serialize;
 
+use crate::candidates::noted_export;
 use crate::commands::App;
 use crate::failure::{Exit, Result};
 use crate::home::KnownPool;
@@ -47,6 +48,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             page.line(format!("  {}", drive.path.display()));
         }
     })?;
-    app.printer.note(format!("`stripewise pool import --dir DIR {}` brings it back", exported.exported.name));
+    let pool = &exported.exported;
+    let export = pool.drives.iter().find(|drive| noted_export(&drive.path).is_some());
+    let by =
+        export.map_or_else(|| "--dir DIR".to_owned(), |drive| format!("--drive '{}'", drive.path.display()));
+    app.printer.note(format!("`stripewise pool import {by} {}` brings it back", pool.name));
     Ok(Exit::Success)
 }

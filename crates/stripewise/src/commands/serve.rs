@@ -28,6 +28,7 @@ use crate::log::{self, LogOptions};
 use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
+use crate::revive::revive;
 use crate::session::{Access, Session};
 use crate::ways_in::{NbdOptions, open_nbd, parse_address};
 
@@ -148,6 +149,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
+        revive(app).boxed_local(),
         watch.go_on(app).boxed_local(),
         mounted_still.boxed_local(),
     ]);
@@ -280,7 +282,8 @@ async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Resul
     Ok(())
 }
 
-async fn open(app: &App, pool: &KnownPool) -> Result<()> {
+/// Opens a pool, begins its jobs, and serves it from now on.
+pub async fn open(app: &App, pool: &KnownPool) -> Result<()> {
     let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
     begin_serving(app, session);
     Ok(())

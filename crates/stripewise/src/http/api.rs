@@ -266,9 +266,12 @@ async fn create_pool(State(api): State<Api>, Json(pool): Json<NewPool>) -> Respo
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Import {
-    /// Folders to look into; none: all block devices.
+    /// Folders to look into; with no drives named either: all block devices.
     #[serde(default)]
     folders: Vec<String>,
+    /// Drives to look at: paths or NBD URIs.
+    #[serde(default)]
+    drives: Vec<String>,
     /// Only this one, by name or identity.
     pool: Option<String>,
 }
@@ -277,7 +280,7 @@ struct Import {
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(State(api): State<Api>, Json(import): Json<Import>) -> Response {
-    let words = Words::new("pool import").options("dir", &import.folders);
+    let words = Words::new("pool import").options("dir", &import.folders).options("drive", &import.drives);
     api.document(import.pool.iter().fold(words, Words::operand)).await
 }
 

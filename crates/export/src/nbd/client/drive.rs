@@ -45,6 +45,8 @@ const MAX_TRANSFER_BYTES: u64 = LONGEST_TRANSFER as u64;
 /// Bytes that go out together, unless one request alone is longer, and requests.
 const SEND_BYTES: u64 = 4 << 20;
 const SEND_REQUESTS: usize = 256;
+/// How long a server may take to hear that nobody wants anything more.
+const FAREWELL_NS: u64 = 1_000_000_000;
 /// Pauses between attempts to connect again.
 const FIRST_PAUSE_NS: u64 = 50_000_000;
 const LONGEST_PAUSE_NS: u64 = 1_000_000_000;
@@ -139,6 +141,13 @@ impl NetworkDrive {
         self.0.lost.borrow().clone()
     }
 
+    /// Ends it at once, for whoever has to be sure that nothing more is written: later requests are answered as gone.
+    pub fn close(&self) {
+        self.0.lost.borrow_mut().get_or_insert_with(|| "it was closed".into());
+        self.0.closed.set(true);
+        self.0.changed.notify_all();
+    }
+
     /// How often the connection was made again.
     pub fn reconnections(&self) -> u64 {
         self.0.reconnections.get()
@@ -215,12 +224,13 @@ enum Ending {
 async fn keep(shared: Rc<Shared>, mut link: Link) {
     loop {
         let error = match serve(&shared, link).await {
-            Ending::Closed => return,
+            // Requests that were under way when it was closed are told so.
+            Ending::Closed => return give_up(&shared, "it was closed"),
             Ending::Ours(why) => return give_up(&shared, &why),
             Ending::Theirs(error) => error,
         };
         if shared.closed.get() {
-            return;
+            return give_up(&shared, "it was closed");
         }
         let lost = format!("the connection was lost ({})", in_words(&error));
         if shared.ledger.borrow_mut().connection_lost() == Loss::Unflushed {
@@ -228,7 +238,7 @@ async fn keep(shared: Rc<Shared>, mut link: Link) {
         }
         match again(&shared).await {
             Ok(Some(next)) => link = next,
-            Ok(None) => return,
+            Ok(None) => return give_up(&shared, "it was closed"),
             Err(fault) => return give_up(&shared, &format!("{lost}, and {fault}")),
         }
         shared.reconnections.set(shared.reconnections.get() + 1);
@@ -291,6 +301,13 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
     let watching = async {
         while !is_over() {
             let changed = pin!(shared.changed.wait());
+            if shared.closed.get() {
+                // A server that does not take the farewell gets none.
+                if let Either::Left(_) = select(pin!(shared.context.sleep_ns(FAREWELL_NS)), changed).await {
+                    return end(Ending::Closed);
+                }
+                continue;
+            }
             match time_left(shared) {
                 0 => {
                     let why = format!("no answer for {} s", shared.uri.timeout_ns as f64 / 1e9);
