@@ -22,8 +22,11 @@ const MALFORMED: u64 = 1000;
 const MIB: u64 = 1 << 20;
 /// The shortest that any client is waited for (`docs/nbd.md`): nobody else may be held up for longer.
 const BOUND: Duration = Duration::from_secs(10);
-/// After the crowd: what the program keeps for the next, and what its allocator has not given back.
-const KEPT_BYTES: u64 = 128 * MIB;
+/// After the crowd: what the program keeps for the next, and what its allocator has not given back of the most that was needed at a
+/// time. A third of what a hundred clients may have under way (`docs/nbd.md`).
+const KEPT_BYTES: u64 = 1024 * MIB;
+/// From one crowd to the next, whose needs differ by chance.
+const GROWTH_BYTES: u64 = 128 * MIB;
 
 /// Ways into a daemon.
 struct Ways {
@@ -52,9 +55,9 @@ impl Ways {
         (ways, daemon)
     }
 
-    /// One client that does what it should not, and leaves. The longest stay is about a second.
-    fn misbehave(&self, random: &mut SplitMix64) {
-        let pause = Duration::from_millis(random.below(700));
+    /// One client that does what it should not, and leaves after a while.
+    fn misbehave(&self, random: &mut SplitMix64, longest_stay: Duration) {
+        let pause = Duration::from_millis(random.below(longest_stay.as_millis() as u64));
         let noise = unique_bytes(1 + random.below(5000) as usize, random.next_u64());
         match random.below(14) {
             0 => send_and_leave(&mut Client::connect_silently(&self.nbd).stream, &noise, pause),
@@ -122,10 +125,12 @@ impl Ways {
         }
     }
 
-    /// A client that has agreed on everything, then sends this.
+    /// A client that has agreed on everything, then sends this. It does not look at what it is told: there may be too many already, whose
+    /// end the server has not seen yet.
     fn after_greeting(&self, bytes: &[u8], pause: Duration) {
-        let mut client = Client::ready(&self.nbd, "tank/a");
-        send_and_leave(&mut client.stream, bytes, pause);
+        let mut client = Client::connect_silently(&self.nbd);
+        let go = option_bytes(OPT_GO, &info("tank/a", &[]));
+        send_and_leave(&mut client.stream, &[&3_u32.to_be_bytes()[..], &go, bytes].concat(), pause);
     }
 
     fn caller(&self) -> UnixStream {
@@ -217,8 +222,13 @@ impl Holdings {
     }
 }
 
+/// In a long run some stay until they are given up.
+fn longest_stay(place: u64, span: Span) -> Duration {
+    if span.is_long() && place < 10 { Duration::from_secs(75) } else { Duration::from_millis(700) }
+}
+
 /// A hundred at a time for as long as it goes on; how many there were.
-fn crowd(ways: &Ways, goes_on: &AtomicBool) -> u64 {
+fn crowd(ways: &Ways, goes_on: &AtomicBool, span: Span) -> u64 {
     let came = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for place in 0..CROWD {
@@ -227,7 +237,7 @@ fn crowd(ways: &Ways, goes_on: &AtomicBool) -> u64 {
                 let _alarm = Alarm(goes_on);
                 let mut random = SplitMix64::new(place);
                 while goes_on.load(Ordering::Relaxed) {
-                    ways.misbehave(&mut random);
+                    ways.misbehave(&mut random, longest_stay(place, span));
                     came.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -260,7 +270,7 @@ fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
             let _end = Alarm(&goes_on);
             let worker = scope.spawn(|| works_over_nbd(&ways.nbd, &goes_on, &longest));
             scope.spawn(|| asks(&sandbox, &ways, &goes_on, &longest));
-            let crowd = scope.spawn(|| crowd(&ways, &goes_on));
+            let crowd = scope.spawn(|| crowd(&ways, &goes_on, whole));
             while begin.elapsed() < whole.length() / 2 && goes_on.load(Ordering::Relaxed) {
                 peak.fetch_max(Holdings::of(daemon.id()).resident_bytes, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(100));
@@ -281,20 +291,20 @@ fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
         );
         after.push(now);
     }
+    let said = daemon.end();
+    println!(
+        "a crowd of {CROWD}: {} s, {came} came and left; {rounds} times 200 kB written and read back meanwhile, nobody waited longer than {} ms; \
+         {} more came than there was room for",
+        whole.elapsed().as_secs(),
+        longest.get().as_millis(),
+        said.lines().filter(|line| line.contains("too many clients")).count()
+    );
     assert!(longest.get() < BOUND, "somebody waited {:?}", longest.get());
     let [first, second] = after[..] else { unreachable!("two parts") };
     assert!(second.resident_bytes < before.resident_bytes + KEPT_BYTES, "{before:?} {first:?} {second:?}");
     assert!(
-        second.resident_bytes < first.resident_bytes + KEPT_BYTES / 2,
+        second.resident_bytes < first.resident_bytes + GROWTH_BYTES,
         "it grows: {before:?} {first:?} {second:?}"
-    );
-    let said = daemon.end();
-    println!(
-        "a crowd of {CROWD}: {} s, {came} came and left; {rounds} times 200 kB written and read back meanwhile, nobody waited longer than {} ms; \
-         the daemon said {} lines",
-        whole.elapsed().as_secs(),
-        longest.get().as_millis(),
-        said.lines().count()
     );
 }
 
@@ -398,6 +408,7 @@ fn slow_http_clients_are_given_up() {
 
     // What takes a minute to be given up is for the long run: half a body, and an answer that nobody takes.
     if Span::begin().is_long() {
+        let before = Holdings::of(daemon.id());
         let mut stalled = connect(ways.http_port);
         stalled.set_read_timeout(Some(Duration::from_secs(90))).expect("set");
         let head = "PUT /api/v1/pools/tank/volumes/a/bytes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\nhalf of it";
@@ -405,9 +416,8 @@ fn slow_http_clients_are_given_up() {
         let mut deaf = connect(ways.http_port);
         let ask = "GET /api/v1/pools/tank/volumes/a/bytes?offset=0&length=16777216 HTTP/1.1\r\nHost: localhost\r\n\r\n";
         deaf.write_all(ask.as_bytes()).expect("sent");
-        let before = Holdings::of(daemon.id());
         assert!(rest(&mut stalled).starts_with(b"HTTP/1.1 408"));
-        until_within(BOUND * 3, "both are given up", || Holdings::of(daemon.id()).files + 2 <= before.files);
+        until_within(BOUND * 3, "both are given up", || Holdings::of(daemon.id()).files <= before.files);
     }
     daemon.end();
 }

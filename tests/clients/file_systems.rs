@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::common::Sandbox;
 use crate::common::mount::Mount;
@@ -40,6 +41,10 @@ const FSX_CHANGES: u32 = 300;
 const STRESSORS: &str = "--hdd 1 --hdd-bytes 8M --hdd-opts wr-rnd,rd-rnd,fdatasync --iomix 1 --iomix-bytes 8M --fallocate 1 \
      --fallocate-bytes 8M --sync-file 1 --sync-file-bytes 4M --rename 1 --dir 1 --link 1 \
      --symlink 1 --utime 1 --xattr 1 --dentry 1 --dentries 200";
+
+/// A drive that does not answer is given up after 30 s; nothing that asks for files is to wait for more than a few of these, on a
+/// machine with much else to do.
+const HANG: Duration = Duration::from_secs(120);
 
 /// What is kept on what.
 struct Wanted {
@@ -90,6 +95,8 @@ fn keeps_its_files(wanted: &Wanted) {
         drives.come_and_go(span, &all_is_well);
     });
     trees.iter().for_each(Tree::expect_all);
+    let slowest = trees.iter().map(|tree| tree.slowest).max().unwrap_or_default();
+    assert!(slowest < HANG, "somebody waited {slowest:?} for a file");
     mount.end();
 
     let mount = Mount::start(&sandbox, "mount tank @m");
@@ -109,7 +116,7 @@ fn keeps_its_files(wanted: &Wanted) {
         drives.replaced,
         drives.offline,
         trees.iter().map(|tree| tree.changes).sum::<u64>(),
-        trees.iter().map(|tree| tree.slowest).max().unwrap_or_default().as_millis(),
+        slowest.as_millis(),
     );
 }
 
@@ -137,7 +144,7 @@ fn run_fsx(sandbox: &Sandbox, folder: &Path, goes_on: &AtomicBool, all_is_well: 
         fsx.arg(sandbox.path("")).arg(folder.join("fsx"));
         let said = File::create(&log).expect("made");
         fsx.stdout(said.try_clone().expect("another handle")).stderr(said);
-        Running::start(&mut fsx, std::time::Duration::ZERO).expect_success(&log);
+        Running::start(&mut fsx, Duration::ZERO).expect_success(&log);
     }
     seed
 }

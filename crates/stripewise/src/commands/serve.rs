@@ -4,6 +4,7 @@
 //! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
 //! them goes on.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::pending;
 use std::net::SocketAddr;
@@ -175,16 +176,22 @@ async fn serve(
 struct Mounted<'a> {
     mount: FuseMount,
     folder: &'a Path,
+    /// By this process, as it ends.
+    is_being_unmounted: Cell<bool>,
 }
 
 impl<'a> Mounted<'a> {
     fn at(app: &App, folder: &'a Path) -> Result<Self> {
-        Ok(Self { mount: mount_fuse(app, Tree::Pools, folder)?, folder })
+        let mount = mount_fuse(app, Tree::Pools, folder)?;
+        Ok(Self { mount, folder, is_being_unmounted: Cell::new(false) })
     }
 
     /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody may take it for what was meant.
     async fn tell_when_it_has_ended(&self, app: &App) {
         self.mount.until_ended().await;
+        if self.is_being_unmounted.get() {
+            return;
+        }
         let text = format!(
             "{} was unmounted: the volumes are not to be seen there until the daemon is started anew",
             self.folder.display()
@@ -193,6 +200,7 @@ impl<'a> Mounted<'a> {
     }
 
     async fn end(&self, app: &App) -> Result<()> {
+        self.is_being_unmounted.set(true);
         unmount_fuse(app, &self.mount, self.folder).await
     }
 }
