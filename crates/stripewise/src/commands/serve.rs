@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select, select_all};
 use sd_notify::NotifyState;
 use serde::Serialize;
+use stripewise_drive::Semaphore;
 use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::alerts::{AlertOptions, Alerts, Watch};
@@ -134,7 +135,7 @@ async fn serve(
         // A thread that has ended by itself does not end the daemon.
         pending::<Result<()>>().await
     };
-    let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
+    let adopting = async { if newcomers { adopt(app, control.turns()).await } else { pending().await } };
     // These go on for ever unless something is wrong.
     let mut working = select_all([
         taking_commands.boxed_local(),
@@ -177,7 +178,7 @@ impl<'a> Mounted<'a> {
 }
 
 /// Serves pools as they come to be known: made or imported while this runs.
-async fn adopt(app: &App) -> Result<()> {
+async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
     let (home, context) = (app.home()?, app.executor()?.context());
     let mut attempts: HashMap<String, u32> = HashMap::new();
     loop {
@@ -188,6 +189,11 @@ async fn adopt(app: &App) -> Result<()> {
             if app.served.has(&pool.name) || *attempt == MAX_ATTEMPTS {
                 continue;
             }
+            // Those who want something of it meanwhile wait until it is served; nobody waits for another process to let go of it.
+            if home.pool_user(&pool).is_some() {
+                continue;
+            }
+            let _turn = turns.acquire(1).await;
             *attempt += 1;
             match open(app, &pool).await {
                 Ok(()) => {
