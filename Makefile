@@ -15,7 +15,7 @@ help:
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
 	@echo 'make test       formatting, lints and all tests'
 	@echo 'make soak       file systems, fio, a database and misbehaving clients on volumes, ten minutes each; SOAK_SECONDS=60 for one'
-	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files'
+	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files; the start of serve'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::Pool;
+use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
 
 use crate::commands::App;
 use crate::failure::Result;
@@ -32,6 +32,9 @@ pub struct LeftWord {
     pub events: Vec<EventReport>,
     /// What its drives were asked since it was opened.
     pub drives: Vec<DriveLoad>,
+    /// What its volumes were asked since it was opened.
+    #[serde(default)]
+    pub volumes: Vec<VolumeRequests>,
 }
 
 /// What a drive was asked since the pool was opened.
@@ -57,11 +60,35 @@ pub struct DriveLoad {
     pub queued: usize,
 }
 
+/// Requests of one kind to a volume since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRequests {
+    /// The volume's name.
+    pub volume: String,
+    /// `read`, `write`, `flush`, `discard` or `write_zeroes`.
+    pub operation: String,
+    /// Those that succeeded, by how long they took, in the engine's steps.
+    pub by_latency: Vec<u64>,
+    /// How long these took together.
+    pub total_ns: u64,
+    /// Bytes that these were for.
+    pub bytes: u64,
+    /// Those that failed.
+    pub failed: u64,
+}
+
 impl LeftWord {
     /// Of an open pool.
     pub fn of(pool: &Pool, report: PoolReport, opened_unix_ms: u64) -> Self {
         let events = pool.events().iter().map(EventReport::from).collect();
-        Self { unix_ms: unix_ms(), opened_unix_ms, drives: loads(pool, &report), report, events }
+        Self {
+            unix_ms: unix_ms(),
+            opened_unix_ms,
+            drives: loads(pool, &report),
+            volumes: requests(pool),
+            report,
+            events,
+        }
     }
 
     /// Leaves it.
@@ -70,6 +97,23 @@ impl LeftWord {
         // Only others miss it.
         let _ = write_beside(path, &text);
     }
+}
+
+/// What every volume of an open pool was asked so far, by kind of request.
+fn requests(pool: &Pool) -> Vec<VolumeRequests> {
+    let of = |load: &VolumeLoad, kind: RequestKind| {
+        let counts = load.of(kind);
+        VolumeRequests {
+            volume: load.volume.clone(),
+            operation: kind.word().to_owned(),
+            by_latency: counts.by_latency.to_vec(),
+            total_ns: counts.total_ns,
+            bytes: counts.bytes,
+            failed: counts.failed,
+        }
+    };
+    let loads = pool.volume_loads();
+    loads.iter().flat_map(|load| RequestKind::ALL.map(|kind| of(load, kind))).collect()
 }
 
 /// What every drive of an open pool was asked so far.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::LocalBoxFuture;
-use stripewise_drive::Context;
+use stripewise_drive::{Context, Semaphore};
 
 use crate::commands::App;
 use crate::commands::serve::open;
@@ -50,7 +50,7 @@ impl Rest {
 }
 
 /// Looks after the pools served for as long as it is polled.
-pub async fn revive(app: &App) -> Result<()> {
+pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
     let context = app.executor()?.context();
     let mut gone: Vec<Gone> = Vec::new();
     let mut rests: HashMap<String, Rest> = HashMap::new();
@@ -68,7 +68,7 @@ pub async fn revive(app: &App) -> Result<()> {
             if app.served.has(&pool.pool.name) {
                 continue;
             }
-            if is_open_again(app, &context, &mut pool).await {
+            if is_open_again(app, &context, turns, &mut pool).await {
                 rests.entry(pool.pool.name.clone()).or_default().begin(context.now_ns());
                 continue;
             }
@@ -92,11 +92,15 @@ async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
     Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS })
 }
 
-async fn is_open_again(app: &App, context: &Context, gone: &mut Gone) -> bool {
+async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &mut Gone) -> bool {
     if context.now_ns() < gone.next_ns {
         return false;
     }
-    if !is_reached(app, context, gone).await || open(app, &gone.pool).await.is_err() {
+    let is_open = is_reached(app, context, gone).await && {
+        let _turn = turns.acquire(1).await;
+        open(app, &gone.pool).await.is_ok()
+    };
+    if !is_open {
         gone.pause_ns = (2 * gone.pause_ns).min(LONGEST_PAUSE_NS);
         gone.next_ns = context.now_ns() + gone.pause_ns;
         return false;

@@ -28,7 +28,8 @@ fn what_happens_is_in_the_log() {
         sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
         sandbox.ok("pool status tank");
         sandbox.ok("pool scrub tank --wait");
-        drop(UnixStream::connect(sandbox.path("nbd.sock")).expect("it listens"));
+        // Where it listens.
+        drop(UnixStream::connect(sandbox.path("nbd.sock")));
         sandbox.ok("pool offline tank @d/drive1.img");
         sandbox.ok("volume delete tank/a --yes");
     };
@@ -116,10 +117,7 @@ fn figures(port: u16) -> String {
 fn figures_tell_what_clients_see() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port();
+    let port = free_port();
     let daemon = Daemon::start(&sandbox, &format!("--nbd unix:nbd.sock --http {port}"));
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     sandbox.write("tank/a", 0, &unique_bytes(3 << 20, 1));
@@ -284,4 +282,60 @@ fn those_who_wait_and_those_who_change_get_on() {
     let output = waiting.wait_with_output().expect("ended");
     assert_eq!(output.status.code(), Some(1), "{}", says(&output));
     daemon.end();
+}
+
+#[test]
+fn whoever_leaves_over_http_waits_no_more() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 3 --size 128MiB");
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img");
+    sandbox.ok("volume create tank/a --layout raid5 --size 48MiB");
+    sandbox.write("tank/a", 0, &unique_bytes(48 << 20, 1));
+    sandbox.ok("pool set tank patrol-rate=4MB");
+    let port = free_port();
+    let daemon = Daemon::start(&sandbox, &format!("--http {port}"));
+    let send = |request: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    };
+    let ask = |request: &str| {
+        let mut answer = String::new();
+        send(request).read_to_string(&mut answer).expect("text");
+        answer
+    };
+    let logged =
+        |text: &str| daemon.said().lines().any(|line| line.contains("pool wait") && line.contains(text));
+
+    sandbox.ok("pool scrub tank");
+    let waiting = send("POST /api/v1/pools/tank/wait?job=scrub");
+    until("it has begun", || percent(&sandbox, "scrub") > Some(1.0));
+    assert!(!logged("exit_code"), "it waits");
+    drop(waiting);
+    until("the waiting ends", || logged("exit_code=1"));
+    assert!(percent(&sandbox, "scrub").is_some(), "the scrub goes on");
+    sandbox.ok("pool set tank patrol-rate=none");
+    let done = ask("POST /api/v1/pools/tank/wait?job=scrub");
+    assert!(done.starts_with("HTTP/1.1 200") && done.contains("\"pools\""), "{done}");
+
+    let drive = ask(&format!("GET /api/v1/drives?drive={}", sandbox.text("d/drive0.img")));
+    assert!(drive.starts_with("HTTP/1.1 200") && drive.contains("\"superblock\""), "{drive}");
+    assert!(ask("GET /api/v1/drives?path=/x").starts_with("HTTP/1.1 400"));
+    assert!(ask("GET /api/v1/known-pools").contains("\"tank\""));
+    let alerts = ask("POST /api/v1/alerts/test");
+    assert!(alerts.starts_with("HTTP/1.1 409") && alerts.contains("no way to send alerts"), "{alerts}");
+    let load = ask("GET /api/v1/pools/tank/iostat");
+    assert!(load.contains("\"volumes\""), "{load}");
+    daemon.end();
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
 }

@@ -23,7 +23,6 @@ struct Seen {
     errors: HashMap<String, [u64; 3]>,
     /// Events so far.
     last_event: Option<(u64, String)>,
-    scrubs: usize,
     jobs: Vec<Job>,
 }
 
@@ -119,7 +118,6 @@ impl Look {
             state: self.report.state.clone(),
             errors: self.report.drives.iter().map(errors).collect(),
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
-            scrubs: self.scrubs.len(),
             jobs: self.report.activity.iter().map(job).collect(),
         }
     }
@@ -204,14 +202,17 @@ impl Look {
                 alerts.push(alert("drive", format!("{} had {}", drive.path, more.join(", "))));
             }
         }
+        let mut scrubs_ended = 0;
         for event in self.new_events(Some(before)) {
             match event.kind.as_str() {
                 "space" => alerts.push(alert("space", event.text.clone())),
                 "loss" => alerts.push(alert("loss", event.text.clone())),
+                "scrub" => scrubs_ended += 1,
                 _ => {}
             }
         }
-        for scrub in self.scrubs.iter().skip(before.scrubs).filter(|scrub| found_something(scrub)) {
+        // The reports are of the scrub that was asked for last; one ends with an event.
+        for scrub in self.scrubs.iter().rev().take(scrubs_ended).filter(|scrub| found_something(scrub)) {
             alerts.push(alert("scrub", scrub_text(scrub)));
         }
         alerts

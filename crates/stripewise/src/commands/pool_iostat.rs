@@ -1,15 +1,16 @@
-//! `pool iostat`: what a pool's drives are doing, as the process that has the pool open counts it; since it was opened, or
+//! `pool iostat`: what a pool's drives are doing, and what its volumes were asked and how long that took, as the process that has the pool open counts it; since it was opened, or
 //! interval by interval.
 //!
 //! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in between, a clock that is set.
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_engine::pool::LATENCY_STEPS_NS;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
 use crate::home::{Home, KnownPool};
-use crate::left_word::{self, DriveLoad, LeftWord, loads};
+use crate::left_word::{self, DriveLoad, LeftWord, VolumeRequests, loads};
 use crate::names::PoolName;
 use crate::printer::{Page, Style, Table, plain};
 use crate::session::{Access, with_pool};
@@ -48,6 +49,29 @@ struct Shown {
 struct Interval {
     seconds: f64,
     drives: Vec<DriveRates>,
+    /// Kinds of requests that there were any of.
+    volumes: Vec<VolumeRates>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct VolumeRates {
+    volume: String,
+    operation: String,
+    requests: u64,
+    requests_per_s: f64,
+    bytes: u64,
+    mb_per_s: f64,
+    failed: u64,
+    latency_us: Latencies,
+}
+
+/// Of requests that succeeded. Latencies are counted in steps: so many took no longer than this; `null`: longer than the last step, or there were none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Latencies {
+    mean: f64,
+    p50_at_most: Option<f64>,
+    p99_at_most: Option<f64>,
+    p999_at_most: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -111,8 +135,11 @@ async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
         Ok(loads(&session.pool, &session.report()))
     })
     .await?;
-    let interval =
-        Interval { seconds: 0.0, drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect() };
+    let interval = Interval {
+        seconds: 0.0,
+        drives: drives.iter().map(|drive| rates(drive, None, 0.0)).collect(),
+        volumes: Vec::new(),
+    };
     let shown = Shown { pool: name.to_owned(), running: false, intervals: vec![interval] };
     app.printer.result(&shown, |page| {
         page.line(format!(
@@ -153,7 +180,11 @@ async fn next(
 
 fn since_opening(word: &LeftWord) -> Interval {
     let seconds = word.unix_ms.saturating_sub(word.opened_unix_ms) as f64 / 1e3;
-    Interval { seconds, drives: word.drives.iter().map(|drive| rates(drive, None, seconds)).collect() }
+    Interval {
+        seconds,
+        drives: word.drives.iter().map(|drive| rates(drive, None, seconds)).collect(),
+        volumes: word.volumes.iter().filter_map(|volume| volume_rates(volume, None, seconds)).collect(),
+    }
 }
 
 fn between(before: &LeftWord, now: &LeftWord) -> Interval {
@@ -162,9 +193,19 @@ fn between(before: &LeftWord, now: &LeftWord) -> Interval {
     }
     let seconds = now.unix_ms.saturating_sub(before.unix_ms) as f64 / 1e3;
     let earlier = |drive: &DriveLoad| before.drives.iter().find(|other| other.id == drive.id);
+    let earlier_of = |volume: &VolumeRequests| {
+        let is_it =
+            |other: &&VolumeRequests| other.volume == volume.volume && other.operation == volume.operation;
+        before.volumes.iter().find(is_it)
+    };
     Interval {
         seconds,
         drives: now.drives.iter().map(|drive| rates(drive, earlier(drive), seconds)).collect(),
+        volumes: now
+            .volumes
+            .iter()
+            .filter_map(|volume| volume_rates(volume, earlier_of(volume), seconds))
+            .collect(),
     }
 }
 
@@ -187,6 +228,47 @@ fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRate
         busy_percent: (per_s(since(|load| load.busy_ns)) / 1e7).min(100.0),
         queued: now.queued,
     }
+}
+
+/// `None` where there were none. A volume that was made anew under its name counts from its beginning.
+fn volume_rates(now: &VolumeRequests, before: Option<&VolumeRequests>, seconds: f64) -> Option<VolumeRates> {
+    let before = before.filter(|before| before.total_ns <= now.total_ns && before.failed <= now.failed);
+    let since = |of: fn(&VolumeRequests) -> u64| of(now).saturating_sub(before.map_or(0, of));
+    let earlier = |step: usize| before.and_then(|before| before.by_latency.get(step)).copied().unwrap_or(0);
+    let counts: Vec<u64> =
+        now.by_latency.iter().enumerate().map(|(step, count)| count.saturating_sub(earlier(step))).collect();
+    let (requests, failed) = (counts.iter().sum::<u64>(), since(|volume| volume.failed));
+    let (bytes, total_ns) = (since(|volume| volume.bytes), since(|volume| volume.total_ns));
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    (requests + failed > 0).then(|| VolumeRates {
+        volume: now.volume.clone(),
+        operation: now.operation.clone(),
+        requests,
+        requests_per_s: per_s(requests),
+        bytes,
+        mb_per_s: per_s(bytes) / 1e6,
+        failed,
+        latency_us: Latencies {
+            mean: total_ns as f64 / 1e3 / requests.max(1) as f64,
+            p50_at_most: at_most(&counts, 0.5),
+            p99_at_most: at_most(&counts, 0.99),
+            p999_at_most: at_most(&counts, 0.999),
+        },
+    })
+}
+
+/// The end of the step that has this part of the requests below it, microseconds.
+fn at_most(counts: &[u64], part: f64) -> Option<f64> {
+    let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil() as u64;
+    if wanted == 0 {
+        return None;
+    }
+    let mut so_far = 0;
+    let step = counts.iter().position(|count| {
+        so_far += count;
+        so_far >= wanted
+    });
+    LATENCY_STEPS_NS.get(step?).map(|&end_ns| end_ns as f64 / 1e3)
 }
 
 impl Interval {
@@ -224,6 +306,35 @@ impl Interval {
             ]);
         }
         page.table(&table);
+        if self.volumes.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&[
+            "VOLUME",
+            "OPERATION",
+            ">REQUESTS",
+            ">PER S",
+            ">MB/S",
+            ">MEAN",
+            ">P99 UP TO",
+            ">FAILED",
+        ])
+        .indented();
+        for volume in &self.volumes {
+            let p99 = volume.latency_us.p99_at_most;
+            table.row([
+                plain(&volume.volume),
+                plain(&volume.operation),
+                plain(volume.requests.to_string()),
+                plain(format!("{:.0}", volume.requests_per_s)),
+                plain(format!("{:.1}", volume.mb_per_s)),
+                plain(format!("{:.2} ms", volume.latency_us.mean / 1e3)),
+                plain(p99.map_or_else(|| "more".to_owned(), |us| format!("{} ms", us / 1e3))),
+                plain(volume.failed.to_string()),
+            ]);
+        }
+        page.line("");
+        page.table(&table);
     }
 }
 
@@ -245,6 +356,27 @@ mod tests {
         assert_eq!((found.read_mb_per_s, found.write_mb_per_s), (3.0, 0.0));
         assert_eq!((found.busy_percent, found.queued), (50.0, 3));
         assert_eq!(rates(&load(5, 0, 0), None, 0.0).requests_per_s, 0.0);
+    }
+
+    #[test]
+    fn latencies_are_of_the_interval_alone() {
+        let load = |counts: [u64; 3], total_ns| {
+            let mut by_latency = vec![0; LATENCY_STEPS_NS.len() + 1];
+            by_latency[..2].copy_from_slice(&counts[..2]);
+            by_latency[LATENCY_STEPS_NS.len()] = counts[2];
+            VolumeRequests { by_latency, total_ns, bytes: 8192, ..VolumeRequests::default() }
+        };
+        let before = load([100, 0, 0], 500_000);
+        let found = volume_rates(&load([150, 49, 1], 2_500_000), Some(&before), 2.0).expect("some");
+        assert_eq!((found.requests, found.requests_per_s, found.bytes), (100, 50.0, 0));
+        let latencies =
+            Latencies { mean: 20.0, p50_at_most: Some(10.0), p99_at_most: Some(20.0), p999_at_most: None };
+        assert_eq!(found.latency_us, latencies);
+        assert_eq!(volume_rates(&before, Some(&before), 1.0), None);
+        assert_eq!(
+            volume_rates(&before, Some(&load([150, 0, 0], 600_000)), 1.0).map(|rates| rates.requests),
+            Some(100)
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select, select_all};
 use sd_notify::NotifyState;
 use serde::Serialize;
+use stripewise_drive::Semaphore;
 use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::alerts::{Alert, AlertOptions, Alerts, Watch, tell};
@@ -138,7 +139,7 @@ async fn serve(
         // A thread that has ended by itself does not end the daemon.
         pending::<Result<()>>().await
     };
-    let adopting = async { if newcomers { adopt(app).await } else { pending().await } };
+    let adopting = async { if newcomers { adopt(app, control.turns()).await } else { pending().await } };
     let mounted_still = async {
         if let Some(mounted) = &mounted {
             mounted.tell_when_it_has_ended(app).await;
@@ -150,7 +151,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
-        revive(app).boxed_local(),
+        revive(app, control.turns()).boxed_local(),
         watch.go_on(app).boxed_local(),
         mounted_still.boxed_local(),
     ]);
@@ -206,7 +207,7 @@ impl<'a> Mounted<'a> {
 }
 
 /// Serves pools as they come to be known: made or imported while this runs.
-async fn adopt(app: &App) -> Result<()> {
+async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
     let (home, context) = (app.home()?, app.executor()?.context());
     let mut attempts: HashMap<String, u32> = HashMap::new();
     loop {
@@ -218,10 +219,16 @@ async fn adopt(app: &App) -> Result<()> {
             if app.served.has(&pool.name) || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
                 continue;
             }
+            // Nobody waits for another process to let go of it.
+            if home.pool_user(&pool).is_some() {
+                continue;
+            }
             *attempt = attempt.saturating_add(1);
             if *attempt > MAX_ATTEMPTS && !attempt.is_multiple_of(LOOKS_PER_LATER_ATTEMPT) {
                 continue;
             }
+            // Those who want something of it meanwhile wait until it is served.
+            let _turn = turns.acquire(1).await;
             match open(app, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);

@@ -2,7 +2,7 @@
 //! process does.
 //!
 //! Commands that change a pool take turns. One that waits for the job that it began lets others go on meanwhile
-//! (`App::let_others_go_on`); those that only wait or move a volume's bytes take no turn.
+//! (`App::let_others_go_on`); those that only wait or move a volume's bytes do so at once.
 //! A command goes on when its caller leaves: a change is not torn off half-way. What only waits for something ends.
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
@@ -193,8 +193,10 @@ pub async fn carry_out(
     };
     let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
     let app = app.for_caller(printer, Input::Caller(caller.clone()), from.folder.to_owned());
-    if !cli.command.lasts() {
-        app.take_turn(turns.acquire(1).await);
+    // Also for those that take none: what they want to use may just be coming.
+    app.take_turn(turns.acquire(1).await);
+    if cli.command.lasts() {
+        app.let_others_go_on();
     }
     let result = dispatch::run(&cli.command, &app).await;
     app.let_others_go_on();
