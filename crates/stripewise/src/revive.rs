@@ -13,7 +13,7 @@ use stripewise_drive::{Context, Semaphore};
 
 use crate::commands::App;
 use crate::commands::serve::open;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::home::KnownPool;
 use crate::network;
 
@@ -22,6 +22,8 @@ const LOOK_NS: u64 = 1_000_000_000;
 const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
 /// How long all drives of a pool are waited for before it is opened with those that are there.
 const COMPANY_NS: u64 = 60_000_000_000;
+/// How long closing one in order may take; then it is as after a crash.
+const CLOSE_NS: u64 = 5_000_000_000;
 /// Between two times that a pool is opened anew: twice as long each time, until it was well for long.
 const FIRST_REST_NS: u64 = 5_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
@@ -85,10 +87,14 @@ async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
     ));
     let (pool, exports, now_ns) = (session.known(), session.exports(), context.now_ns());
     // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
-    let closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
-    let _ = closing.await;
-    // Whatever of it could not be ended writes nothing more.
+    let mut closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
+    let closed = context.time_limit_ns(CLOSE_NS, &mut closing).await;
+    // Whatever of it could not be ended writes nothing more, and what waits for a drive waits no longer.
     exports.iter().for_each(|export| export.close());
+    if closed.is_err() {
+        let _ = context.time_limit_ns(CLOSE_NS, &mut closing).await;
+    }
+    drop(closing);
     Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS })
 }
 
@@ -96,11 +102,15 @@ async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &m
     if context.now_ns() < gone.next_ns {
         return false;
     }
-    let is_open = is_reached(app, context, gone).await && {
-        let _turn = turns.acquire(1).await;
-        open(app, &gone.pool).await.is_ok()
+    let opened = match is_reached(app, context, gone).await {
+        true => {
+            let _turn = turns.acquire(1).await;
+            open(app, &gone.pool).await
+        }
+        false => Err(Failure::new("its drives are out of reach")),
     };
-    if !is_open {
+    if let Err(failure) = opened {
+        app.printer.warning(format!("pool {} is not served yet: {}", gone.pool.name, failure.message));
         gone.pause_ns = (2 * gone.pause_ns).min(LONGEST_PAUSE_NS);
         gone.next_ns = context.now_ns() + gone.pause_ns;
         return false;
