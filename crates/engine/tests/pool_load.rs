@@ -82,26 +82,3 @@ fn what_the_journal_holds_is_told() {
         pool.close().await.expect("closed");
     });
 }
-
-#[test]
-fn what_was_written_is_told_before_it_is_flushed() {
-    let life = Life::new();
-    let drives = memory_drives(4, 64);
-    life.run(async {
-        let pool = life.create(&as_drives(&drives), &[]).await.expect("a pool");
-        for (name, write_back) in [("through", false), ("back", true)] {
-            let spec =
-                VolumeSpec { write_back: Some(write_back), ..volume_spec(name, "raid5", Some(16 * MIB)) };
-            let volume = pool.create_volume(spec).await.expect("a volume");
-            let written = || volume.info().and_then(|info| info.written_bytes);
-            assert_eq!(written(), Some(0), "{name}");
-            for place in 0..4 {
-                let data = Buffer::from_bytes(&[9; 4096]);
-                volume.write(place * 4 * MIB, data, false).await.expect("written");
-            }
-            // Regions of 3 MiB count whole.
-            assert_eq!(written(), Some(12 * MIB), "{name}");
-        }
-        pool.close().await.expect("closed");
-    });
-}
