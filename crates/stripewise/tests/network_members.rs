@@ -218,13 +218,13 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
 }
 
 #[test]
-fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_itself_when_all_are_back() {
+fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     if !has("nbdkit") {
         return;
     }
     let (sandbox, mut kits, mut data) = served("raid5", 9);
     let mut daemon = Daemon::start(&sandbox, "tank");
-    for lost in [0..4, 1..3] {
+    for lost in std::iter::once(0..4) {
         // A piece is written or not, and the one that is under way either way when they die.
         let piece = unique_bytes(20 * MIB, lost.len() as u64);
         let mut writing =
