@@ -1,6 +1,5 @@
 //! Pools that can only go on when they are opened anew: no drive of theirs is left within reach, since this machine's own network
-//! was down, say, and nothing could be recorded on any of them; or more were lost than a volume can do without, and are back. They are
-//! closed, as a crash would leave them if need be, and opened when their drives are there. Clients of their volumes see an error, and
+//! was down, say, and nothing could be recorded on any of them. They are closed, as a crash would leave them if need be, and opened when their drives are there. Clients of their volumes see an error, and
 //! may come again.
 //!
 //! Expected faults: hosts that come back one after the other (waited for, a minute at most), some that do not come back, and pools that

@@ -339,17 +339,9 @@ impl Session {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
-    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left, or all of them are back
-    /// after more were lost than a volume can do without.
+    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left.
     pub fn is_stranded(&self) -> bool {
-        if self.exports().is_empty() {
-            return false;
-        }
-        let drives = self.pool.status().drives;
-        let here = drives.iter().filter(|drive| takes_part(&drive.state)).count();
-        let is_protected = |name: &str| self.pool.volume(name).is_ok_and(|volume| volume.is_protected());
-        here == 0
-            || (here == drives.len() && self.pool.volumes().iter().any(|volume| is_protected(&volume.name)))
+        !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
     }
 
     /// Its drives that are exports.
