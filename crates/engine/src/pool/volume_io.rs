@@ -27,9 +27,11 @@ pub(super) struct VolumeIo {
     /// What has all of the volume while it is not converted.
     array: RefCell<Array>,
     zones: RefCell<Option<Rc<Zones>>>,
-    /// Writes under way that hold no range, since they began when there was no conversion.
-    plain_writes: Cell<usize>,
-    plain_ended: Event,
+    /// Writes under way that began when things were as they are now.
+    writes: RefCell<Rc<Cell<usize>>>,
+    /// Those that hold no range of the conversion, since they began before it: without one, or in an earlier one.
+    earlier_writes: RefCell<Vec<Rc<Cell<usize>>>>,
+    write_ended: Event,
     pub load: LoadCounter,
 }
 
@@ -84,8 +86,9 @@ impl VolumeIo {
         Rc::new(Self {
             array: RefCell::new(array),
             zones: RefCell::default(),
-            plain_writes: Cell::new(0),
-            plain_ended: Event::new(),
+            writes: RefCell::default(),
+            earlier_writes: RefCell::default(),
+            write_ended: Event::new(),
             load: LoadCounter::default(),
         })
     }
@@ -101,6 +104,7 @@ impl VolumeIo {
     pub fn begin(&self, new: Array, committed: u64) {
         let old = self.array.borrow().clone();
         let committed = committed.min(old.capacity_bytes());
+        self.earlier_writes.borrow_mut().push(self.writes.take());
         *self.zones.borrow_mut() = Some(Rc::new(Zones {
             old,
             new,
@@ -140,8 +144,13 @@ impl VolumeIo {
 
     /// Ends when all writes hold their ranges.
     pub async fn until_ranges_are_held(&self) {
-        while self.plain_writes.get() > 0 {
-            self.plain_ended.wait().await;
+        loop {
+            let ended = self.write_ended.wait();
+            self.earlier_writes.borrow_mut().retain(|writes| writes.get() > 0);
+            if self.earlier_writes.borrow().is_empty() {
+                return;
+            }
+            ended.await;
         }
     }
 
@@ -161,7 +170,10 @@ impl VolumeIo {
                 let (array, _counted) = (self.array(), self.count_write());
                 array.write(offset_bytes, data, fua).await
             }
-            Some(zones) => Box::pin(zones.write(offset_bytes, data, fua)).await,
+            Some(zones) => {
+                let _counted = self.count_write();
+                Box::pin(zones.write(offset_bytes, data, fua)).await
+            }
         }
     }
 
@@ -190,7 +202,10 @@ impl VolumeIo {
                 pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
                 Ok(())
             }
-            Some(zones) => Box::pin(zones.clear(pool, volume, how, offset_bytes, length_bytes)).await,
+            Some(zones) => {
+                let _counted = self.count_write();
+                Box::pin(zones.clear(pool, volume, how, offset_bytes, length_bytes)).await
+            }
         }
     }
 
@@ -234,19 +249,23 @@ impl VolumeIo {
         Ok(true)
     }
 
-    fn count_write(&self) -> PlainWrite<'_> {
-        self.plain_writes.set(self.plain_writes.get() + 1);
-        PlainWrite(self)
+    fn count_write(&self) -> WriteUnderWay<'_> {
+        let writes = self.writes.borrow().clone();
+        writes.set(writes.get() + 1);
+        WriteUnderWay { io: self, writes }
     }
 }
 
-struct PlainWrite<'a>(&'a VolumeIo);
+struct WriteUnderWay<'a> {
+    io: &'a VolumeIo,
+    writes: Rc<Cell<usize>>,
+}
 
-impl Drop for PlainWrite<'_> {
+impl Drop for WriteUnderWay<'_> {
     fn drop(&mut self) {
-        self.0.plain_writes.set(self.0.plain_writes.get() - 1);
-        if self.0.plain_writes.get() == 0 {
-            self.0.plain_ended.notify_all();
+        self.writes.set(self.writes.get() - 1);
+        if self.writes.get() == 0 {
+            self.io.write_ended.notify_all();
         }
     }
 }
