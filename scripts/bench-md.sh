@@ -10,8 +10,8 @@ usage: scripts/bench-md.sh [OPTION...] STRIPEWISE ARRAY_LOAD
   STRIPEWISE    the program, as `make build` leaves it
   ARRAY_LOAD    the engine's example of that name (cargo build --release -p stripewise-engine --example array_load)
   --pairs N     turns of md and the engine for each figure [5]
-  --quick       three turns of half a second
-  --time MS     length of one load [800]
+  --quick       three turns of 400 ms
+  --time MS     length of one load [600]
   --layouts L   with commas [raid5,raid10]
   --guest DIR   where the guest is kept, made there if need be [${XDG_CACHE_HOME:-~/.cache}/stripewise-guest]
   --raw FILE    keep the figures of every turn there
@@ -24,14 +24,14 @@ fail() {
 }
 
 pairs=5
-time_ms=800
+time_ms=600
 layouts=raid5,raid10
 guest=${XDG_CACHE_HOME:-$HOME/.cache}/stripewise-guest
 raw=
 files=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) pairs=3 time_ms=500 ;;
+    --quick) pairs=3 time_ms=400 ;;
     --pairs) pairs=${2:?} && shift ;;
     --time) time_ms=${2:?} && shift ;;
     --layouts) layouts=${2:?} && shift ;;

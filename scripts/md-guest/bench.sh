@@ -5,6 +5,7 @@
 set -uo pipefail
 . /share/settings
 . /share/candidates.sh
+cd /run # fio leaves files where it is
 export STRIPEWISE_HOME=/run/home
 loads=("randread 4k 32" "randwrite 4k 32" "read 1M 16" "write 1M 16")
 candidates=(md engine engine-sums nbd nbd-sums)
@@ -30,32 +31,45 @@ make_drives() {
 }
 
 rounds_of_loads() { # state, until when (seconds)
-    local round candidate load what
+    local round candidate load number=0
+    for candidate in "${candidates[@]}"; do stage_"$(kind "$candidate")" "$candidate" || return; done
     for ((round = 1; round <= pairs; round++)); do
         [ "$SECONDS" -lt "$2" ] || { note "no time for more rounds"; break; }
         for load in "${loads[@]}"; do
-            what=${load//[ ]/-}
             for candidate in $(in_turn "$round"); do
                 # shellcheck disable=SC2086 # three words
-                result "$layout" "$1" "$what" "$candidate" "$round" "$(load_$(kind "$candidate") "$candidate" $load "$time_ms")"
+                load_"$(kind "$candidate")" "$candidate" $load || { note "$candidate does not answer"; return 1; }
+                [ -z "$answer" ] || result "$layout" "$1" "${load// /-}" "$candidate" "$round" "$answer"
             done
         done
+    done
+    # What fio found out, it says at the end.
+    for candidate in "${candidates[@]}"; do
+        number=0
+        while read -r answer; do
+            load=${loads[number % ${#loads[@]}]}
+            round=$((number / ${#loads[@]} + 1))
+            result "$layout" "$1" "${load// /-}" "$candidate" "$round" "$answer"
+            number=$((number + 1))
+        done < <(end_stage_"$(kind "$candidate")" "$candidate")
     done
 }
 
 rounds_of_rebuilds() { # until when
-    local round candidate rates
+    local round candidate
+    begin_writers
     for ((round = 1; round <= pairs; round++)); do
         [ "$SECONDS" -lt "$1" ] || { note "no time for more rounds"; break; }
         for candidate in $(in_turn "$round"); do
-            [ "$round" = 1 ] || lose_"$(kind "$candidate")" "$candidate"
+            [ "$round" = 1 ] || lose_"$(kind "$candidate")" "$candidate" || return
             # Not in a subshell: it notes which drive is now where.
             rebuild_"$(kind "$candidate")" "$candidate"
-            read -r -a rates <<<"$answer"
-            result "$layout" rebuild rebuilt "$candidate" "$round" "${rates[0]:-failed}"
-            result "$layout" rebuild randwrite-4k-32 "$candidate" "$round" "${rates[1]:-failed}"
+            read -r rebuilt written <<<"$answer"
+            result "$layout" rebuild rebuilt "$candidate" "$round" "$rebuilt"
+            [ -z "$written" ] || result "$layout" rebuild randwrite-4k-32 "$candidate" "$round" "$written"
         done
     done
+    end_writers
 }
 
 result guest call ns - 1 "$(call_cost)"
@@ -73,12 +87,12 @@ for layout; do
     begun=$SECONDS
     make_candidates || exit 1
     note "$layout: made, normal"
-    rounds_of_loads normal $((begun + each * 42 / 100))
+    rounds_of_loads normal $((begun + each * 38 / 100)) || exit 1
     for candidate in "${candidates[@]}"; do lose_"$(kind "$candidate")" "$candidate" || exit 1; done
     note "$layout: degraded"
-    rounds_of_loads degraded $((begun + each * 80 / 100))
+    rounds_of_loads degraded $((begun + each * 70 / 100)) || exit 1
     note "$layout: rebuilding"
-    rounds_of_rebuilds $((begun + each))
+    rounds_of_rebuilds $((begun + each)) || exit 1
     end_candidates
 done
 note "done"

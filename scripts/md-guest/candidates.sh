@@ -39,7 +39,11 @@ make_candidates() {
     start_engine engine plain || return
     start_engine engine-sums checksums || return
     start_volumes || return
-    for candidate in md nbd nbd-sums; do load_"$(kind $candidate)" $candidate write 1M 16 "$((span_mib * 10))" >/dev/null; done
+    for candidate in nbd nbd-sums; do
+        # shellcheck disable=SC2046 # options
+        timeout 120 fio --name=fill $(fio_target $candidate) --rw=write --bs=1M --iodepth=16 --size="${span_mib}M" >/run/fio.out 2>&1 ||
+            { cat /run/fio.out; return 1; }
+    done
 }
 end_candidates() {
     mdadm --quiet --stop /dev/md0
@@ -47,39 +51,96 @@ end_candidates() {
     kill "$server"
     wait
 }
-# What fio says of the load, MB/s.
-fio_rate() { # pattern, block, depth, milliseconds, options...
-    local pattern=$1 block=$2 depth=$3 time=$4
-    shift 4
-    # Threads, and no clock read for each request: in the guest both cost more than the request.
-    timeout 120 fio --name=x --thread --gtod_reduce=1 "$@" --rw="$pattern" --bs="$block" --iodepth="$depth" --size="${span_mib}M" --runtime="${time}ms" \
-        --time_based --norandommap --randrepeat=0 --output-format=terse --terse-version=3 2>/run/fio.err |
-        awk -F';' '$1 == 3 { printf "%.3f\n", ($7 + $48) * 1.024 / 1000; found = 1 } END { if (!found) print "failed" }'
+
+# --- fio ------------------------------------------------------------------------------------------------------------------
+# Starting it takes the guest seconds: one process of it has all the loads of a candidate, and each waits until it is its turn.
+fio_target() { # candidate
+    case $1 in
+    md) echo "--filename=/dev/md0 --ioengine=io_uring --direct=1" ;;
+    *) echo "--ioengine=nbd --uri=nbd+unix:///$1/v?socket=/run/nbd.sock" ;;
+    esac
 }
-# Random writes that go on while a drive is rebuilt by the command given; the answer is what was rebuilt and what was written, MB/s.
-beside_writes() { # fio's options as one word, command...
-    local options=$1 began ended
+declare -A fio_pid go gone
+stage_fio() { # candidate
+    local round load options=() words
+    rm -f "/run/$1.go" "/run/$1.gone" && mkfifo "/run/$1.go" "/run/$1.gone"
+    # Both ends of both, so that nobody waits for the other to open them.
+    exec {go[$1]}<>"/run/$1.go" {gone[$1]}<>"/run/$1.gone"
+    for ((round = 1; round <= pairs; round++)); do
+        for load in "${loads[@]}"; do
+            read -r -a words <<<"$load"
+            options+=(--name="r$round" --stonewall --rw="${words[0]}" --bs="${words[1]}" --iodepth="${words[2]}")
+            # shellcheck disable=SC2207 # words
+            options+=($(fio_target "$1") --exec_prerun="read x </run/$1.go" --exec_postrun="{ echo >/run/$1.gone; }"
+                --size="${span_mib}M" --runtime="${time_ms}ms" --time_based --norandommap --randrepeat=0 --thread --gtod_reduce=1)
+        done
+    done
+    fio --output-format=terse --terse-version=3 --eta=never "${options[@]}" >"/run/$1.out" 2>"/run/$1.err" &
+    fio_pid[$1]=$!
+}
+load_fio() { # candidate
+    answer=
+    echo >&"${go[$1]}"
+    read -r -t 60 -u "${gone[$1]}" || { cat "/run/$1.out" "/run/$1.err"; return 1; }
+}
+end_stage_fio() {
+    kill -INT "${fio_pid[$1]}" 2>/dev/null
+    # What still waits for its turn gets it, and ends at once.
+    local number
+    for ((number = 0; number < pairs * ${#loads[@]}; number++)); do echo >&"${go[$1]}"; done
+    while kill -0 "${fio_pid[$1]}" 2>/dev/null; do pause 0.1; done
+    awk -F';' '$1 == 3 { printf "%.3f\n", ($7 + $48) * 1.024 / 1000 }' "/run/$1.out"
+}
+
+# Random writes beside rebuilds: each candidate's writer is stopped while it is not its turn.
+declare -A windows
+begin_writers() {
+    local candidate
+    for candidate in md nbd nbd-sums; do
+        rm -f /run/$candidate-log*
+        windows[$candidate]=
+        # shellcheck disable=SC2046 # options
+        fio --name=x --thread $(fio_target $candidate) --rw=randwrite --bs=4k --iodepth=32 --size="${span_mib}M" --runtime=600 --time_based \
+            --norandommap --randrepeat=0 --write_bw_log=/run/$candidate-log --log_avg_msec=50 --log_unix_epoch=1 --eta=never \
+            --output-format=terse >/run/$candidate.out 2>&1 &
+        fio_pid[$candidate]=$!
+    done
+    # Until all are under way.
+    pause 8
+    for candidate in md nbd nbd-sums; do kill -STOP "${fio_pid[$candidate]}"; done
+}
+beside_writes() { # candidate, command...: what was rebuilt, MB/s
+    local candidate=$1 began ended
     shift
-    rm -f /run/log*
-    # shellcheck disable=SC2086 # options
-    fio --name=x --thread $options --rw=randwrite --bs=4k --iodepth=32 --size="${span_mib}M" --runtime=60 --time_based --norandommap \
-        --randrepeat=0 --write_bw_log=/run/log --log_avg_msec=50 --log_unix_epoch=1 --output-format=terse >/run/fio.out 2>&1 &
-    local writer=$!
-    pause 1
+    kill -CONT "${fio_pid[$candidate]}"
+    pause 0.5
     began=$(now_ms)
-    "$@" || { kill -INT $writer; wait $writer; answer="failed failed"; return; }
-    ended=$(now_ms)
-    kill -INT $writer
-    wait $writer
-    answer=$(awk -F', ' -v began="$began" -v ended="$ended" -v bytes=$((member_mib * 1048576)) '
-        $1 > began && $1 <= ended + 50 { sum += $2; count++ }
-        END { printf "%.3f %s\n", bytes / 1000 / (ended - began), count ? sum / count * 1.024 / 1000 : "failed" }' /run/log_bw*.log)
+    answer=failed
+    if "$@"; then
+        ended=$(now_ms)
+        windows[$candidate]+="$began $ended "
+        answer=$(awk "BEGIN { print $member_mib * 1048.576 / ($ended - $began) }")
+    fi
+    kill -STOP "${fio_pid[$candidate]}"
+}
+end_writers() {
+    local candidate
+    for candidate in md nbd nbd-sums; do
+        kill -CONT "${fio_pid[$candidate]}"
+        kill -INT "${fio_pid[$candidate]}"
+        wait "${fio_pid[$candidate]}"
+        awk -F', ' -v windows="${windows[$candidate]}" -v start="$layout rebuild randwrite-4k-32 $candidate" '
+            BEGIN { count = split(windows, at, " ") }
+            { for (i = 1; i < count; i += 2) if ($1 > at[i] && $1 <= at[i + 1]) { sum[i] += $2; samples[i]++ } }
+            END { for (i = 1; i < count; i += 2) print start, (i + 1) / 2, samples[i] ? sum[i] / samples[i] * 1.024 / 1000 : "failed" }
+        ' /run/$candidate-log_bw*.log >>/share/results
+    done
 }
 
 # --- md -------------------------------------------------------------------------------------------------------------------
-md_options="--filename=/dev/md0 --ioengine=io_uring --direct=1"
-# shellcheck disable=SC2086 # options
-load_md() { fio_rate "$2" "$3" "$4" "$5" $md_options; }
+stage_md() { stage_fio "$1"; }
+load_md() { load_fio "$1"; }
+end_stage_md() { end_stage_fio "$1"; }
 lose_md() {
     local lost
     lost=$(drive md "${second[md]}")
@@ -96,7 +157,7 @@ md_add() {
     done
 }
 rebuild_md() {
-    beside_writes "$md_options" md_add
+    beside_writes md md_add
     swap md
 }
 
@@ -122,10 +183,9 @@ ask() { # candidate, order...
     read -r -t 60 -u "${from[$1]}" answer
 }
 in_bytes() { case $1 in 4k) echo 4096 ;; 1M) echo 1048576 ;; esac; }
-load_engine() {
-    ask "$1" load "$2" "$(in_bytes "$3")" "$4" "$5"
-    echo "$answer"
-}
+stage_engine() { :; }
+load_engine() { ask "$1" load "$2" "$(in_bytes "$3")" "$4" "$time_ms"; }
+end_stage_engine() { :; }
 lose_engine() { ask "$1" fail 1; }
 rebuild_engine() {
     ask "$1" rebuild 1 "$(drive "$1" "${spare[$1]}")" randwrite 4096 32
@@ -145,7 +205,7 @@ start_volumes() {
         stripewise pool set $candidate rebuild-priority=100 patrol-interval=none >/dev/null || return
         stripewise volume create $candidate/v --layout "$layout" --size "${span_mib}MiB" --checksums $checksums >/dev/null || return
     done
-    /share/stripewise --quiet serve --nbd unix:/run/nbd.sock >/run/ready &
+    /share/stripewise --quiet serve --nbd unix:/run/nbd.sock >/run/ready 2>/run/served &
     server=$!
     local tries=0
     until grep -q ready /run/ready; do
@@ -154,12 +214,12 @@ start_volumes() {
     done
     return 0
 }
-nbd_options() { echo "--ioengine=nbd --uri=nbd+unix:///$1/v?socket=/run/nbd.sock"; }
-# shellcheck disable=SC2046 # options
-load_nbd() { fio_rate "$2" "$3" "$4" "$5" $(nbd_options "$1"); }
+stage_nbd() { stage_fio "$1"; }
+load_nbd() { load_fio "$1"; }
+end_stage_nbd() { end_stage_fio "$1"; }
 lose_nbd() { stripewise pool offline "$1" "$(drive "$1" "${second[$1]}")" >/dev/null; }
 nbd_replace() { stripewise pool replace "$1" "$(drive "$1" "${second[$1]}")" "$(drive "$1" "${spare[$1]}")" --force --wait >/dev/null; }
 rebuild_nbd() {
-    beside_writes "$(nbd_options "$1")" nbd_replace "$1"
+    beside_writes "$1" nbd_replace "$1"
     swap "$1"
 }

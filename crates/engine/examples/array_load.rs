@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use stripewise_drive::{Buffer, BufferPool, JoinHandle, SplitMix64};
+use stripewise_drive::{Buffer, BufferPool, Drive, JoinHandle, SplitMix64};
 use stripewise_engine::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_engine::{Array, ArrayError, ArrayOptions, Member, MemberOptions, NoHost};
 use stripewise_layout::LayoutSpec;
@@ -224,7 +224,7 @@ fn shared() -> OpenOptions {
     OpenOptions { lock: false, ..OpenOptions::default() }
 }
 
-fn new_member(executor: &RealExecutor, drive: Rc<dyn stripewise_drive::Drive>) -> Rc<Member> {
+fn new_member(executor: &RealExecutor, drive: Rc<dyn Drive>) -> Rc<Member> {
     let member = Member::new(&executor.context(), drive, MemberOptions::default());
     // As md is told in this comparison: a rebuild does not step back for clients.
     member.set_background_share(1.0);
