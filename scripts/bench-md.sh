@@ -12,6 +12,9 @@ usage: scripts/bench-md.sh [OPTION...] STRIPEWISE ARRAY_LOAD
   --pairs N     turns of md and the engine for each figure [5]
   --quick       three turns of 400 ms
   --time MS     length of one load [600]
+  --tsc         our programs read the processor's counter for the clock, as fio does by itself: in this guest every look at the
+                clock is else a system call (x86-64, needs cc)
+  --limit S     the guest is ended after so many seconds [840]
   --layouts L   with commas [raid5,raid10]
   --guest DIR   where the guest is kept, made there if need be [${XDG_CACHE_HOME:-~/.cache}/stripewise-guest]
   --raw FILE    keep the figures of every turn there
@@ -28,12 +31,16 @@ time_ms=600
 layouts=raid5,raid10
 guest=${XDG_CACHE_HOME:-$HOME/.cache}/stripewise-guest
 raw=
+tsc=
+limit_s=840
 files=()
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) pairs=3 time_ms=400 ;;
     --pairs) pairs=${2:?} && shift ;;
     --time) time_ms=${2:?} && shift ;;
+    --tsc) tsc=yes ;;
+    --limit) limit_s=${2:?} && shift ;;
     --layouts) layouts=${2:?} && shift ;;
     --guest) guest=${2:?} && shift ;;
     --raw) raw=${2:?} && shift ;;
@@ -50,7 +57,6 @@ for file in "${files[@]}"; do [ -x "$file" ] || fail "$file is no program" "make
 # Where a run may be at most: drives and the guest's own memory, both in a file without a name in /dev/shm.
 drive_mib=640
 memory_mib=$((5 * drive_mib + 1300))
-limit_s=840
 
 # --- the guest: a Debian, and the kernel that runs as a program ----------------------------------------------------------
 make_root() {
@@ -109,6 +115,10 @@ install -m 755 "${files[1]}" "$run/array_load"
 install -m 755 "$here/md-guest/init" "$guest/root/bench-init"
 printf '%s\n' "pairs=$pairs" "time_ms=$time_ms" "layouts='${layouts//,/ }'" "drive_mib=$drive_mib" "limit_s=$limit_s" >"$run/settings"
 touch "$run/results"
+if [ -n "$tsc" ]; then
+    cc -O2 -shared -fPIC -o "$run/tsc_clock.so" "$here/md-guest/tsc_clock.c" || fail "the clock for --tsc could not be built" "scripts/need.sh build"
+    echo "preload=/share/tsc_clock.so" >>"$run/settings"
+fi
 
 # One byte at a time: a read and a write, the cheapest system calls that move anything.
 call_cost() { dd if=/dev/zero of=/dev/null bs=1 count=20000 2>&1 | awk '/copied/ { printf "%.0f\n", $(NF - 3) / 40000 * 1e9 }'; }

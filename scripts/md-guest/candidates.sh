@@ -167,7 +167,7 @@ start_engine() { # candidate, plain or checksums
     rm -f /run/to /run/from
     mkfifo /run/to /run/from
     # shellcheck disable=SC2046 # a list of drives
-    /share/array_load "$layout" "$2" "$span_mib" $(first_four "$1") </run/to >/run/from &
+    LD_PRELOAD=${preload:-} /share/array_load "$layout" "$2" "$span_mib" $(first_four "$1") </run/to >/run/from &
     if [ "$2" = plain ]; then
         exec 3>/run/to 4</run/from
         to[$1]=3 from[$1]=4
@@ -205,7 +205,7 @@ start_volumes() {
         stripewise pool set $candidate rebuild-priority=100 patrol-interval=none >/dev/null || return
         stripewise volume create $candidate/v --layout "$layout" --size "${span_mib}MiB" --checksums $checksums >/dev/null || return
     done
-    /share/stripewise --quiet serve --nbd unix:/run/nbd.sock >/run/ready 2>/run/served &
+    LD_PRELOAD=${preload:-} /share/stripewise --quiet serve --nbd unix:/run/nbd.sock >/run/ready 2>/run/served &
     server=$!
     local tries=0
     until grep -q ready /run/ready; do
