@@ -87,10 +87,10 @@ for layout; do
     begun=$SECONDS
     make_candidates || exit 1
     note "$layout: made, normal"
-    rounds_of_loads normal $((begun + each * 38 / 100)) || exit 1
+    rounds_of_loads normal $((begun + each * 34 / 100)) || exit 1
     for candidate in "${candidates[@]}"; do lose_"$(kind "$candidate")" "$candidate" || exit 1; done
     note "$layout: degraded"
-    rounds_of_loads degraded $((begun + each * 70 / 100)) || exit 1
+    rounds_of_loads degraded $((begun + each * 62 / 100)) || exit 1
     note "$layout: rebuilding"
     rounds_of_rebuilds $((begun + each)) || exit 1
     end_candidates

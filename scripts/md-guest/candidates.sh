@@ -112,10 +112,11 @@ begin_writers() {
 beside_writes() { # candidate, command...: what was rebuilt, MB/s
     local candidate=$1 began ended
     shift
-    kill -CONT "${fio_pid[$candidate]}"
+    answer=failed
+    # A rebuild without them would be another figure.
+    kill -CONT "${fio_pid[$candidate]}" || { cat "/run/$candidate.out"; "$@"; return; }
     pause 0.5
     began=$(now_ms)
-    answer=failed
     if "$@"; then
         ended=$(now_ms)
         windows[$candidate]+="$began $ended "
@@ -126,8 +127,7 @@ beside_writes() { # candidate, command...: what was rebuilt, MB/s
 end_writers() {
     local candidate
     for candidate in md nbd nbd-sums; do
-        kill -CONT "${fio_pid[$candidate]}"
-        kill -INT "${fio_pid[$candidate]}"
+        kill -CONT "${fio_pid[$candidate]}" && kill -INT "${fio_pid[$candidate]}"
         wait "${fio_pid[$candidate]}"
         awk -F', ' -v windows="${windows[$candidate]}" -v start="$layout rebuild randwrite-4k-32 $candidate" '
             BEGIN { count = split(windows, at, " ") }
