@@ -31,7 +31,7 @@ make_drives() {
 }
 
 rounds_of_loads() { # state, until when (seconds)
-    local round candidate load number=0
+    local round candidate load number=0 ran=0
     for candidate in "${candidates[@]}"; do stage_"$(kind "$candidate")" "$candidate" || return; done
     for ((round = 1; round <= pairs; round++)); do
         [ "$SECONDS" -lt "$2" ] || { note "no time for more rounds"; break; }
@@ -42,6 +42,7 @@ rounds_of_loads() { # state, until when (seconds)
                 [ -z "$answer" ] || result "$layout" "$1" "${load// /-}" "$candidate" "$round" "$answer"
             done
         done
+        ran=$round
     done
     # What fio found out, it says at the end.
     for candidate in "${candidates[@]}"; do
@@ -49,7 +50,8 @@ rounds_of_loads() { # state, until when (seconds)
         while read -r answer; do
             load=${loads[number % ${#loads[@]}]}
             round=$((number / ${#loads[@]} + 1))
-            result "$layout" "$1" "${load// /-}" "$candidate" "$round" "$answer"
+            # What it still had to do is no turn.
+            [ "$round" -gt "$ran" ] || result "$layout" "$1" "${load// /-}" "$candidate" "$round" "$answer"
             number=$((number + 1))
         done < <(end_stage_"$(kind "$candidate")" "$candidate")
     done
