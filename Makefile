@@ -2,7 +2,7 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate test soak bench fuzz build install clean need-build need-test need-soak need-bench need-fuzz
+.PHONY: help evaluate test soak bench bench-md fuzz build install clean need-build need-test need-soak need-bench need-bench-md need-fuzz
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool nbd
@@ -16,6 +16,7 @@ help:
 	@echo 'make test       formatting, lints and all tests'
 	@echo 'make soak       file systems, fio, a database and misbehaving clients on volumes, ten minutes each; SOAK_SECONDS=60 for one'
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files; the start of serve'
+	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'
@@ -36,6 +37,10 @@ soak: need-soak
 
 bench: need-bench
 	cargo bench --workspace --locked --benches $(ARGS)
+
+bench-md: need-bench-md build
+	cargo build --release --locked -p stripewise-engine --example array_load
+	scripts/bench-md.sh $(ARGS) $(or $(CARGO_TARGET_DIR),target)/release/stripewise $(or $(CARGO_TARGET_DIR),target)/release/examples/array_load
 
 # Beginning with pieces of the images that the tests keep. Without a sanitizer, since it needs another compiler, and `unsafe` code is
 # not what is asked here.
@@ -70,6 +75,9 @@ need-soak:
 
 need-bench:
 	@scripts/need.sh bench
+
+need-bench-md:
+	@scripts/need.sh bench-md
 
 need-fuzz:
 	@scripts/need.sh fuzz

@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|test|soak|bench|fuzz
+# usage: scripts/need.sh build|test|soak|bench|bench-md|fuzz
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|test|soak|bench|fuzz}
+purpose=${1:?usage: scripts/need.sh build|test|soak|bench|bench-md|fuzz}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -68,6 +68,9 @@ if [ "$purpose" = bench ]; then
     command -v fio >/dev/null 2>&1 || missing fio "what the engine is compared with on files"
     # Erasure coding that the parity kernels are compared with.
     echo '#include <isa-l.h>' | cc -E -x c - >/dev/null 2>&1 || missing libisal-dev "what the parity kernels are compared with"
+fi
+if [ "$purpose" = bench-md ]; then
+    PATH=$PATH:/usr/sbin:/sbin command -v debootstrap >/dev/null 2>&1 || missing debootstrap "the guest that has Linux md, which the engine is compared with"
 fi
 if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
