@@ -647,3 +647,33 @@ impl Drop for WriteIntent {
         self.regions.end_write(self.region);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two stripes, written in full.
+    fn write_all(regions: &Regions, region: u64) {
+        for stripe in regions.stripes_of(region) {
+            regions.begin_write(region, false);
+            regions.mark_initialised(stripe);
+            regions.end_write(region);
+        }
+    }
+
+    #[test]
+    fn what_was_written_anew_while_a_flush_was_under_way_is_not_taken_for_flushed() {
+        let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
+        let regions = Regions::new(shape, 1, 2);
+        (0..2).for_each(|region| write_all(&regions, region));
+        let flushed = regions.take_fresh();
+        regions.mark_unwritten(0);
+        write_all(&regions, 0);
+        regions.mark_ready(&flushed);
+        assert_eq!((regions.state(0), regions.state(1)), (RegionState::Fresh, RegionState::Ready));
+        let next = regions.take_fresh();
+        assert_eq!(next, [0], "the next flush is what makes it durable");
+        regions.mark_ready(&next);
+        assert_eq!(regions.state(0), RegionState::Ready);
+    }
+}

@@ -250,6 +250,8 @@ fn fio_verifies_what_it_wrote() {
                 "--verify=crc32c",
                 "--verify_fatal=1",
                 "--verify_backlog=256",
+                // It would be left in the folder of this crate.
+                "--verify_state_save=0",
                 "--randrepeat=1",
                 "--fsync=64",
                 &format!("--directory={}", served.folder.path().display()),

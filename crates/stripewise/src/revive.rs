@@ -1,6 +1,6 @@
 //! Pools that can only go on when they are opened anew: no drive of theirs is left within reach, since this machine's own network
-//! was down, say, and nothing could be recorded on any of them. They are closed, as a crash would leave them if need be, and opened when their drives are there. Clients of their volumes see an error, and
-//! may come again.
+//! was down, say, and nothing could be recorded on any of them. They are closed, as a crash would leave them if need be, and opened
+//! when their drives are there. Clients of their volumes see an error, and may come again.
 //!
 //! Expected faults: hosts that come back one after the other (waited for, a minute at most), some that do not come back, and pools that
 //! are no better afterwards (left alone for longer and longer).
@@ -32,6 +32,8 @@ struct Gone {
     since_ns: u64,
     next_ns: u64,
     pause_ns: u64,
+    /// Why it could not be opened when that was tried last: told once.
+    told: String,
 }
 
 /// How long a pool that was opened anew is left alone.
@@ -82,7 +84,7 @@ pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
 async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
     let session = app.served.end(name)?;
     app.printer.warning(format!(
-        "pool {name}: more drives were lost than it can do without; it is closed, and opened again with all that are there"
+        "pool {name}: none of its drives is within reach; it is closed, and opened again when they are back"
     ));
     let (pool, exports, now_ns) = (session.known(), session.exports(), context.now_ns());
     // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
@@ -94,7 +96,7 @@ async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
         let _ = context.time_limit_ns(CLOSE_NS, &mut closing).await;
     }
     drop(closing);
-    Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS })
+    Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS, told: String::new() })
 }
 
 async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &mut Gone) -> bool {
@@ -109,7 +111,10 @@ async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &m
         false => Err(Failure::new("its drives are out of reach")),
     };
     if let Err(failure) = opened {
-        app.printer.warning(format!("pool {} is not served yet: {}", gone.pool.name, failure.message));
+        if gone.told != failure.message {
+            app.printer.warning(format!("pool {} is not served yet: {}", gone.pool.name, failure.message));
+            gone.told = failure.message;
+        }
         gone.pause_ns = (2 * gone.pause_ns).min(LONGEST_PAUSE_NS);
         gone.next_ns = context.now_ns() + gone.pause_ns;
         return false;

@@ -73,6 +73,7 @@ mod volume_io;
 mod volume_make;
 mod volume_open;
 pub(crate) mod volume_record;
+mod write_epochs;
 pub(crate) mod writer;
 
 use std::cell::{Cell, RefCell};

@@ -12,10 +12,11 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Event};
+use stripewise_drive::Buffer;
 
 use super::load::LoadCounter;
 use super::range_gate::RangeGate;
+use super::write_epochs::WriteEpochs;
 use super::{BLOCK_BYTES, Inner, VolumeId};
 use crate::array::Array;
 use crate::error::ArrayError;
@@ -27,11 +28,7 @@ pub(super) struct VolumeIo {
     /// What has all of the volume while it is not converted.
     array: RefCell<Array>,
     zones: RefCell<Option<Rc<Zones>>>,
-    /// Writes under way that began when things were as they are now.
-    writes: RefCell<Rc<Cell<usize>>>,
-    /// Those that hold no range of the conversion, since they began before it: without one, or in an earlier one.
-    earlier_writes: RefCell<Vec<Rc<Cell<usize>>>>,
-    write_ended: Event,
+    writes: WriteEpochs,
     pub load: LoadCounter,
 }
 
@@ -86,9 +83,7 @@ impl VolumeIo {
         Rc::new(Self {
             array: RefCell::new(array),
             zones: RefCell::default(),
-            writes: RefCell::default(),
-            earlier_writes: RefCell::default(),
-            write_ended: Event::new(),
+            writes: WriteEpochs::default(),
             load: LoadCounter::default(),
         })
     }
@@ -104,7 +99,7 @@ impl VolumeIo {
     pub fn begin(&self, new: Array, committed: u64) {
         let old = self.array.borrow().clone();
         let committed = committed.min(old.capacity_bytes());
-        self.earlier_writes.borrow_mut().push(self.writes.take());
+        self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones {
             old,
             new,
@@ -144,14 +139,7 @@ impl VolumeIo {
 
     /// Ends when all writes hold their ranges.
     pub async fn until_ranges_are_held(&self) {
-        loop {
-            let ended = self.write_ended.wait();
-            self.earlier_writes.borrow_mut().retain(|writes| writes.get() > 0);
-            if self.earlier_writes.borrow().is_empty() {
-                return;
-            }
-            ended.await;
-        }
+        self.writes.until_earlier_ended().await;
     }
 
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
@@ -167,11 +155,11 @@ impl VolumeIo {
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         match self.zones() {
             None => {
-                let (array, _counted) = (self.array(), self.count_write());
+                let (array, _counted) = (self.array(), self.writes.count());
                 array.write(offset_bytes, data, fua).await
             }
             Some(zones) => {
-                let _counted = self.count_write();
+                let _counted = self.writes.count();
                 Box::pin(zones.write(offset_bytes, data, fua)).await
             }
         }
@@ -197,13 +185,13 @@ impl VolumeIo {
     ) -> Result<(), ArrayError> {
         match self.zones() {
             None => {
-                let (array, _counted) = (self.array(), self.count_write());
+                let (array, _counted) = (self.array(), self.writes.count());
                 how.carry_out(&array, offset_bytes, length_bytes).await?;
                 pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
                 Ok(())
             }
             Some(zones) => {
-                let _counted = self.count_write();
+                let _counted = self.writes.count();
                 Box::pin(zones.clear(pool, volume, how, offset_bytes, length_bytes)).await
             }
         }
@@ -247,26 +235,6 @@ impl VolumeIo {
             }
         }
         Ok(true)
-    }
-
-    fn count_write(&self) -> WriteUnderWay<'_> {
-        let writes = self.writes.borrow().clone();
-        writes.set(writes.get() + 1);
-        WriteUnderWay { io: self, writes }
-    }
-}
-
-struct WriteUnderWay<'a> {
-    io: &'a VolumeIo,
-    writes: Rc<Cell<usize>>,
-}
-
-impl Drop for WriteUnderWay<'_> {
-    fn drop(&mut self) {
-        self.writes.set(self.writes.get() - 1);
-        if self.writes.get() == 0 {
-            self.io.write_ended.notify_all();
-        }
     }
 }
 
