@@ -9,6 +9,7 @@
 //! Whoever writes a stripe in place by another way destages what is pending of it first, under the same lock. So a record of a
 //! write in place stands for all data records of its stripe before it.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::{FutureExt, join_all};
@@ -62,12 +63,19 @@ impl Inner {
         self.write_back && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
-    /// Room for each of the parts of a request, all at once, or none if there is not enough now. Such a request goes in place:
-    /// clients that waited would be served at the rate of destaging, while drives that have nothing else to do could write
-    /// for them.
-    pub fn reserve_rooms(&self, log: &WriteLog, lengths: &[u64]) -> Result<Option<Vec<Room>>, ArrayError> {
-        // A block more on each side, should the piece have to be widened to whole blocks, and what describes it.
-        let bytes: SmallVec<[u64; 4]> = lengths.iter().map(|length| length + 2 * BLOCK_BYTES + 512).collect();
+    /// Room for each of the parts of a request (`ranges`: bytes of their stripes), all at once, or none if there is not enough now.
+    /// Such a request goes in place: clients that waited would be served at the rate of destaging, while drives that have nothing
+    /// else to do could write for them.
+    pub fn reserve_rooms(
+        &self,
+        log: &WriteLog,
+        ranges: &[Range<u64>],
+    ) -> Result<Option<Vec<Room>>, ArrayError> {
+        // Widened to whole blocks, and what describes it. No more than that: what is promised is not there for others.
+        let bytes: SmallVec<[u64; 4]> = ranges
+            .iter()
+            .map(|range| range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512)
+            .collect();
         // Each is an append of its own, in whole pages.
         let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
         if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
@@ -76,7 +84,8 @@ impl Inner {
         if !self.defer_pace.may_defer(self.context.now_ns(), self.pending.bytes()) {
             return Ok(None);
         }
-        let memory = self.pending.room.acquire(lengths.iter().sum()).now_or_never();
+        let lengths = || ranges.iter().map(|range| range.end - range.start);
+        let memory = self.pending.room.acquire(lengths().sum()).now_or_never();
         let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
         let (Some(mut memory), Some(journal)) = (memory, journal) else {
             self.note_full(log);
@@ -84,8 +93,8 @@ impl Inner {
         };
         let rooms = journal?
             .into_iter()
-            .zip(lengths)
-            .map(|(journal, length)| Room { journal, memory: memory.split(*length) });
+            .zip(lengths())
+            .map(|(journal, length)| Room { journal, memory: memory.split(length) });
         Ok(Some(rooms.collect()))
     }
 
@@ -210,7 +219,7 @@ impl Inner {
     }
 
     /// Destages stripes that nobody writes to any more.
-    pub async fn destage_stripes(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
+    pub async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         for stripe in self.pending.stripes_in(stripes) {
             let _alone = self.table.lock(stripe).await;
@@ -281,7 +290,7 @@ impl Inner {
 
     /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no longer matter: replayed
     /// later, it would come over what is written there next.
-    pub async fn forget_logged(&self, stripes: std::ops::Range<u64>) -> Result<(), ArrayError> {
+    pub async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
             // What was released is still found after a crash until that is said durably, for which it is not enough that a batch

@@ -10,6 +10,7 @@
 //! `content.rs` (the plan, old data, parity), `logging.rs` (in the journal first), `in_place.rs` (on the drives).
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all, select};
@@ -119,8 +120,8 @@ impl Inner {
             return Ok(Vec::new());
         };
         let segments = self.geometry.segments(offset_bytes, data.len() as u64);
-        let lengths: SmallVec<[u64; 4]> = segments.map(|segment| segment.to - segment.from).collect();
-        Ok(self.reserve_rooms(&log, &lengths)?.unwrap_or_default())
+        let ranges: SmallVec<[Range<u64>; 4]> = segments.map(|segment| segment.from..segment.to).collect();
+        Ok(self.reserve_rooms(&log, &ranges)?.unwrap_or_default())
     }
 
     /// Waits until the piece was carried out by another leader, or carries it out.
