@@ -74,7 +74,9 @@ impl Inner {
         // Widened to whole blocks, and what describes it. No more than that: what is promised is not there for others.
         let bytes: SmallVec<[u64; 4]> = ranges
             .iter()
-            .map(|range| range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512)
+            .map(|range| {
+                range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512
+            })
             .collect();
         // Each is an append of its own, in whole pages.
         let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
