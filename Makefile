@@ -15,7 +15,7 @@ help:
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
 	@echo 'make test       formatting, lints and all tests'
 	@echo 'make soak       file systems, fio, a database and misbehaving clients on volumes, ten minutes each; SOAK_SECONDS=60 for one'
-	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files; the start of serve'
+	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files; the start of serve; FUSE beside btrfs'
 	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make build      the release binary'
@@ -35,8 +35,10 @@ test: need-test
 soak: need-soak
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test clients -- --nocapture --test-threads 1 $(ARGS)
 
-bench: need-bench
+# FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
+bench: need-bench build
 	cargo bench --workspace --locked --benches $(ARGS)
+	timeout 600 sh scripts/bench-fuse.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 bench-md: need-bench-md build
 	cargo build --release --locked -p stripewise-engine --example array_load

@@ -66,6 +66,7 @@ if ! can_link; then
 fi
 if [ "$purpose" = bench ]; then
     command -v fio >/dev/null 2>&1 || missing fio "what the engine is compared with on files"
+    command -v nbdkit >/dev/null 2>&1 || missing nbdkit "what the NBD server is compared with"
     # Erasure coding that the parity kernels are compared with.
     echo '#include <isa-l.h>' | cc -E -x c - >/dev/null 2>&1 || missing libisal-dev "what the parity kernels are compared with"
 fi
@@ -75,6 +76,7 @@ fi
 if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
 fi
+installed() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
 # Clients that the tests of servers talk to. On their own, at the end: nothing else depends on them.
 if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
     can_do_without=yes
@@ -84,7 +86,6 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     command -v nbdkit >/dev/null 2>&1 || missing nbdkit "one more of them"
     command -v fio >/dev/null 2>&1 || missing fio "one more of them"
     command -v openssl >/dev/null 2>&1 || missing openssl "certificates for the tests of TLS"
-    installed() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
     installed ip || missing iproute2 "hosts of their own for the tests of drives over the network"
     installed losetup || missing util-linux "loop devices for the tests of mounted volumes"
     installed fusermount3 || missing fuse3 "unmounting for the tests of mounted volumes"
@@ -98,8 +99,12 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
         [ -x "$1" ] || missing postgresql "a database on a volume"
     fi
 fi
-if [ "$purpose" = bench ]; then
-    command -v nbdkit >/dev/null 2>&1 || missing nbdkit "what the NBD server is compared with"
+# FUSE beside btrfs, the same way: scripts/bench-fuse.sh passes over what is not there.
+if [ "$purpose" = bench ] && [ -z "$packages" ]; then
+    can_do_without=yes
+    installed losetup || missing util-linux "loop devices, with which FUSE is measured"
+    installed mkfs.btrfs || missing btrfs-progs "what FUSE is compared with"
+    installed chattr || missing e2fsprogs "the same without checksums"
 fi
 [ -n "$packages" ] || exit 0
 
@@ -107,7 +112,7 @@ packages=${packages# }
 echo "missing system packages:$reasons"
 give_up() {
     if [ -n "$can_do_without" ]; then
-        echo "going on without them: the tests that need them are passed over"
+        echo "going on without them: what needs them is passed over"
         exit 0
     fi
     exit 1

@@ -2,6 +2,9 @@
 //!
 //! Expected faults: requests out of range, misaligned or forbidden (answered at once, nothing is sent), and a drive that
 //! vanishes. A drive found gone stays gone: what comes back in its place is another drive.
+//!
+//! Files in memory (tmpfs) are a kind of their own: io_uring has a kernel thread do what is asked of them, so short requests are plain
+//! system calls instead (`uring.rs`).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -40,6 +43,8 @@ pub(crate) struct Opened {
     pub(crate) notices: Vec<Notice>,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,
+    /// A file of a file system whose files are in memory: short transfers are over as soon as they are asked for.
+    pub(crate) in_memory: bool,
     pub(crate) locked: bool,
     /// Buffers must begin at a multiple of this many bytes, and every piece be a multiple long.
     pub(crate) memory_alignment_bytes: usize,

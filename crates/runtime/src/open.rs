@@ -255,6 +255,8 @@ impl DriveOpener {
             });
         }
         let absolute = std::path::absolute(path).map_err(fail("finding its absolute path"))?;
+        let in_memory = matches!(identity, DriveIdentity::File { .. })
+            && lies_in_memory(&file).map_err(fail("asking for its file system"))?;
         Ok(Rc::new(FileDrive::new(Opened {
             ring: self.ring.clone(),
             info: describe(path, identity, size_bytes, alignment.offset_bytes, direct.is_some()),
@@ -264,6 +266,7 @@ impl DriveOpener {
             notices,
             read_only: options.read_only,
             direct: direct.is_some(),
+            in_memory,
             locked: options.lock,
             memory_alignment_bytes: alignment.memory_bytes,
             gone: Cell::new(false),
@@ -307,6 +310,19 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((open(0).map_err(fail)?, false)),
         Err(error) => Err(fail(error)),
     }
+}
+
+/// Whether the file is one of tmpfs.
+fn lies_in_memory(file: &File) -> io::Result<bool> {
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is written only within its size.
+    let file_system = unsafe {
+        if libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        answer.assume_init()
+    };
+    Ok(file_system.f_type == libc::TMPFS_MAGIC)
 }
 
 fn take_lock(path: &Path, file: &File, identity: DriveIdentity, shared: bool) -> Result<(), OpenError> {

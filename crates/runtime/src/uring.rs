@@ -21,6 +21,8 @@ use crate::file_drive::{Opened, ZeroMethod};
 const MAX_PIECES: usize = 1024;
 /// No single transfer is longer; the kernel's own limit is 2 GiB less a page.
 const MAX_TRANSFER_BYTES: usize = 1 << 30;
+/// Longest transfer of a file in memory that is not left to the ring: copying it takes some microseconds.
+const MAX_DIRECT_BYTES: u64 = 64 << 10;
 /// How often an interrupted or refused operation is repeated.
 const MAX_REPEATS: u8 = 64;
 
@@ -178,6 +180,52 @@ impl DriveOp {
     /// The error of a request that was never given to the kernel because the executor ended.
     pub(crate) fn cancelled(&self) -> DriveError {
         self.request.error(&self.drive.info.label, DriveErrorKind::Other, Some(libc::ECANCELED))
+    }
+
+    /// Carries the request out by system calls of this thread, to its end, where the drive's file lies in memory: io_uring would
+    /// have a kernel thread do the same, and being woken costs more than copying a few blocks. `None`, and nothing done, if it is
+    /// to go through the ring: other drives, long transfers (these go on beside this thread), zeroing and discarding.
+    pub(crate) fn carry_out_in_memory(&mut self, iovecs: &mut Vec<libc::iovec>) -> Option<IoResult> {
+        let is_short = self.request.length_bytes <= MAX_DIRECT_BYTES;
+        let transfers = matches!(self.request.operation, Operation::Read | Operation::Write { .. });
+        let flushes = self.request.operation == Operation::Flush;
+        if !self.drive.in_memory || !(flushes || transfers && is_short) {
+            return None;
+        }
+        loop {
+            let answer = self.call(iovecs);
+            if let Progress::Done(outcome) = self.advance(answer) {
+                return Some(outcome);
+            }
+        }
+    }
+
+    /// The next operation of a read, write or flush as a system call; bytes, or an error number negated, as the ring answers.
+    fn call(&mut self, iovecs: &mut Vec<libc::iovec>) -> i32 {
+        let file = self.drive.file.as_raw_fd();
+        let offset = (self.request.offset_bytes + self.done_bytes) as libc::off_t;
+        let answer = if self.request.operation == Operation::Flush {
+            // SAFETY: takes a descriptor, which the drive owns.
+            unsafe { libc::fdatasync(file) as isize }
+        } else {
+            let block = self.drive.info.logical_block_bytes as usize;
+            gather(&self.request.segments, self.done_bytes as usize, block, iovecs);
+            let (first, count) = (iovecs.as_ptr(), iovecs.len() as libc::c_int);
+            // SAFETY: the pieces are parts of the request's buffers, which are this request's until it is answered.
+            unsafe {
+                match self.request.operation {
+                    Operation::Write { fua: true } => {
+                        libc::pwritev2(file, first, count, offset, libc::RWF_DSYNC)
+                    }
+                    Operation::Write { fua: false } => libc::pwritev(file, first, count, offset),
+                    _ => libc::preadv(file, first, count, offset),
+                }
+            }
+        };
+        if answer < 0 {
+            return -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        }
+        answer as i32
     }
 
     /// Gives the answer to whoever waits, after letting go of the buffers.

@@ -152,12 +152,46 @@ fn a_file_cut_short_is_gone_and_stays_gone() {
 
 #[test]
 fn a_full_file_system_is_named() {
-    let directory = disk_directory();
-    let path = make(directory.path(), "drive.img", MIB);
-    // A file size limit stands in for a full file system: it, too, refuses to grow the file. In its own process, as the
-    // limit is the process's.
-    let output = common::other_process("helper_that_may_not_grow_files", &path).output().expect("runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for directory in directories() {
+        let path = make(directory.path(), "drive.img", MIB);
+        // A file size limit stands in for a full file system: it, too, refuses to grow the file. In its own process, as the
+        // limit is the process's.
+        let output = common::other_process("helper_that_may_not_grow_files", &path).output().expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+#[test]
+fn short_requests_of_files_in_memory_are_over_when_they_were_asked_for() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("there is no /dev/shm: passed over");
+    };
+    let executor = RealExecutor::new().expect("io_uring");
+    let drive = open_new(&executor, directory.path(), 4 * MIB);
+    // Outside the executor: nothing runs but what submitting does.
+    let answer_at_once = |request| drive.submit(request).try_take().ok();
+    let written = contents(1, 64 << 10);
+    for fua in [false, true] {
+        let request = IoRequest::write(MIB, Buffer::from_bytes(&written), fua);
+        answer_at_once(request).expect("over").expect("written");
+    }
+    answer_at_once(IoRequest::flush()).expect("over").expect("flushed");
+    let buffer = Buffer::from_bytes(&vec![0xEE; written.len()]);
+    answer_at_once(IoRequest::read(MIB, buffer.clone())).expect("over").expect("read");
+    assert!(buffer.to_vec() == written);
+
+    // A long one goes on beside this thread; a short one after it is not kept waiting by it.
+    let long = drive.submit(IoRequest::write(2 * MIB, Buffer::from_bytes(&contents(2, MIB as usize)), false));
+    let Err(long) = long.try_take() else { panic!("long requests are the ring's") };
+    answer_at_once(IoRequest::read(MIB, buffer)).expect("over").expect("read");
+    executor.block_on(long).expect("written");
+    assert!(read(&executor, &*drive, 2 * MIB, MIB as usize).expect("read") == contents(2, MIB as usize));
+
+    // What is not there any more is found by a short one, too.
+    let file = std::fs::File::options().write(true).open(drive.path()).expect("a file");
+    file.set_len(MIB + 700).expect("cut");
+    let request = IoRequest::read(MIB, Buffer::from_bytes(&vec![0; 4096]));
+    assert_eq!(kind(answer_at_once(request).expect("over")), DriveErrorKind::Gone);
 }
 
 #[test]
