@@ -1,10 +1,10 @@
 //! A server for the network block device protocol (NBD), fixed newstyle, as
 //! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md` says what is supported.
 //!
-//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it ends), `connection.rs` (reading a
+//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it ends; `turned_away.rs`: who is not), `connection.rs` (reading a
 //! client), `negotiation.rs` with `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may),
 //! `carry_out.rs` (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
-//! `transport.rs` with `tls.rs`, and `inbox.rs`. Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed.
+//! `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited for). Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed.
 //! [`client`] is the other end: drives behind other servers.
 
 mod carry_out;
@@ -18,12 +18,14 @@ mod limits;
 mod negotiation;
 mod options;
 mod outbox;
+mod patience;
 mod protocol;
 mod replies;
 mod requests;
 mod server;
 mod tls;
 mod transport;
+mod turned_away;
 
 pub use limits::Limits;
 pub use server::{Notice, Server, ServerOptions, ServerStatus};

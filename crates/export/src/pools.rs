@@ -117,6 +117,9 @@ impl PoolExports {
     /// then.
     pub fn remove(&self, pool_name: &str) {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
+        // If it is opened anew, those who come then are not given what was closed, though others may hold it still.
+        let is_of_it = |name: &String| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
+        self.0.in_use.borrow_mut().retain(|name, _| !is_of_it(name));
     }
 
     /// Volumes that somebody has open, as `POOL/VOL`, by name.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use stripewise_export::nbd::{Limits, fuzzing};
 use support::client::{
-    Client, DISC, ERROR, FLUSH, OPT_GO, OPT_INFO, OPT_LIST_META_CONTEXT, OPT_SET_META_CONTEXT, READ, WRITE,
-    info, option_bytes, request_bytes,
+    Client, DISC, ERROR, FLUSH, OPT_ABORT, OPT_EXPORT_NAME, OPT_GO, OPT_INFO, OPT_LIST_META_CONTEXT,
+    OPT_SET_META_CONTEXT, OPT_STRUCTURED_REPLY, READ, WRITE, info, option_bytes, request_bytes,
 };
 use support::{MIB, Served, Wanted, contents};
 
@@ -160,17 +160,122 @@ fn who_never_reads_answers_is_not_read_from_either_and_given_up() {
 
 #[test]
 fn there_are_as_many_clients_as_may_be() {
-    let limits = Limits { clients: 3, ..Limits::default() };
-    let served = Served::start(Wanted { limits, ..Wanted::default() });
+    let limits = Limits { clients: 3, place_ns: SECOND_NS / 5, ..Limits::default() };
+    let served = Served::start(Wanted { limits, tcp: true, ..Wanted::default() });
     let mut clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
-    let mut fourth = Client::connect_silently(&served.socket);
+    // Whatever the next one asks, it is told what is the matter.
+    let mut fourth = Client::connect(&served.socket);
+    for (option, data) in
+        [(OPT_STRUCTURED_REPLY, vec![]), (OPT_GO, info("tank/data", &[3])), (OPT_ABORT, vec![])]
+    {
+        let replies = fourth.option(option, &data);
+        assert_eq!(replies[0].0, ERROR + 2, "{replies:?}");
+        assert!(String::from_utf8_lossy(&replies[0].1).contains("too many clients"), "{replies:?}");
+    }
     assert!(fourth.is_closed());
     served.wait_for_notice("too many clients");
+    // One to which nothing can be said, and one that says nothing itself.
+    let mut old = Client::connect(&served.socket);
+    old.send(&option_bytes(OPT_EXPORT_NAME, b"tank/data"));
+    assert!(old.is_closed());
+    let mut silent = Client::connect_silently(&served.socket);
+    silent.receive(18);
+    assert!(silent.is_closed());
+    assert_eq!(served.notices_of("too many clients"), 3);
     assert_eq!(clients[0].read(0, 512), [0; 512]);
     drop(clients.pop());
-    served.wait_for_notice("disconnected");
+    served.wait_for_notice("disconnected from tank/data");
     let mut again = Client::ready(&served.socket, "tank/data");
     assert_eq!(again.read(0, 512), [0; 512]);
+}
+
+/// Who has just left may not be gone yet.
+#[test]
+fn who_comes_when_there_is_no_place_waits_for_one() {
+    let limits = Limits { clients: 3, ..Limits::default() };
+    let served = Served::start(Wanted { limits, tcp: true, ..Wanted::default() });
+    let clients: Vec<_> = (0..3).map(|_| Client::ready(&served.socket, "tank/data")).collect();
+    let mut waiting = Client::connect_silently(&served.socket);
+    waiting.stream.set_read_timeout(Some(Duration::from_millis(300))).expect("set");
+    assert!(waiting.stream.read(&mut [0]).is_err(), "neither let in nor closed");
+    waiting.stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    drop(clients);
+    waiting.receive(18);
+    assert_eq!(served.notices_of("too many clients"), 0);
+    all_is_well(&served);
+}
+
+/// Three hundred at once, of which eight may be there at a time, while others keep the server busy.
+#[test]
+fn hundreds_that_come_at_once_are_all_served() {
+    // Nobody of them waits so long that it is turned away, also on a slow machine: each stays as briefly as it can.
+    let limits = Limits { clients: 8 + 4, place_ns: 60 * SECOND_NS, ..Limits::default() };
+    let served = Served::start(Wanted { limits, ..Wanted::default() });
+    let goes_on = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for place in 0..4 {
+            let mut busy = Client::ready(&served.socket, "tank/data");
+            let (goes_on, bytes) = (&goes_on, contents(place, 1 << 20));
+            scope.spawn(move || {
+                while goes_on.load(std::sync::atomic::Ordering::Relaxed) {
+                    busy.write((32 + place) << 20, &bytes);
+                    assert!(busy.read((32 + place) << 20, 1 << 20) == bytes);
+                }
+            });
+        }
+        let comers: Vec<_> = (0..300)
+            .map(|number| {
+                let socket = &served.socket;
+                scope.spawn(move || {
+                    let mut client = Client::ready(socket, "tank/data");
+                    let bytes = contents(number, 4096);
+                    client.write(number * 4096, &bytes);
+                    assert!(client.read(number * 4096, 4096) == bytes);
+                })
+            })
+            .collect();
+        let served_all: Vec<bool> = comers.into_iter().map(|comer| comer.join().is_ok()).collect();
+        goes_on.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(served_all.iter().all(|is_ok| *is_ok), "{:?}", served.notices.lock());
+    });
+    assert_eq!(
+        served.notices_of("given up") + served.notices_of("too many"),
+        0,
+        "{:?}",
+        served.notices.lock()
+    );
+}
+
+/// Each of its turns takes longer than a negotiation may.
+#[test]
+fn a_server_that_is_slow_itself_gives_nobody_up_for_that() {
+    let limits =
+        Limits { negotiation_ns: SECOND_NS / 10, request_stall_ns: SECOND_NS / 10, ..Limits::default() };
+    let served = Served::start(Wanted { limits, stands_still_ms: 150, ..Wanted::default() });
+    let mut client = Client::ready(&served.socket, "tank/data");
+    let bytes = contents(3, 30_000);
+    client.write(4096, &bytes);
+    assert!(client.read(4096, 30_000) == bytes);
+    assert_eq!(served.notices_of("given up"), 0, "{:?}", served.notices.lock());
+    // Who says nothing is given up all the same.
+    let mut silent = Client::connect_silently(&served.socket);
+    silent.receive(18);
+    assert!(silent.is_closed());
+    served.wait_for_notice("negotiation took longer");
+}
+
+/// There is no way to answer, but whoever reads the log learns of it.
+#[test]
+fn who_asks_in_the_old_way_for_what_there_is_not_is_named_in_the_log() {
+    let served = Served::start(Wanted::default());
+    let mut client = Client::connect(&served.socket);
+    client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/none"));
+    assert!(client.is_closed());
+    served.wait_for_notice("given up: it asked for \"tank/none\", and there is no such export");
+    let mut client = Client::ready(&served.socket, "tank/data");
+    served.wait_for_notice(&format!("process {} (connection 1) uses tank/data", std::process::id()));
+    client.send(&[0; 28]);
+    served.wait_for_notice("which used tank/data, was given up: what should be a request is none");
 }
 
 #[test]

@@ -122,11 +122,31 @@ impl Stream {
     /// Who is at the other end, as far as the system says, for messages.
     pub fn peer(&self) -> String {
         if self.kind == Kind::Unix {
-            return "a local process".to_owned();
+            let process = self.peer_process();
+            return process
+                .map_or_else(|| "a local process".to_owned(), |number| format!("process {number}"));
         }
         let address =
             self.socket.try_clone().and_then(|socket| std::net::TcpStream::from(socket).peer_addr());
         address.map_or_else(|_| "a client that is gone".to_owned(), |address| address.to_string())
+    }
+
+    /// The process that connected to a unix socket; it may be gone by now.
+    fn peer_process(&self) -> Option<libc::pid_t> {
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = size_of_val(&peer) as libc::socklen_t;
+        // SAFETY: writes at most `length` bytes to `peer`, which lives across the call; the descriptor is owned by `self.socket`.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut peer).cast(),
+                &raw mut length,
+            )
+        };
+        // Of a process outside of this one's namespace the system gives 0.
+        (answer == 0 && peer.pid > 0).then_some(peer.pid)
     }
 
     fn operation(&self, work: SocketWork) -> io::Result<Operation> {

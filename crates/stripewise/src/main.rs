@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod alerts;
+mod anew;
 mod candidates;
 mod cli;
 mod commands;

@@ -15,6 +15,7 @@ use crate::commands::serve::open;
 use crate::failure::{Failure, Result};
 use crate::home::KnownPool;
 use crate::network;
+use crate::session::Session;
 
 const LOOK_NS: u64 = 1_000_000_000;
 /// Between two attempts.
@@ -63,9 +64,17 @@ pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
             let now_ns = context.now_ns();
             let rests = rests.get(session.name()).is_some_and(|rest| now_ns < rest.until_ns);
             if !rests && session.is_stranded() {
-                gone.extend(close(app, &context, session.name()).await);
+                let name = session.name().to_owned();
+                drop(session);
+                let Some(session) = app.served.end(&name) else { continue };
+                app.printer.warning(format!(
+                    "pool {name}: none of its drives is within reach; it is closed, and opened again when they are back"
+                ));
+                let pool = close(&context, session).await;
+                gone.push(Gone::at(context.now_ns(), pool));
             }
         }
+        gone.extend(app.served.take_those_to_come().into_iter().map(|pool| Gone::at(context.now_ns(), pool)));
         let mut still_gone = Vec::new();
         for mut pool in gone {
             if app.served.has(&pool.pool.name) {
@@ -81,12 +90,15 @@ pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
     }
 }
 
-async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
-    let session = app.served.end(name)?;
-    app.printer.warning(format!(
-        "pool {name}: none of its drives is within reach; it is closed, and opened again when they are back"
-    ));
-    let (pool, exports, now_ns) = (session.known(), session.exports(), context.now_ns());
+impl Gone {
+    fn at(now_ns: u64, pool: KnownPool) -> Self {
+        Self { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS, told: String::new() }
+    }
+}
+
+/// Closes a pool that is not served any more, in order if that can be done in bounded time, else as a crash would.
+pub async fn close(context: &Context, session: Session) -> KnownPool {
+    let (pool, exports) = (session.known(), session.exports());
     // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
     let mut closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
     let closed = context.time_limit_ns(CLOSE_NS, &mut closing).await;
@@ -96,7 +108,7 @@ async fn close(app: &App, context: &Context, name: &str) -> Option<Gone> {
         let _ = context.time_limit_ns(CLOSE_NS, &mut closing).await;
     }
     drop(closing);
-    Some(Gone { pool, since_ns: now_ns, next_ns: now_ns + LOOK_NS, pause_ns: LOOK_NS, told: String::new() })
+    pool
 }
 
 async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &mut Gone) -> bool {

@@ -10,7 +10,7 @@ use stripewise_export::{Exports, PoolExports, VolumeExport};
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};
-use crate::home::Home;
+use crate::home::{Home, KnownPool};
 use crate::nest::is_used;
 use crate::session::Session;
 
@@ -20,6 +20,8 @@ pub struct Served {
     sessions: Rc<RefCell<Vec<Session>>>,
     exports: PoolExports,
     ways_in: Rc<RefCell<WaysIn>>,
+    /// Pools that are to be served again as soon as they can be opened.
+    to_come: Rc<RefCell<Vec<KnownPool>>>,
 }
 
 /// How clients come to the volumes, for those who ask how much goes on there.
@@ -34,8 +36,19 @@ pub struct WaysIn {
 impl Served {
     /// Serves a pool from now on.
     pub fn begin(&self, session: Session) {
+        session.stays_open();
         self.exports.add(session.pool.clone(), false);
         self.sessions.borrow_mut().push(session);
+    }
+
+    /// A pool that was served, and could not be opened again.
+    pub fn is_to_come(&self, pool: KnownPool) {
+        self.to_come.borrow_mut().push(pool);
+    }
+
+    /// Those pools, for whoever tries to open them.
+    pub fn take_those_to_come(&self) -> Vec<KnownPool> {
+        self.to_come.take()
     }
 
     /// The pool of this name for a command of `app`'s, if it is served.

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
 use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
@@ -14,6 +14,7 @@ use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_layout::LayoutError;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
+use crate::anew::advise;
 use crate::candidates::{Candidate, Identity, noted_export};
 use crate::commands::App;
 use crate::contents::refuse_contents;
@@ -167,6 +168,8 @@ struct OpenPool {
     executor: Rc<RealExecutor>,
     /// Shared with those who bring drives.
     bringing: Rc<()>,
+    /// Kept open by a daemon.
+    stays: Cell<bool>,
     /// Whether lost exports are being fetched back already: commands begin jobs of pools that are lent to them, too.
     fetches_back: Cell<bool>,
     _lock: PoolLock,
@@ -185,6 +188,15 @@ impl OpenPool {
             status.drives.iter().any(|drive| **label == *drive.path)
         };
         self.opened.borrow_mut().retain(is_ours);
+    }
+
+    /// How the pool is, with what to do about it.
+    fn report(&self, pool: &Pool) -> PoolReport {
+        let mut report = PoolReport::from(&pool.status());
+        if self.stays.get() {
+            advise(pool, &mut report);
+        }
+        report
     }
 
     /// Drives that have to be taken as lost, by label, and why.
@@ -300,6 +312,7 @@ impl Session {
             opened: RefCell::new(opened),
             executor,
             bringing: Rc::default(),
+            stays: Cell::new(false),
             fetches_back: Cell::new(false),
             _lock: lock,
         };
@@ -342,6 +355,20 @@ impl Session {
     /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left.
     pub fn is_stranded(&self) -> bool {
         !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
+    }
+
+    /// From now on a daemon keeps it open: what helps it on is said accordingly.
+    pub fn stays_open(&self) {
+        self.open.stays.set(true);
+    }
+
+    /// Whether the pool can be opened by whoever wants to: no session of it is left, so its lock is free, and its files and devices are closed.
+    pub fn let_go(&self) -> impl Fn() -> bool + use<> {
+        let open = Rc::downgrade(&self.open);
+        let opened = self.open.opened.borrow();
+        let files: Vec<Weak<FileDrive>> =
+            opened.iter().filter_map(|opened| opened.file.as_ref().map(Rc::downgrade)).collect();
+        move || open.strong_count() == 0 && files.iter().all(|file| file.strong_count() == 0)
     }
 
     /// Its drives that are exports.
@@ -413,7 +440,7 @@ impl Session {
 
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
-        let mut report = PoolReport::from(&self.pool.status());
+        let mut report = self.open.report(&self.pool);
         // A pool that is only looked at has no jobs of its own; what a crash left open is due all the same.
         let names: Vec<String> = report.volumes.iter().map(|volume| volume.name.clone()).collect();
         for name in names {
@@ -532,7 +559,8 @@ impl Session {
         let opened_unix_ms = self.open.opened_unix_ms;
         let watch = async move {
             loop {
-                LeftWord::of(&pool, PoolReport::from(&pool.status()), opened_unix_ms).leave(&path);
+                let Some(now) = open.upgrade().map(|open| open.report(&pool)) else { return };
+                LeftWord::of(&pool, now, opened_unix_ms).leave(&path);
                 context.sleep_ns(WATCH_NS).await;
                 let Some(open) = open.upgrade() else { return };
                 // Where it cannot be written now, it is tried again.

@@ -96,11 +96,16 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
         PolicyChoice::Offered => TlsPolicy::Offered,
     };
     let notices = Box::new(|notice: &Notice| match notice {
-        Notice::Connected { peer } | Notice::Ended { peer } => {
-            tracing::info!(target: "client", peer, "{notice}");
+        Notice::Connected { peer } => tracing::info!(target: "client", peer, "{notice}"),
+        Notice::Begins { peer, export } => {
+            tracing::info!(target: "client", peer, volume = export, "{notice}");
         }
-        Notice::TooMany { peer } | Notice::GivenUp { peer, .. } => {
-            tracing::warn!(target: "client", peer, "{notice}");
+        Notice::Ended { peer, export } => {
+            tracing::info!(target: "client", peer, volume = export, "{notice}");
+        }
+        Notice::TooMany { peer } => tracing::warn!(target: "client", peer, "{notice}"),
+        Notice::GivenUp { peer, export, .. } => {
+            tracing::warn!(target: "client", peer, volume = export, "{notice}");
         }
         Notice::NotAccepted { place, .. } => tracing::warn!(target: "client", place, "{notice}"),
     });

@@ -256,6 +256,57 @@ fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     daemon.end();
 }
 
+/// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by themselves when they are there again, and one
+/// command has the volume take writes.
+#[test]
+fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 10);
+    let daemon = Daemon::start(&sandbox, "tank");
+    let piece = unique_bytes(20 * MIB, 4);
+    for pair in [[1, 2], [0, 3]] {
+        let mut writing =
+            sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
+        let mut input = writing.stdin.take().expect("piped");
+        std::thread::scope(|scope| {
+            let bytes = &piece;
+            scope.spawn(move || drop(input.write_all(bytes)));
+            std::thread::sleep(Duration::from_millis(60));
+            pair.iter().for_each(|index| kits[*index].take().expect("there").kill());
+            let ended = wait(&mut writing, 3 * PATIENCE);
+            if ended.is_none() {
+                let _ = writing.kill();
+            }
+            assert!(ended.is_some(), "the command hangs: {}", daemon.said());
+        });
+        until("they are missed", || !matches!(sandbox.run("pool status tank").code, 0 | 3));
+        for index in pair {
+            kits[index] = Some(Kit::start(&sandbox, index, ""));
+        }
+        // Whether they have been fetched back already or not.
+        let action = sandbox.run("pool status tank --json").json()["pools"][0]["action"]
+            .as_str()
+            .expect("text")
+            .to_owned();
+        assert!(action.starts_with("stripewise pool online tank "), "{action}");
+        let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
+        assert!(done.text().contains("was opened anew"), "{}", done.text());
+        until_whole(&sandbox, &daemon);
+        let now = sandbox.read("tank/a", 0, data.len());
+        for (block, got) in now.chunks(4096).enumerate() {
+            let at = block * 4096;
+            let before = &data[at..at + got.len()];
+            let after = piece.get(at..at + got.len()).unwrap_or(before);
+            assert!(got == before || got == after, "block {block} is neither old nor new");
+        }
+        sandbox.write("tank/a", 0, &now[..MIB]);
+        nothing_is_wrong(&sandbox);
+    }
+    daemon.end();
+}
+
 #[test]
 fn a_connection_that_is_lost_while_nothing_is_at_stake_is_made_again() {
     if !has("nbdkit") {

@@ -2,7 +2,11 @@
 //! loses nothing that was acknowledged as durable.
 
 mod common;
+#[path = "../../export/tests/support/client.rs"]
+#[allow(dead_code, reason = "the server's own tests say more")]
+mod nbd_client;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -176,6 +180,75 @@ fn drives_go_and_come_back_under_a_daemon() {
     assert!(sandbox.read("tank/a", 0, data.len()) == expected);
 }
 
+/// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place. The last one may be there or not.
+fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<u64, Vec<u8>>) -> u64 {
+    for number in 0.. {
+        let (at, bytes) = ((16 << 20) + number % 300 * 65536, unique_bytes(65536, 1000 + number));
+        if client.ask(nbd_client::WRITE, nbd_client::FUA, at, 65536, &bytes) != 0 {
+            durable.remove(&at);
+            break;
+        }
+        durable.insert(at, bytes);
+    }
+    durable.len() as u64
+}
+
+/// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which the status names, has the daemon go on
+/// with all that was acknowledged.
+#[test]
+fn more_drives_than_can_be_lost_go_and_come_back() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 40MiB");
+    let data = unique_bytes(16 << 20, 5);
+    sandbox.write("tank/a", 0, &data);
+    let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
+    let socket = sandbox.path("nbd.sock");
+    let mut durable = BTreeMap::new();
+    for pair in [[1, 2], [3, 0]] {
+        let mut client = nbd_client::Client::ready(&socket, "tank/a");
+        let away = |index: usize| sandbox.path(&format!("away{index}.img"));
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| write_until_it_fails(&mut client, &mut durable));
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            for index in pair {
+                std::fs::rename(sandbox.drive_path(index), away(index)).expect("moved");
+            }
+            assert!(writing.join().expect("no panic") > 0);
+        });
+        let mut status = serde_json::Value::Null;
+        until("it is noticed", || {
+            let answer = sandbox.run("pool status tank --json");
+            status = answer.json()["pools"][0].clone();
+            answer.code == 1
+        });
+        let action = status["action"].as_str().expect("text").to_owned();
+        let words = action.strip_prefix("stripewise ").expect("a command").to_owned();
+        assert!(words.starts_with("pool online tank "), "{status:#}");
+        // Nothing is closed for a drive that is not there.
+        sandbox.fails(&words);
+        assert!(!daemon.said().contains("is opened anew") || pair == [3, 0], "{}", daemon.said());
+        for index in pair {
+            std::fs::rename(away(index), sandbox.drive_path(index)).expect("moved");
+        }
+        let done = sandbox.ok(&words);
+        assert!(done.text().contains("was opened anew"), "{}", done.text());
+        // Who was connected is told, and may come again.
+        assert_ne!(client.ask(nbd_client::READ, 0, 0, 512, &[]), 0);
+        let mut again = nbd_client::Client::ready(&socket, "tank/a");
+        assert!(again.read(0, data.len() as u32) == data);
+        for (at, bytes) in &durable {
+            assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
+        }
+        again.write(0, &data);
+        until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
+    }
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    daemon.end();
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+}
+
 #[test]
 fn pools_come_and_go_while_it_runs() {
     let sandbox = Sandbox::new();
@@ -228,8 +301,15 @@ fn whoever_sends_rubbish_harms_nobody() {
     let daemon = Daemon::start(&sandbox, "");
     let path = sandbox.path("home/control.sock");
     let connect = || UnixStream::connect(&path).expect("it listens");
-    // More at once than it takes at a time: they wait their turn.
-    let silent: Vec<UnixStream> = (0..20).map(|_| connect()).collect();
+    // More at once than it takes at a time: those who have nothing to say give way to those who wait.
+    let silent: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
+    let begin = std::time::Instant::now();
+    sandbox.ok("volume list tank");
+    assert!(
+        begin.elapsed() < std::time::Duration::from_secs(20),
+        "behind 200 that are silent: {:?}",
+        begin.elapsed()
+    );
     for seed in 0..50 {
         let mut stream = connect();
         let mut bytes = unique_bytes(300, seed);

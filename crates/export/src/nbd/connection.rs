@@ -13,9 +13,10 @@ use stripewise_runtime::{Piece, Stream};
 use super::carry_out::carry_out;
 use super::inbox::Inbox;
 use super::limits::Limits;
-use super::negotiation::{Negotiation, Next, Terms, greeting, reply};
-use super::options::{OPTION_HEAD_BYTES, parse_option_head};
+use super::negotiation::{Agreed, Negotiation, Next, Terms, greeting, reply};
+use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
 use super::outbox::{Outbox, Permits};
+use super::patience::within;
 use super::protocol::{CMD_DISC, REP_ERR_TOO_BIG};
 use super::replies::{Outcome, Reply};
 use super::requests::{Command, REQUEST_BYTES, Request, Rules};
@@ -23,8 +24,6 @@ use super::tls::{Tls, TlsPolicy};
 use super::transport::Transport;
 use crate::export::{Export, Exports};
 
-/// The longest option, bytes: names and queries, of which there is one here.
-const LONGEST_OPTION: u32 = 32 << 10;
 /// A request that transfers so much, bytes, is begun, and answered if its drives answer at once, before the next one is looked at: the
 /// client then takes the answer while the next one is read.
 const LONG_TRANSFER: u32 = 128 << 10;
@@ -42,20 +41,26 @@ pub(crate) struct Terrain<'a, E> {
     pub ending: &'a Cell<bool>,
 }
 
-/// Serves a client. An error says why it was given up.
-pub(crate) async fn serve<E: Exports>(terrain: &Terrain<'_, E>, stream: Rc<Stream>) -> io::Result<()> {
+/// Serves a client; `begins` is told which export it uses as soon as that is agreed. An error says why it was given up.
+pub(crate) async fn serve<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    stream: Rc<Stream>,
+    begins: impl FnOnce(&str),
+) -> io::Result<()> {
     let mut inbox = Inbox::new(terrain.context, terrain.limits.request_stall_ns);
     let negotiated = {
         let negotiation = Box::pin(negotiate(terrain, stream, &mut inbox));
-        let limited = terrain.context.time_limit_ns(terrain.limits.negotiation_ns, negotiation).await;
-        limited
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "negotiation took longer than allowed"))??
+        let limited = within(terrain.context, terrain.limits.negotiation_ns, negotiation).await;
+        limited.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "negotiation took longer than allowed")
+        })??
     };
-    let Some((transport, export, terms)) = negotiated else { return Ok(()) };
-    transmit(terrain, Rc::new(transport), inbox, export, terms).await
+    let Some((transport, agreed)) = negotiated else { return Ok(()) };
+    begins(&agreed.name);
+    transmit(terrain, Rc::new(transport), inbox, agreed.export, agreed.terms).await
 }
 
-type Negotiated<X> = Option<(Transport, Rc<X>, Terms)>;
+type Negotiated<X> = Option<(Transport, Agreed<X>)>;
 
 async fn negotiate<E: Exports>(
     terrain: &Terrain<'_, E>,
@@ -92,7 +97,8 @@ async fn negotiate<E: Exports>(
         match next {
             Next::Option => {}
             Next::End => return Ok(None),
-            Next::Transmission(export, terms) => return Ok(Some((transport, export, terms))),
+            Next::Refused(why) => return Err(io::Error::new(io::ErrorKind::NotFound, why)),
+            Next::Transmission(agreed) => return Ok(Some((transport, agreed))),
             Next::StartTls => {
                 if inbox.available() > 0 {
                     // Whoever put this here may not be who the keys are agreed with.

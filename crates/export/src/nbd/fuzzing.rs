@@ -32,10 +32,10 @@ pub fn client_bytes(input: &[u8]) {
         assert!(replies.len() <= 16_000 + data.len(), "an answer of {} bytes", replies.len());
         match next {
             Next::Option => {}
-            Next::End => return,
+            Next::End | Next::Refused(_) => return,
             Next::StartTls => negotiation.is_encrypted_now(),
-            Next::Transmission(_, agreed) => {
-                terms = agreed;
+            Next::Transmission(agreed) => {
+                terms = agreed.terms;
                 break;
             }
         }

@@ -4,6 +4,7 @@ use std::io;
 
 use stripewise_drive::{Buffer, BufferPool, Context};
 
+use super::patience::within;
 use super::transport::Transport;
 
 /// Memory of a connection's inbox.
@@ -48,7 +49,7 @@ impl Inbox {
                 transport.receive(room).await?
             } else {
                 let receive = std::pin::pin!(transport.receive(room));
-                self.context.time_limit_ns(self.stall_ns, receive).await.map_err(|_| stalled())??
+                within(&self.context, self.stall_ns, receive).await.ok_or_else(stalled)??
             };
             if received == 0 {
                 return if self.available() == 0 {
@@ -67,7 +68,7 @@ impl Inbox {
         let stall_ns = self.stall_ns;
         let context = self.context.clone();
         let need = std::pin::pin!(self.need(transport, count));
-        match context.time_limit_ns(stall_ns, need).await.map_err(|_| stalled())?? {
+        match within(&context, stall_ns, need).await.ok_or_else(stalled)?? {
             true => Ok(()),
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         }
@@ -95,7 +96,7 @@ impl Inbox {
             let part = into.slice(done..into.len().min(done + PART_BYTES));
             done += part.len();
             let receive = std::pin::pin!(transport.receive_all(part));
-            self.context.time_limit_ns(self.stall_ns, receive).await.map_err(|_| stalled())??;
+            within(&self.context, self.stall_ns, receive).await.ok_or_else(stalled)??;
         }
         if done < into.len() {
             self.need_more(transport, into.len() - done).await?;

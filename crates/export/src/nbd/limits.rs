@@ -1,11 +1,13 @@
 //! How much clients may take, and how long.
 
-/// Limits of a server. Memory for requests and their answers is at most `clients` times (`client_bytes`, or 64 MiB if that is
+/// Limits of a server. Those of time count only what the server had time to notice (`patience.rs`). Memory for requests and their answers is at most `clients` times (`client_bytes`, or 64 MiB if that is
 /// more, and some 100 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time; further ones are closed at once.
+    /// Connections at a time.
     pub clients: usize,
+    /// Further ones wait for a place, nanoseconds, from when there was none any more. Then they are told so and closed.
+    pub place_ns: u64,
     /// Requests of a connection that are not answered yet, or whose answer was not taken; its next ones are not read before.
     pub client_requests: usize,
     /// Bytes that these may have to transfer; a longer one waits for all others.
@@ -26,6 +28,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 256,
+            place_ns: 10 * SECOND_NS,
             client_requests: 128,
             client_bytes: 32 << 20,
             negotiation_ns: 10 * SECOND_NS,

@@ -26,9 +26,19 @@ pub(crate) enum Next<X> {
     /// The connection is encrypted, then negotiation begins anew.
     StartTls,
     /// With requests to this export.
-    Transmission(Rc<X>, Terms),
+    Transmission(Agreed<X>),
     /// Not at all.
     End,
+    /// Nor here, for this reason, which the protocol has no way to tell the client.
+    Refused(String),
+}
+
+/// Which export a client uses from now on, and how.
+pub(crate) struct Agreed<X> {
+    pub export: Rc<X>,
+    /// Its full name.
+    pub name: String,
+    pub terms: Terms,
 }
 
 /// What was agreed upon.
@@ -81,7 +91,7 @@ impl Negotiation {
         if self.tls == TlsPolicy::Required && !self.is_encrypted {
             match option {
                 OPT_STARTTLS | OPT_ABORT => {}
-                OPT_EXPORT_NAME => return Next::End,
+                OPT_EXPORT_NAME => return Next::Refused("it asked for an export without TLS".to_owned()),
                 _ => return refuse(REP_ERR_TLS_REQD, "this server wants TLS first"),
             }
         }
@@ -127,14 +137,21 @@ impl Negotiation {
 
     fn export_name<E: Exports>(&self, exports: &E, data: &[u8], replies: &mut Vec<u8>) -> Next<E::Export> {
         // The one option to which there is no way of saying no.
-        let Ok(name) = std::str::from_utf8(data) else { return Next::End };
-        let Some((name, export)) = find(exports, name) else { return Next::End };
+        let found = std::str::from_utf8(data).ok().and_then(|name| find(exports, name));
+        let Some((name, export)) = found else {
+            let name = String::from_utf8_lossy(data);
+            return Next::Refused(format!(
+                "it asked for {:?}, and there is no such export",
+                shortened(&name, 200)
+            ));
+        };
         replies.extend(export.size_bytes().to_be_bytes());
         replies.extend(transmission_flags(&*export, self.structured).to_be_bytes());
         if !self.no_zeroes {
             replies.extend([0; 124]);
         }
-        Next::Transmission(export, self.terms(&name))
+        let terms = self.terms(&name);
+        Next::Transmission(Agreed { export, name, terms })
     }
 
     fn info<E: Exports>(
@@ -169,7 +186,11 @@ impl Negotiation {
             info(INFO_BLOCK_SIZE, &sizes.map(u32::to_be_bytes).concat());
         }
         reply(replies, option, REP_ACK, &[]);
-        if option == OPT_INFO { Next::Option } else { Next::Transmission(export, self.terms(&name)) }
+        if option == OPT_INFO {
+            return Next::Option;
+        }
+        let terms = self.terms(&name);
+        Next::Transmission(Agreed { export, name, terms })
     }
 
     fn meta_context<E: Exports>(&mut self, exports: &E, option: u32, data: &[u8], replies: &mut Vec<u8>) {

@@ -2,6 +2,8 @@
 
 use super::protocol::{IHAVEOPT, LONGEST_STRING};
 
+/// The longest option, bytes: names and queries, of which there is one here.
+pub(crate) const LONGEST_OPTION: u32 = 32 << 10;
 /// Bytes of an option's head.
 pub(crate) const OPTION_HEAD_BYTES: usize = 16;
 

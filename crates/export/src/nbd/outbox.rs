@@ -10,6 +10,7 @@ use std::net::Shutdown;
 
 use stripewise_drive::{Context, Event, SemaphorePermit};
 
+use super::patience::within;
 use super::replies::Reply;
 use super::transport::Transport;
 
@@ -68,7 +69,7 @@ impl Outbox {
             }
             let (pieces, permits) = self.gather();
             let send = std::pin::pin!(transport.send(pieces));
-            context.time_limit_ns(stall_ns, send).await.map_err(|_| {
+            within(context, stall_ns, send).await.ok_or_else(|| {
                 io::Error::new(io::ErrorKind::TimedOut, "it did not take its answers in the time allowed")
             })??;
             drop(permits);

@@ -1,6 +1,7 @@
 //! Who is let in, and how it ends.
 //!
-//! Expected faults: more clients than there is room for (closed at once), a system without descriptors (tried again a little
+//! Expected faults: more clients than there is room for (they wait a little, as who has just left may not be gone yet; then they are told
+//! and closed), a system without descriptors (tried again a little
 //! later), and clients that are still there when the server ends: what they asked for is finished and answered, then they
 //! are closed.
 
@@ -19,10 +20,14 @@ use stripewise_runtime::{Listener, Stream};
 use super::connection::{Terrain, serve};
 use super::limits::Limits;
 use super::tls::{Tls, TlsPolicy};
+use super::turned_away;
 use crate::export::Exports;
 
 /// How long to wait where the system has no descriptor for a client.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
+
+/// Clients too many that are told so at a time; of more than these the connections just end.
+const MOST_TOLD: usize = 64;
 
 /// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the client can take it while the next
 /// one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08 and 1.06 of nbdkit's rate of 1 MiB reads); by default it is 0.2.
@@ -36,7 +41,14 @@ pub enum Notice {
         /// Who.
         peer: String,
     },
-    /// There are as many as there may be; it was closed.
+    /// It agreed with the server on what it uses.
+    Begins {
+        /// Who.
+        peer: String,
+        /// The export's full name.
+        export: String,
+    },
+    /// There are as many as there may be, and have been for long; it is told so, where that is possible, and closed.
     TooMany {
         /// Who.
         peer: String,
@@ -45,11 +57,15 @@ pub enum Notice {
     Ended {
         /// Who.
         peer: String,
+        /// What it used, if it came so far.
+        export: Option<String>,
     },
     /// It was given up.
     GivenUp {
         /// Who.
         peer: String,
+        /// What it used, if it came so far.
+        export: Option<String>,
         /// Why.
         why: io::Error,
     },
@@ -66,9 +82,14 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected { peer } => write!(f, "NBD: {peer} connected"),
-            Self::TooMany { peer } => write!(f, "NBD: {peer} was closed: too many clients are connected"),
-            Self::Ended { peer } => write!(f, "NBD: {peer} disconnected"),
-            Self::GivenUp { peer, why } => write!(f, "NBD: {peer} was given up: {why}"),
+            Self::Begins { peer, export } => write!(f, "NBD: {peer} uses {export}"),
+            Self::TooMany { peer } => write!(f, "NBD: {peer} is turned away: too many clients are connected"),
+            Self::Ended { peer, export: None } => write!(f, "NBD: {peer} disconnected"),
+            Self::Ended { peer, export: Some(export) } => write!(f, "NBD: {peer} disconnected from {export}"),
+            Self::GivenUp { peer, export: None, why } => write!(f, "NBD: {peer} was given up: {why}"),
+            Self::GivenUp { peer, export: Some(export), why } => {
+                write!(f, "NBD: {peer}, which used {export}, was given up: {why}")
+            }
             Self::NotAccepted { place, why } => write!(f, "NBD: nobody could be let in at {place}: {why}"),
         }
     }
@@ -116,6 +137,10 @@ struct Shared<E> {
     listening: Cell<usize>,
     given_up: Cell<u64>,
     turned_away: Cell<u64>,
+    /// Clients that are being told that they are too many.
+    told: Cell<usize>,
+    /// Since when newcomers have found no place at once.
+    full_since_ns: Cell<Option<u64>>,
     ending: Cell<bool>,
     /// The server ends.
     stop: Event,
@@ -147,6 +172,8 @@ impl<E: Exports> Server<E> {
             listening: Cell::new(0),
             given_up: Cell::new(0),
             turned_away: Cell::new(0),
+            told: Cell::new(0),
+            full_since_ns: Cell::new(None),
             ending: Cell::new(false),
             stop: Event::new(),
             gone: Event::new(),
@@ -179,7 +206,11 @@ impl<E: Exports> Server<E> {
                 Either::Right(_) => return,
             };
             match accepted {
-                Ok(stream) => self.let_in(stream),
+                Ok(stream) => match select(pin!(self.has_place()), stop.as_mut()).await {
+                    Either::Left((true, _)) => self.let_in(stream),
+                    Either::Left((false, _)) => self.turn_away(stream),
+                    Either::Right(_) => return,
+                },
                 Err(why) => {
                     (shared.options.notices)(&Notice::NotAccepted {
                         place: listener.place().to_owned(),
@@ -192,6 +223,43 @@ impl<E: Exports> Server<E> {
         }
     }
 
+    /// Whether there is a place for one more, now or soon.
+    async fn has_place(&self) -> bool {
+        let shared = &*self.0;
+        let is_full = || shared.clients.borrow().len() >= shared.options.limits.clients;
+        if !is_full() {
+            shared.full_since_ns.set(None);
+        }
+        while is_full() {
+            let now_ns = shared.context.now_ns();
+            let since_ns = shared.full_since_ns.get().unwrap_or(now_ns);
+            shared.full_since_ns.set(Some(since_ns));
+            let end_ns = since_ns.saturating_add(shared.options.limits.place_ns);
+            if now_ns >= end_ns {
+                return false;
+            }
+            // Whether one has gone, or the time is over, is seen above.
+            let _ = shared.context.time_limit_ns(end_ns - now_ns, pin!(shared.gone.wait())).await;
+        }
+        true
+    }
+
+    /// Says, where that is possible, that there is no place.
+    fn turn_away(&self, stream: Stream) {
+        let shared = &*self.0;
+        shared.turned_away.set(shared.turned_away.get() + 1);
+        (shared.options.notices)(&Notice::TooMany { peer: stream.peer() });
+        if shared.told.get() >= MOST_TOLD {
+            return;
+        }
+        shared.told.set(shared.told.get() + 1);
+        let server = self.clone();
+        shared.context.spawn(async move {
+            turned_away::tell(&server.0.context, Rc::new(stream)).await;
+            server.0.told.set(server.0.told.get() - 1);
+        });
+    }
+
     fn let_in(&self, stream: Stream) {
         let shared = &*self.0;
         if stream.is_unix() {
@@ -200,11 +268,6 @@ impl<E: Exports> Server<E> {
         let stream = Rc::new(stream);
         // Tells connections of one peer apart.
         let peer = format!("{} (connection {})", stream.peer(), shared.next.get());
-        if shared.clients.borrow().len() >= shared.options.limits.clients {
-            shared.turned_away.set(shared.turned_away.get() + 1);
-            (shared.options.notices)(&Notice::TooMany { peer });
-            return;
-        }
         let number = shared.next.replace(shared.next.get() + 1);
         shared.clients.borrow_mut().insert(number, stream.clone());
         (shared.options.notices)(&Notice::Connected { peer: peer.clone() });
@@ -219,13 +282,18 @@ impl<E: Exports> Server<E> {
                 tls_policy: shared.options.tls_policy,
                 ending: &shared.ending,
             };
-            let outcome = serve(&terrain, stream).await;
+            let mut export = None;
+            let begins = |name: &str| {
+                export = Some(name.to_owned());
+                (shared.options.notices)(&Notice::Begins { peer: peer.clone(), export: name.to_owned() });
+            };
+            let outcome = serve(&terrain, stream, begins).await;
             shared.clients.borrow_mut().remove(&number);
             let notice = match outcome {
-                Ok(()) => Notice::Ended { peer },
+                Ok(()) => Notice::Ended { peer, export },
                 Err(why) => {
                     shared.given_up.set(shared.given_up.get() + 1);
-                    Notice::GivenUp { peer, why }
+                    Notice::GivenUp { peer, export, why }
                 }
             };
             (shared.options.notices)(&notice);

@@ -30,6 +30,7 @@ pub const OPT_SET_META_CONTEXT: u32 = 10;
 
 pub const ACK: u32 = 1;
 pub const ERROR: u32 = 1 << 31;
+pub const POLICY: u32 = ERROR + 2;
 
 /// A structured answer, or a simple one as type `SIMPLE` with its error as payload.
 pub const SIMPLE: u16 = 0x7fff;
@@ -58,13 +59,21 @@ impl Client {
 
     /// Ready for requests to `name`, with structured replies and block status.
     pub fn ready(socket: &Path, name: &str) -> Self {
+        Self::try_ready(socket, name).expect("there is a place")
+    }
+
+    /// As [`Self::ready`], where there may be too many: what the server says then.
+    pub fn try_ready(socket: &Path, name: &str) -> Result<Self, String> {
         let mut client = Self::connect(socket);
-        assert_eq!(client.option(OPT_STRUCTURED_REPLY, &[]), [(ACK, vec![])]);
+        match client.option(OPT_STRUCTURED_REPLY, &[]).as_slice() {
+            [(POLICY, why)] => return Err(String::from_utf8_lossy(why).into_owned()),
+            replies => assert_eq!(replies, [(ACK, vec![])]),
+        }
         let replies = client.option(OPT_SET_META_CONTEXT, &meta_context(name, &["base:allocation"]));
         assert_eq!(replies.len(), 2, "{replies:?}");
         let replies = client.option(OPT_GO, &info(name, &[3]));
         assert_eq!(replies.last().expect("an answer").0, ACK, "{replies:?}");
-        client
+        Ok(client)
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

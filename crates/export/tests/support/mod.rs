@@ -37,6 +37,8 @@ pub struct Wanted {
     pub limits: Limits,
     pub tls: Option<TlsFiles>,
     pub tcp: bool,
+    /// Milliseconds that the server's thread stands still in every turn, as on a machine with too much to do.
+    pub stands_still_ms: u64,
 }
 
 #[derive(Clone)]
@@ -60,6 +62,7 @@ impl Default for Wanted {
             limits: Limits::default(),
             tls: None,
             tcp: false,
+            stands_still_ms: 0,
         }
     }
 }
@@ -104,6 +107,11 @@ impl Served {
         self.stop.store(true, Ordering::SeqCst);
     }
 
+    /// How many notices so far contain `part`.
+    pub fn notices_of(&self, part: &str) -> usize {
+        self.notices.lock().expect("unpoisoned").iter().filter(|notice| notice.contains(part)).count()
+    }
+
     /// Waits (10 s at most) for a notice that contains `part`.
     pub fn wait_for_notice(&self, part: &str) {
         for _ in 0..1000 {
@@ -134,7 +142,7 @@ pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
 fn run(
     wanted: &Wanted,
     socket: &Path,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     tell: impl Fn(&str) + 'static,
     ready: &mpsc::Sender<u16>,
 ) -> bool {
@@ -172,6 +180,16 @@ fn run(
             let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");
             port = listener.address().expect("TCP has one").port();
             server.listen(listener);
+        }
+        if wanted.stands_still_ms > 0 {
+            let (of_task, stop) = (context.clone(), stop.clone());
+            let pause = std::time::Duration::from_millis(wanted.stands_still_ms);
+            drop(context.spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    std::thread::sleep(pause);
+                    of_task.sleep_ns(1_000_000).await;
+                }
+            }));
         }
         ready.send(port).expect("the test waits");
         while !stop.load(Ordering::SeqCst) {

@@ -7,7 +7,7 @@
 use std::fs::{Metadata, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,10 @@ use super::address::ShortPath;
 use super::{Kind, Stream};
 use crate::ring::Ring;
 use crate::socket_op::{Operation, Outcome, SocketWork};
+
+/// Connections that wait to be let in; the system has a limit of its own (net.core.somaxconn, 4096 by default). Unix sockets
+/// have as many.
+const MOST_WAITING: libc::c_int = 4096;
 
 /// Nobody can be let in where that was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,9 @@ impl Listener {
             io::ErrorKind::AddrInUse => ListenError::InUse { place: place.clone() },
             _ => ListenError::System { place: place.clone(), source },
         })?;
+        // The library asks for room for 128 that are not let in yet; of a crowd the others would try again a second later. Where this is
+        // refused, so it is. SAFETY: changes a number of a socket that `listener` owns; no memory is involved.
+        unsafe { libc::listen(listener.as_raw_fd(), MOST_WAITING) };
         let address = listener.local_addr().unwrap_or(address);
         Ok(Self {
             ring: ring.clone(),

@@ -1,7 +1,7 @@
 //! `pool import`: finds pools on drives, in any order and under any name, and adds them to the list. Reads only.
 //!
 //! Expected faults: folders full of other things, drives of several pools, pools of one name, drives missing or out of date,
-//! halves that went on without each other.
+//! halves that went on without each other, pools that another process uses.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolOptions, inspect};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
+use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
 
 use crate::candidates::{Candidate, noted_export};
 use crate::commands::{App, Pools};
@@ -45,22 +45,31 @@ struct Found {
     is_new: bool,
 }
 
+/// A pool that is on the list now.
+struct Imported {
+    report: PoolReport,
+    /// The process that uses it, under another state folder: until that has let go of it, it can only be looked at.
+    used_by: Option<Holder>,
+}
+
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let nest = Nest::new(app, "pool import")?;
     let imported = import_all(options, app, &nest).await;
     let closed = nest.close().await;
-    let reports = imported?;
+    let imported = imported?;
     closed?;
-    for notice in reports.iter().flat_map(|report| &report.notices) {
+    for notice in imported.iter().flat_map(|imported| &imported.report.notices) {
         app.printer.warning(notice);
     }
-    let reports = Pools { pools: reports };
+    let users: Vec<Option<Holder>> = imported.iter().map(|imported| imported.used_by.clone()).collect();
+    let reports = Pools { pools: imported.into_iter().map(|imported| imported.report).collect() };
     app.printer.result(&reports, |page| {
-        for pool in &reports.pools {
+        for (pool, user) in reports.pools.iter().zip(users) {
             let volumes = counted(pool.volumes.len(), "volume");
+            let in_use = user.map_or_else(String::new, |user| format!("; in use by {user}"));
             page.line(format!(
-                "pool {}: {}, {}, {volumes}",
+                "pool {}: {}, {}, {volumes}{in_use}",
                 pool.name,
                 pool.state,
                 counted(pool.drives.len(), "drive")
@@ -71,32 +80,34 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Imports what is found on paths, then what is found on the volumes of that, and so on.
-async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<PoolReport>> {
+async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<Imported>> {
     let home = app.home()?;
     let executor = nest.executor();
     let (paths, exports, places) = places(options, app)?;
     let mut found = find(app, executor, &paths).await;
     find_exports(app, executor, exports, options.drives.is_empty(), &mut found).await?;
-    let mut reports: Vec<PoolReport> = Vec::new();
+    let mut reports: Vec<Imported> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
         let pools = wanted_pools(options, &found);
         refuse_twins(&pools, &places)?;
         for (id, drives) in &pools {
             // One of which more drives turned up is looked at again.
-            let known = reports.iter().position(|report| report.id == *id);
+            let known = reports.iter().position(|imported| imported.report.id == *id);
             let of_new = drives.iter().any(|drive| drive.is_new);
             if known.is_some() && !of_new {
                 continue;
             }
             let report = import(&home, executor, id, drives).await?;
+            let imported = with_user(app, &home, executor, report, drives);
             match known {
-                Some(known) => reports[known] = report,
-                None => reports.push(report),
+                Some(known) => reports[known] = imported,
+                None => reports.push(imported),
             }
         }
         found.iter_mut().for_each(|found| found.is_new = false);
-        let mut below: Vec<String> = reports.iter().map(|report| report.name.clone()).collect();
+        let free = reports.iter().filter(|imported| imported.used_by.is_none());
+        let mut below: Vec<String> = free.map(|imported| imported.report.name.clone()).collect();
         if options.pool.is_some() && reports.is_empty() {
             below.extend(home.pools()?.into_iter().map(|pool| pool.name));
         }
@@ -112,6 +123,37 @@ async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<Poo
         }
     }
     if reports.is_empty() { Err(nothing_found(options, &places)) } else { Ok(reports) }
+}
+
+/// Finds out whether somebody has the pool's drives who does not go by this list of pools: whoever does is shown by `pool status`.
+fn with_user(
+    app: &App,
+    home: &Home,
+    executor: &RealExecutor,
+    mut report: PoolReport,
+    drives: &[&Found],
+) -> Imported {
+    let known = KnownPool { name: report.name.clone(), id: report.id.clone(), drives: Vec::new() };
+    if app.served.has(&report.name) || home.pool_user(&known).is_some() {
+        return Imported { report, used_by: None };
+    }
+    let options = OpenOptions { read_only: true, lock: true, buffered: false };
+    // Who only looks keeps nobody from looking.
+    let user = |found: &&Found| match executor.open_drive(&found.path, &options) {
+        Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
+        Err(OpenError::Busy { holder, .. }) => Some(holder),
+        _ => None,
+    };
+    let used_by = drives.iter().filter(|found| found.opened.file.is_some()).find_map(user);
+    if let Some(user) = &used_by {
+        report.notices.push(format!(
+            "pool {} is in use by {user}, which may be changing what is said of it here",
+            report.name
+        ));
+        report.condition = format!("in use by {user}, whose list of pools is another");
+        report.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
+    }
+    Imported { report, used_by }
 }
 
 /// What a volume of a pool says of another.

@@ -1,5 +1,5 @@
 //! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is copied to it first; that is a
-//! rebuild, and belongs to the pool.
+//! rebuild, and belongs to the pool. Where a daemon's pool lost more drives than it can do without it is opened anew (`anew.rs`).
 //!
 //! Expected faults: a drive that is not there, that holds another pool by now, whose place another has taken.
 
@@ -9,12 +9,14 @@ use clap::Args;
 use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, JobKind, inspect};
 
+use crate::anew::open_if_that_helps;
 use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
 use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Failure, Result};
 use crate::jobs::{due_text, work};
 use crate::names::PoolName;
+use crate::report::takes_part;
 use crate::session::{Access, Session, pool_failure, with_pool};
 
 /// Use a drive again that was offline or away: what changed meanwhile is copied to it
@@ -35,11 +37,19 @@ pub struct Options {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     let what = format!("cannot take {} of pool `{name}` online", options.drive);
+    let opened_anew = open_if_that_helps(app, name, &options.drive).await?;
     let (path, report) =
         with_pool(app, name, Access::Change, &format!("pool online {name}"), async |session| {
-            let (id, path, drive) = find_or_open(app, session, &options.drive).await?;
-            let done = session.pool.online(id, drive).await;
-            done.map_err(|error| pool_failure(what, &error))?;
+            let in_use = if opened_anew { in_use(app, session, &options.drive) } else { None };
+            let path = match in_use {
+                Some(path) => path,
+                None => {
+                    let (id, path, drive) = find_or_open(app, session, &options.drive).await?;
+                    let done = session.pool.online(id, drive).await;
+                    done.map_err(|error| pool_failure(what, &error))?;
+                    path
+                }
+            };
             if options.wait {
                 work(app, session, JobKind::Rebuild).await?;
             }
@@ -49,11 +59,23 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let due = due_text(app, &report);
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(format!("{path} is used again in pool {name}"));
+        if opened_anew {
+            page.line(format!(
+                "pool {name} was opened anew, since it had lost more drives than it can do without: clients come again"
+            ));
+        }
         if let Some(due) = due {
             page.line(due);
         }
     })?;
     Ok(Exit::Success)
+}
+
+/// The path of a drive that has come back with its pool: it takes part, or will as soon as the pool's jobs get to it.
+fn in_use(app: &App, session: &Session, name: &str) -> Option<String> {
+    let report = session.report();
+    let drive = find(&report, app, name).ok()?;
+    (takes_part(&drive.state) || drive.state == "behind").then(|| drive.path.clone())
 }
 
 /// Which drive of the pool, what it is called, and the drive itself where it was moved.

@@ -229,6 +229,10 @@ async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
             }
             // Those who want something of it meanwhile wait until it is served.
             let _turn = turns.acquire(1).await;
+            // A command may have opened it before.
+            if app.served.has(&pool.name) {
+                continue;
+            }
             match open(app, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);

@@ -7,6 +7,7 @@
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
@@ -29,8 +30,11 @@ use crate::printer::{Colours, Printer};
 
 /// Callers at the same time; more wait until one has ended.
 const MAX_CALLERS: u64 = 64;
-/// Within this time a caller has said what it wants.
-const PATIENCE_NS: u64 = 10_000_000_000;
+/// Within so many of these times a caller has said what it wants; within one where all places are taken.
+const PATIENCE_NS: u64 = 1_000_000_000;
+const MOST_PATIENCE: u32 = 10;
+/// Some of what it is told a caller takes within this time.
+const DEAF_NS: u64 = 60_000_000_000;
 
 /// How long somebody else may still listen where this process wants to, and how soon that is tried again at first and in the end: who is
 /// gone is gone soon, and whoever does listen there sees each of these tries come and go.
@@ -81,7 +85,9 @@ impl ControlSocket {
     pub async fn serve(&self, app: &App) -> Result<()> {
         let context = app.executor()?.context();
         let places = Semaphore::new(MAX_CALLERS);
+        let is_crowded = Rc::new(Cell::new(false));
         loop {
+            is_crowded.set(places.available() == 0);
             let place = places.acquire(1).await;
             let stream = match self.listener.accept().await {
                 Ok(stream) => stream,
@@ -92,8 +98,11 @@ impl ControlSocket {
                 }
             };
             let (app, turns, of_task) = (app.clone(), self.turns.clone(), context.clone());
+            let is_crowded = is_crowded.clone();
             drop(context.spawn(async move {
-                connection(&stream, &app, &of_task, &turns).await;
+                if let Some(command) = first_word(&stream, &of_task, &is_crowded).await {
+                    connection(&stream, &command, &app, &of_task, &turns).await;
+                }
                 drop(place);
             }));
         }
@@ -119,13 +128,24 @@ pub async fn listen_patiently(
     }
 }
 
-/// One caller from its first word to its last.
-async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Semaphore>) {
-    let Ok(Ok((Kind::Command, body))) = context.time_limit_ns(PATIENCE_NS, pin!(receive(stream))).await
-    else {
-        return;
-    };
-    let command: std::result::Result<Command, _> = serde_json::from_slice(&body);
+/// What a caller wants. `None`: it says nothing, or no command, and is closed.
+async fn first_word(stream: &Stream, context: &Context, is_crowded: &Cell<bool>) -> Option<Vec<u8>> {
+    let mut word = pin!(receive(stream));
+    for _ in 0..MOST_PATIENCE {
+        match context.time_limit_ns(PATIENCE_NS, &mut word).await {
+            Ok(Ok((Kind::Command, body))) => return Some(body),
+            Ok(_) => return None,
+            // Others may want to say something.
+            Err(_) if is_crowded.get() => return None,
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// One caller, from what it wants to the end.
+async fn connection(stream: &Stream, command: &[u8], app: &App, context: &Context, turns: &Rc<Semaphore>) {
+    let command: std::result::Result<Command, _> = serde_json::from_slice(command);
     let caller = Rc::new(Caller::new(command.as_ref().ok().and_then(|command| command.input_bytes)));
     match command {
         Ok(command) if command.version == VERSION => {
@@ -142,7 +162,8 @@ async fn connection(stream: &Stream, app: &App, context: &Context, turns: &Rc<Se
             caller.end(Exit::Failure.code());
         }
     }
-    let (incoming, outgoing) = (pin!(take_input(stream, &caller)), pin!(send_frames(stream, &caller)));
+    let (incoming, outgoing) =
+        (pin!(take_input(stream, &caller)), pin!(send_frames(stream, context, &caller)));
     // The exit code has gone out, or the caller has gone.
     if let Either::Left(_) = select(incoming, outgoing).await {
         caller.leave();
@@ -156,10 +177,13 @@ async fn take_input(stream: &Stream, caller: &Caller) {
     }
 }
 
-/// Ends when everything was sent, or the caller has left.
-async fn send_frames(stream: &Stream, caller: &Caller) {
+/// Ends when everything was sent, or the caller has left or takes nothing any more.
+async fn send_frames(stream: &Stream, context: &Context, caller: &Caller) {
     while let Some(bytes) = caller.next_frames().await {
-        if stream.send(vec![Piece::from(bytes)]).await.is_err() {
+        let sent = context.time_limit_ns(DEAF_NS, pin!(stream.send(vec![Piece::from(bytes)]))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            // A send that was given up leaves the stream of no use.
+            stream.shutdown(std::net::Shutdown::Both);
             caller.leave();
         }
     }

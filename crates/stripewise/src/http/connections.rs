@@ -25,8 +25,14 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::api::{MAX_BYTES, error};
 
-/// Connections at a time; further ones are closed at once.
+/// Connections at a time; further ones are told so and closed.
 const MAX_CONNECTIONS: usize = 256;
+/// Connections that are being told so at a time; of more than these the connections just end.
+const MAX_TOLD: usize = 64;
+/// Time for that: who has not sent its request by then, nor taken the answer, does without.
+const TOLD_PATIENCE: Duration = Duration::from_secs(2);
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 31\r\nretry-after: 1\r\n\
+    connection: close\r\n\r\ntoo many clients are connected\n";
 /// Bodies that are kept while they come, or while what they are for is done; more wait.
 const MAX_BODIES: usize = 16;
 /// A request's head has to come within this time, counted from the end of the one before.
@@ -41,6 +47,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Serves whoever connects, until `stopped` ends; then what is under way is finished.
 pub async fn serve(listener: TcpListener, router: Router, stopped: impl Future<Output = ()>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let told = Arc::new(Semaphore::new(MAX_TOLD));
     let (close, closing) = watch::channel(false);
     let accepting = async {
         loop {
@@ -48,7 +55,10 @@ pub async fn serve(listener: TcpListener, router: Router, stopped: impl Future<O
                 sleep(ACCEPT_AGAIN).await;
                 continue;
             };
-            let Ok(place) = places.clone().try_acquire_owned() else { continue };
+            let Ok(place) = places.clone().try_acquire_owned() else {
+                turn_away(stream, &told);
+                continue;
+            };
             let (router, closing) = (router.clone(), closing.clone());
             tokio::spawn(async move {
                 connection(stream, router, closing).await;
@@ -63,6 +73,32 @@ pub async fn serve(listener: TcpListener, router: Router, stopped: impl Future<O
     // They may all have gone.
     let _ = close.send(true);
     let _ = places.acquire_many(MAX_CONNECTIONS as u32).await;
+}
+
+/// Tells a client, whatever it asks, that there is no place for it.
+fn turn_away(stream: TcpStream, told: &Arc<Semaphore>) {
+    tracing::warn!(target: "client", "HTTP: a client is turned away: too many clients are connected");
+    let Ok(place) = told.clone().try_acquire_owned() else { return };
+    tokio::spawn(async move {
+        let telling = async {
+            stream.writable().await?;
+            // There is room for so little in every connection that begins.
+            stream.try_write(TOO_MANY)?;
+            // Closed with something unread, it would lose the answer.
+            let mut unread = [0; 4096];
+            loop {
+                stream.readable().await?;
+                match stream.try_read(&mut unread) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Ok(0) => return Ok(()),
+                    other => drop(other?),
+                }
+            }
+        };
+        // Whatever becomes of it, it is closed.
+        let _: std::result::Result<io::Result<()>, _> = timeout(TOLD_PATIENCE, telling).await;
+        drop(place);
+    });
 }
 
 /// One client, from its first request to its last.

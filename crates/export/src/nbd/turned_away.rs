@@ -1,0 +1,56 @@
+//! Clients too many: the protocol lets a server say so only in answer to an option, so that much of them is listened to.
+//!
+//! Expected faults: as of any client; and none of it may last, since there is no place for them.
+
+use std::io;
+use std::rc::Rc;
+
+use stripewise_drive::Context;
+use stripewise_runtime::{Piece, Stream};
+
+use super::inbox::Inbox;
+use super::negotiation::{greeting, reply};
+use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
+use super::patience::within;
+use super::protocol::{OPT_ABORT, OPT_EXPORT_NAME, REP_ERR_POLICY};
+use super::transport::Transport;
+
+/// Within this time it has asked, nanoseconds.
+const PATIENCE_NS: u64 = 2_000_000_000;
+/// It may ask for several things before it takes the answer for what it is.
+const MOST_OPTIONS: usize = 8;
+const WHY: &[u8] = b"too many clients are connected; try again later";
+
+/// Answers the first options of a client with what is the matter. It is closed by whoever drops its stream.
+pub(crate) async fn tell(context: &Context, stream: Rc<Stream>) {
+    // Who leaves before it has asked does not want to know.
+    let _ = within(context, PATIENCE_NS, Box::pin(answer_options(context, stream))).await;
+}
+
+async fn answer_options(context: &Context, stream: Rc<Stream>) -> io::Result<()> {
+    let transport = Transport::Plain(stream);
+    let mut inbox = Inbox::new(context, PATIENCE_NS);
+    transport.send(vec![Piece::from(greeting())]).await?;
+    if !inbox.need(&transport, 4).await? {
+        return Ok(());
+    }
+    let _flags = inbox.take::<4>();
+    for _ in 0..MOST_OPTIONS {
+        if !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
+            return Ok(());
+        }
+        let head = inbox.take::<OPTION_HEAD_BYTES>();
+        let Some((option, length)) = parse_option_head(&head) else { return Ok(()) };
+        if length > LONGEST_OPTION || option == OPT_EXPORT_NAME {
+            return Ok(());
+        }
+        inbox.skip(&transport, u64::from(length)).await?;
+        let mut replies = Vec::new();
+        reply(&mut replies, option, REP_ERR_POLICY, WHY);
+        transport.send(vec![Piece::from(replies)]).await?;
+        if option == OPT_ABORT {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
