@@ -14,6 +14,8 @@ struct State<T> {
     queue: VecDeque<(T, Admission<T>)>,
     /// Of all that was sent and whose admission still lives.
     admitted_bytes: u64,
+    /// Threads that wait for room.
+    waiting_for_room: usize,
     /// The receiver's task, while it waits.
     waiting: Option<Waker>,
     sender_gone: bool,
@@ -54,8 +56,15 @@ pub struct Admission<T> {
 
 impl<T> Drop for Admission<T> {
     fn drop(&mut self) {
-        self.shared.lock().admitted_bytes -= self.bytes;
-        self.shared.room.notify_all();
+        let is_awaited = {
+            let mut state = self.shared.lock();
+            state.admitted_bytes -= self.bytes;
+            state.waiting_for_room > 0
+        };
+        // Ringing is a system call also where nobody listens.
+        if is_awaited {
+            self.shared.room.notify_all();
+        }
     }
 }
 
@@ -70,6 +79,7 @@ pub fn bridge<T: Send>(limit_bytes: u64) -> (Sender<T>, Receiver<T>) {
     let state = State {
         queue: VecDeque::new(),
         admitted_bytes: 0,
+        waiting_for_room: 0,
         waiting: None,
         sender_gone: false,
         receiver_gone: false,
@@ -87,7 +97,9 @@ impl<T: Send> Sender<T> {
             && state.admitted_bytes > 0
             && state.admitted_bytes + bytes > self.0.limit_bytes
         {
+            state.waiting_for_room += 1;
             state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting_for_room -= 1;
         }
         if state.receiver_gone {
             return Err(request);
