@@ -2,7 +2,8 @@
 //! fio's nbd engine, in turns; without checksums, which nbdkit has none of, and with them. Both disks are written once before anything is measured, so that no read finds a hole.
 //!
 //! About three minutes; `STRIPEWISE_BENCH_PAIRS` and `STRIPEWISE_BENCH_SECONDS` change the number of pairs and the length of a run,
-//! `STRIPEWISE_BENCH_CASE` keeps the cases whose name contains it. Server and fio share the machine's cores.
+//! `STRIPEWISE_BENCH_CASE` keeps the cases whose name contains it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` one half of them,
+//! `STRIPEWISE_BENCH_CONNECTIONS` spreads each load over so many connections. Server and fio share the machine's cores.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -29,14 +30,19 @@ const CASES: &[Case] = &[
     Case { name: "4k-random-write", pattern: "randwrite", block: "4k", depth: 32 },
     Case { name: "1m-sequential-read", pattern: "read", block: "1m", depth: 16 },
     Case { name: "1m-sequential-write", pattern: "write", block: "1m", depth: 16 },
+    // nbdcopy: as many connections as it uses by itself, 256 KiB each request.
+    Case { name: "copy-out", pattern: COPY_OUT, block: "256k", depth: 64 },
 ];
+
+/// Not one of fio's: all of the disk is copied to nowhere, as often as there is time for.
+const COPY_OUT: &str = "copy-out";
 
 fn setting(name: &str, default: f64) -> f64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 fn main() {
-    if !has("fio") || !has("nbdkit") {
+    if !has("fio") || !has("nbdkit") || !has("nbdcopy") {
         return;
     }
     let pairs = setting("STRIPEWISE_BENCH_PAIRS", 5.0) as usize;
@@ -45,7 +51,10 @@ fn main() {
     println!(
         "case: ratio of our rate to nbdkit's, median of {pairs} pairs of {seconds} s (quartiles); MB/s of each"
     );
-    for checksums in [false, true] {
+    let which = setting("STRIPEWISE_BENCH_CHECKSUMS", 2.0) as usize;
+    for checksums in
+        [false, true].into_iter().filter(|checksums| which > 1 || usize::from(*checksums) == which)
+    {
         println!("{} checksums:", if checksums { "with" } else { "without" });
         compare(checksums, pairs, seconds, &wanted);
     }
@@ -72,12 +81,13 @@ fn compare(checksums: bool, pairs: usize, seconds: f64, wanted: &str) {
         for pair in 0..pairs {
             let ours_first = pair % 2 == 0;
             let mut measure_ours = || {
-                let before_ns = process_cpu_ns();
-                let rate = run_fio(case, &our_uri, Some(seconds), ours.folder.path());
-                cpu.push((process_cpu_ns() - before_ns) as f64 / seconds / 1e9);
+                let (begin, before_ns) = (Instant::now(), process_cpu_ns());
+                let rate = run_case(case, &our_uri, seconds, ours.folder.path());
+                let took_s = if case.pattern == COPY_OUT { begin.elapsed().as_secs_f64() } else { seconds };
+                cpu.push((process_cpu_ns() - before_ns) as f64 / took_s / 1e9);
                 rate
             };
-            let measure_theirs = || run_fio(case, &their_uri, Some(seconds), ours.folder.path());
+            let measure_theirs = || run_case(case, &their_uri, seconds, ours.folder.path());
             let (our_rate, their_rate) = if ours_first {
                 let our_rate = measure_ours();
                 (our_rate, measure_theirs())
@@ -119,6 +129,21 @@ fn start_nbdkit(socket: &Path) -> Child {
     child
 }
 
+/// Bytes per second.
+fn run_case(case: &Case, uri: &str, seconds: f64, folder: &Path) -> f64 {
+    if case.pattern != COPY_OUT {
+        return run_fio(case, uri, Some(seconds), folder);
+    }
+    let begin = Instant::now();
+    let mut bytes = 0;
+    while begin.elapsed().as_secs_f64() < seconds {
+        let status = Command::new("nbdcopy").args([uri, "null:"]).status().expect("nbdcopy runs");
+        assert!(status.success(), "nbdcopy {uri}");
+        bytes += VOLUME_MIB << 20;
+    }
+    bytes as f64 / begin.elapsed().as_secs_f64()
+}
+
 /// Bytes per second. Without a time: all of the disk once.
 fn run_fio(case: &Case, uri: &str, seconds: Option<f64>, folder: &Path) -> f64 {
     let mut command = Command::new("fio");
@@ -132,7 +157,13 @@ fn run_fio(case: &Case, uri: &str, seconds: Option<f64>, folder: &Path) -> f64 {
         .arg(format!("--uri={uri}"))
         .arg(format!("--rw={}", case.pattern))
         .arg(format!("--bs={}", case.block));
-    command.arg(format!("--iodepth={}", case.depth)).arg(format!("--size={VOLUME_MIB}m"));
+    // Each connection has its part of the depth, and its part of the disk.
+    let connections = setting("STRIPEWISE_BENCH_CONNECTIONS", 1.0).max(1.0) as u64;
+    let depth = (u64::from(case.depth) / connections).max(1);
+    let part_mib = VOLUME_MIB / connections;
+    command.arg(format!("--numjobs={connections}")).arg("--group_reporting");
+    command.arg(format!("--iodepth={depth}")).arg(format!("--size={part_mib}m"));
+    command.arg(format!("--offset_increment={part_mib}m"));
     command.args(["--norandommap", "--randrepeat=0"]);
     if let Some(seconds) = seconds {
         command.arg("--time_based").arg(format!("--runtime={seconds}"));

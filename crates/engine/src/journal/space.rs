@@ -225,12 +225,19 @@ impl State {
     /// come to the last one.
     fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
         let promised = ring.reserved + pages;
+        // Before looking through all batches, which every waiter does at every release: without what is to be destaged.
+        if ring.used() + promised + kept > ring.pages {
+            return false;
+        }
         let to_destage = (self.pages_to_destage(ring.id) + promised) * (self.destage_percent - 100) / 100;
         ring.used() + promised + to_destage + kept <= ring.pages
     }
 
     /// Pages of a ring that hold what is still to be destaged, as far as batches consist of it.
     fn pages_to_destage(&self, ring: u64) -> u64 {
+        if !self.had_to_destage {
+            return 0;
+        }
         let is_there = |batch: &Batch| batch.copies.iter().any(|copy| copy.ring == ring);
         let of_batch = |batch: &Batch| match batch.to_destage() {
             0 => 0,

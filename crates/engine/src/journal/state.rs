@@ -139,6 +139,8 @@ pub(super) struct State {
     pub pressure_level: usize,
     /// The areas' headers are being written.
     pub is_marking_headers: bool,
+    /// A batch with something to destage was held at some time: else there is nothing to look for.
+    pub had_to_destage: bool,
     pub broken: Option<ArrayError>,
 }
 
@@ -170,6 +172,7 @@ impl State {
             destage_waiting: VecDeque::new(),
             pressure_level: 0,
             is_marking_headers: false,
+            had_to_destage: false,
             broken: None,
         }
     }
@@ -225,6 +228,7 @@ impl State {
     pub fn hold(&mut self, mut batch: Batch) {
         batch.pages_before = self.pages_ever;
         self.pages_ever += batch.pages;
+        self.had_to_destage |= batch.to_destage() > 0;
         self.batches.push_back(batch);
     }
 
