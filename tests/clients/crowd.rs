@@ -25,8 +25,8 @@ const BOUND: Duration = Duration::from_secs(60);
 /// A head of a request is waited for half as long.
 const HEAD_BOUND: Duration = Duration::from_secs(20);
 /// After the crowd: what the program keeps for the next, and what its allocator has not given back of the most that was needed at a
-/// time. A third of what a hundred clients may have under way (`docs/nbd.md`).
-const KEPT_BYTES: u64 = 1024 * MIB;
+/// time. A sixth of what a hundred clients may have under way (`docs/nbd.md`).
+const KEPT_BYTES: u64 = 512 * MIB;
 /// From one crowd to the next, whose needs differ by chance.
 const GROWTH_BYTES: u64 = 128 * MIB;
 

@@ -22,8 +22,8 @@ pub struct Tree {
     files: BTreeMap<String, Vec<u8>>,
     /// Changes so far.
     pub changes: u64,
-    /// The longest that one of them took.
-    pub slowest: Duration,
+    /// The longest that one of them took, and what it was.
+    pub slowest: (Duration, &'static str),
 }
 
 impl Tree {
@@ -37,7 +37,7 @@ impl Tree {
             random: SplitMix64::new(seed),
             files: BTreeMap::new(),
             changes: 0,
-            slowest: Duration::ZERO,
+            slowest: (Duration::ZERO, "nothing"),
         }
     }
 
@@ -66,31 +66,46 @@ impl Tree {
     pub fn step(&mut self) {
         let begin = Instant::now();
         let chosen = self.any_name();
-        match (self.random.below(10), chosen) {
+        let what = match (self.random.below(10), chosen) {
             (0..=2, _) | (_, None) if self.files.len() < MAX_FILES => {
                 let (name, bytes) = (self.new_name(), self.some_bytes());
                 std::fs::write(self.folder.join(&name), &bytes).expect("written");
                 self.files.insert(name, bytes);
+                "a new file"
             }
-            (3 | 4, Some(name)) => self.overwrite(&name),
-            (5, Some(name)) => self.cut(&name),
+            (3 | 4, Some(name)) => {
+                self.overwrite(&name);
+                "a write"
+            }
+            (5, Some(name)) => {
+                self.cut(&name);
+                "a new length"
+            }
             (6, Some(name)) => {
                 let to = if self.random.below(4) == 0 { self.any_name() } else { None };
                 let to = to.unwrap_or_else(|| self.new_name());
                 std::fs::rename(self.folder.join(&name), self.folder.join(&to)).expect("moved");
                 let bytes = self.files.remove(&name).expect("known");
                 self.files.insert(to, bytes);
+                "a new name"
             }
-            (7, Some(name)) => self.open(&name).sync_all().expect("durable"),
-            (8, Some(name)) => self.expect_file(&name),
+            (7, Some(name)) => {
+                self.open(&name).sync_all().expect("durable");
+                "fsync"
+            }
+            (8, Some(name)) => {
+                self.expect_file(&name);
+                "a read"
+            }
             (_, Some(name)) => {
                 std::fs::remove_file(self.folder.join(&name)).expect("gone");
                 self.files.remove(&name);
+                "a removal"
             }
-            (_, None) => {}
-        }
+            (_, None) => "nothing",
+        };
         self.changes += 1;
-        self.slowest = self.slowest.max(begin.elapsed());
+        self.slowest = self.slowest.max((begin.elapsed(), what));
     }
 
     fn overwrite(&mut self, name: &str) {

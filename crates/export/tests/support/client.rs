@@ -159,13 +159,20 @@ impl Client {
     }
 
     pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
+        self.try_read(offset, length).unwrap_or_else(|(error, why)| panic!("{error}: {why}"))
+    }
+
+    /// What is there, or the error and why.
+    pub fn try_read(&mut self, offset: u64, length: u32) -> Result<Vec<u8>, (u32, String)> {
         self.request(READ, 0, 78, offset, length);
         let (_, kind, payload, error) = self.answer_with_error();
-        assert_eq!(error, 0, "{:?}", String::from_utf8_lossy(&payload[6..]));
+        if error != 0 {
+            return Err((error, String::from_utf8_lossy(payload.get(6..).unwrap_or_default()).into_owned()));
+        }
         match kind {
-            1 => payload[8..].to_vec(),
-            2 => vec![0; length as usize],
-            0 => Vec::new(),
+            1 => Ok(payload[8..].to_vec()),
+            2 => Ok(vec![0; length as usize]),
+            0 => Ok(Vec::new()),
             _ => panic!("an answer of type {kind}"),
         }
     }

@@ -187,7 +187,8 @@ fn run(
             drop(context.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     std::thread::sleep(pause);
-                    of_task.sleep_ns(1_000_000).await;
+                    // Too short for an answer of a client to come in the same turn.
+                    of_task.sleep_ns(20_000).await;
                 }
             }));
         }
