@@ -146,6 +146,62 @@ fn volumes_are_files() {
 }
 
 #[test]
+fn many_requests_at_once_are_each_answered_with_their_own() {
+    if !is_possible(&["dd"]) {
+        return;
+    }
+    const CLIENTS: usize = 32;
+    const PART: usize = 256 << 10;
+    const BLOCK: usize = 4096;
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
+    let mount = Mount::start(&sandbox, "mount tank @m");
+    let expected = unique_bytes(CLIENTS * PART, 5);
+    std::thread::scope(|scope| {
+        for (client, part) in expected.chunks(PART).enumerate() {
+            let file = mount.open("a");
+            scope.spawn(move || {
+                let start = client * PART;
+                for (number, block) in part.chunks(BLOCK).enumerate() {
+                    file.write_all_at(block, (start + number * BLOCK) as u64).expect("written");
+                    // One written before, found by a number that jumps.
+                    let earlier = number * 7 % (number + 1) * BLOCK;
+                    let mut read = vec![0; BLOCK];
+                    file.read_exact_at(&mut read, (start + earlier) as u64).expect("read");
+                    assert!(read == part[earlier..earlier + BLOCK], "client {client}, at {earlier}");
+                }
+                let mut read = vec![0; PART];
+                file.read_exact_at(&mut read, start as u64).expect("read");
+                assert!(read == part, "client {client}, in one piece");
+            });
+        }
+    });
+
+    // Clients killed with requests under way: their answers go nowhere, and nobody else notices.
+    let volume = mount.file("a").display().to_string();
+    let (from, to) = (format!("if={volume}"), format!("of={volume}"));
+    let reader = ["bs=512", &from, "of=/dev/null"];
+    let writer = ["bs=512", "if=/dev/zero", &to, "seek=16384", "conv=notrunc"];
+    let start = |words: &[&str]| {
+        let mut client = std::process::Command::new("dd");
+        client.args(words).stderr(std::process::Stdio::null()).spawn().expect("dd starts")
+    };
+    let mut clients: Vec<_> = (0..16).map(|client| start([&reader[..], &writer[..]][client % 2])).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    for client in &mut clients {
+        client.kill().expect("killed, or over");
+    }
+    for client in &mut clients {
+        client.wait().expect("gone");
+    }
+    assert!(sandbox.read("tank/a", 0, expected.len()) == expected);
+    let said = mount.end();
+    assert!(said.contains("unmounted and closed"), "{said}");
+    assert!(sandbox.read("tank/a", 0, expected.len()) == expected);
+}
+
+#[test]
 fn folders_that_cannot_be_used_are_told() {
     if !is_possible(&["umount"]) {
         return;
