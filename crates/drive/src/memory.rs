@@ -15,7 +15,39 @@ use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
 /// Bytes taken at once. Small enough for sparse images, large enough that the table of chunks stays in the cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-type Chunk = [u8; CHUNK_BYTES];
+/// Where chunks begin in memory. Buffers begin so too, and there are processors (an AMD EPYC; `rep movsb`) that copy at half the rate
+/// where the destination begins a few bytes further into its page than the source: 64 KiB at 8.2 instead of 16.1 GB/s.
+const CHUNK_ALIGNMENT: usize = 4096;
+
+/// Zeros when new, which cost no memory until they are written: so the room for aligning it is part of an ordinary allocation.
+struct Chunk {
+    memory: Box<[u8]>,
+    start: usize,
+}
+
+impl Chunk {
+    fn new() -> Box<Self> {
+        let memory = vec![0; CHUNK_BYTES + CHUNK_ALIGNMENT].into_boxed_slice();
+        let start = memory.as_ptr().addr().wrapping_neg() % CHUNK_ALIGNMENT;
+        Box::new(Self { memory, start })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.start + CHUNK_BYTES]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + CHUNK_BYTES]
+    }
+}
+
+impl Clone for Chunk {
+    fn clone(&self) -> Self {
+        let mut copy = *Self::new();
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        copy
+    }
+}
 
 /// The contents of a memory drive: a flat table of chunks, so that finding a byte is one shift and one load.
 pub(crate) struct Chunks {
@@ -53,7 +85,7 @@ impl Chunks {
             let to = &mut into[done..done + range.len()];
             done += range.len();
             match &self.table[index] {
-                Some(chunk) => to.copy_from_slice(&chunk[range]),
+                Some(chunk) => to.copy_from_slice(&chunk.bytes()[range]),
                 None => to.fill(0),
             }
         }
@@ -64,11 +96,8 @@ impl Chunks {
         for (index, range) in Self::pieces(offset, from.len()) {
             let source = &from[done..done + range.len()];
             done += range.len();
-            let chunk = self.table[index].get_or_insert_with(|| {
-                // SAFETY: all zeros is a valid array of bytes.
-                unsafe { Box::<Chunk>::new_zeroed().assume_init() }
-            });
-            chunk[range].copy_from_slice(source);
+            let chunk = self.table[index].get_or_insert_with(Chunk::new);
+            chunk.bytes_mut()[range].copy_from_slice(source);
         }
     }
 
@@ -77,7 +106,7 @@ impl Chunks {
             if range.len() == CHUNK_BYTES {
                 self.table[index] = None;
             } else if let Some(chunk) = &mut self.table[index] {
-                chunk[range].fill(0);
+                chunk.bytes_mut()[range].fill(0);
             }
         }
     }
@@ -266,6 +295,15 @@ mod tests {
         assert_eq!(kind(IoRequest::read(u64::MAX - 4095, buffer.clone())), DriveErrorKind::OutOfRange);
         assert_eq!(kind(IoRequest::read(512, buffer.clone())), DriveErrorKind::Misaligned);
         assert_eq!(kind(IoRequest::write(0, buffer.slice(0..512), false)), DriveErrorKind::Misaligned);
+    }
+
+    #[test]
+    fn chunks_begin_on_a_page_copies_of_them_too() {
+        let chunks = [Chunk::new(), Chunk::new()];
+        for chunk in chunks.iter().chain(&chunks.clone()) {
+            assert!(chunk.bytes().as_ptr().addr().is_multiple_of(CHUNK_ALIGNMENT));
+            assert_eq!(chunk.bytes().len(), CHUNK_BYTES);
+        }
     }
 
     #[test]
