@@ -158,8 +158,8 @@ impl Inner {
         let free = all.saturating_sub(used);
         if wanted > free {
             notices.push(format!(
-                "thin volumes may still want {wanted} slabs of {} bytes, {free} are free",
-                manifest.slab_bytes
+                "thin volumes may still want {wanted} slabs of {} MiB, {free} are free",
+                manifest.slab_bytes >> 20
             ));
         }
         notices.extend(self.space_in_words(&manifest));
