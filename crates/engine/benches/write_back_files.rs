@@ -3,6 +3,7 @@
 //!
 //! Six sparse files are made for each run, beside the build or in `STRIPEWISE_BENCH_DIR`, and removed. A pace holds a drive to no more than
 //! stated; whether the disk beneath can give as much to all six at once shows in what writing through comes to.
+//! A word on the command line keeps the kinds of drives whose name has it.
 
 #[path = "../tests/pool_support/mod.rs"]
 mod pool_support;

@@ -232,6 +232,33 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
     daemon.end();
 }
 
+/// The servers of so many drives that the pool cannot go on die while this is written from the beginning of the volume; then they are there again.
+fn die_while_written(
+    sandbox: &Sandbox,
+    daemon: &Daemon,
+    kits: &mut [Option<Kit>],
+    which: &[usize],
+    bytes: &[u8],
+) {
+    let mut writing =
+        sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
+    let mut input = writing.stdin.take().expect("piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(input.write_all(bytes)));
+        std::thread::sleep(Duration::from_millis(60));
+        which.iter().for_each(|index| kits[*index].take().expect("there").kill());
+        let ended = wait(&mut writing, 3 * PATIENCE);
+        if ended.is_none() {
+            let _ = writing.kill();
+        }
+        assert!(ended.is_some(), "the command hangs: {}", daemon.said());
+    });
+    until("they are missed", || !matches!(sandbox.run("pool status tank").code, 0 | 3));
+    for &index in which {
+        kits[index] = Some(Kit::start(sandbox, index, ""));
+    }
+}
+
 #[test]
 fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     if !has("nbdkit") {
@@ -241,24 +268,8 @@ fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     let daemon = Daemon::start(&sandbox, "tank");
     // A piece is written or not, and the one that is under way either way when they die.
     let piece = unique_bytes(20 * MIB, 4);
-    let mut writing =
-        sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
-    let mut input = writing.stdin.take().expect("piped");
-    std::thread::scope(|scope| {
-        let bytes = &piece;
-        scope.spawn(move || drop(input.write_all(bytes)));
-        std::thread::sleep(Duration::from_millis(60));
-        kits.iter_mut().for_each(|kit| kit.take().expect("there").kill());
-        let ended = wait(&mut writing, 3 * PATIENCE);
-        if ended.is_none() {
-            let _ = writing.kill();
-        }
-        assert!(ended.is_some(), "the command hangs: {}", daemon.said());
-    });
-    until("they are missed", || !matches!(sandbox.run("pool status tank").code, 0 | 3));
-    for (index, kit) in kits.iter_mut().enumerate() {
-        *kit = Some(Kit::start(&sandbox, index, ""));
-    }
+    let all: Vec<usize> = (0..kits.len()).collect();
+    die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
     until_whole(&sandbox, &daemon);
     let now = sandbox.read("tank/a", 0, data.len());
     for (block, got) in now.chunks(4096).enumerate() {
@@ -283,24 +294,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
     let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
     let piece = unique_bytes(20 * MIB, 4);
     for pair in [[1, 2], [0, 3]] {
-        let mut writing =
-            sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
-        let mut input = writing.stdin.take().expect("piped");
-        std::thread::scope(|scope| {
-            let bytes = &piece;
-            scope.spawn(move || drop(input.write_all(bytes)));
-            std::thread::sleep(Duration::from_millis(60));
-            pair.iter().for_each(|index| kits[*index].take().expect("there").kill());
-            let ended = wait(&mut writing, 3 * PATIENCE);
-            if ended.is_none() {
-                let _ = writing.kill();
-            }
-            assert!(ended.is_some(), "the command hangs: {}", daemon.said());
-        });
-        until("they are missed", || !matches!(sandbox.run("pool status tank").code, 0 | 3));
-        for index in pair {
-            kits[index] = Some(Kit::start(&sandbox, index, ""));
-        }
+        die_while_written(&sandbox, &daemon, &mut kits, &pair, &piece);
         // Whether they have been fetched back already or not.
         let action = sandbox.run("pool status tank --json").json()["pools"][0]["action"]
             .as_str()
