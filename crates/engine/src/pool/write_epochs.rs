@@ -67,19 +67,24 @@ mod tests {
     fn writes_of_all_earlier_epochs_are_waited_for_and_those_of_this_one_are_not() {
         let epochs = WriteEpochs::default();
         let has_ended = || epochs.until_earlier_ended().now_or_never().is_some();
-        let before_the_first = epochs.count();
+        let (before_the_first, longest) = (epochs.count(), epochs.count());
         epochs.turn();
         let in_the_first = epochs.count();
         assert!(!has_ended());
         drop(before_the_first);
-        assert!(has_ended(), "that of this one goes on");
+        assert!(!has_ended(), "another one began then");
         epochs.turn();
         let in_the_second = epochs.count();
-        assert!(!has_ended(), "it is an earlier one now");
+        drop(in_the_first);
+        assert!(!has_ended(), "one is older still");
+        epochs.turn();
+        let in_the_third = epochs.count();
+        drop(longest);
+        assert!(!has_ended(), "that of the second one goes on");
         let mut waiting = Box::pin(epochs.until_earlier_ended());
         assert!(waiting.as_mut().now_or_never().is_none());
-        drop(in_the_first);
-        assert!(waiting.now_or_never().is_some(), "it is told");
         drop(in_the_second);
+        assert!(waiting.now_or_never().is_some(), "it is told, and that of this one goes on");
+        drop(in_the_third);
     }
 }
