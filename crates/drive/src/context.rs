@@ -62,18 +62,7 @@ impl Context {
     /// Starts a task; its result can be awaited through the handle, or ignored: dropping the handle lets the task run on.
     pub fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(RefCell::new(Joined { result: None, waker: None }));
-        let theirs = shared.clone();
-        self.spawner.spawn(Box::pin(async move {
-            let result = task.await;
-            let waker = {
-                let mut joined = theirs.borrow_mut();
-                joined.result = Some(result);
-                joined.waker.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }));
+        self.spawner.spawn(Box::pin(Tells { task, shared: shared.clone() }));
         JoinHandle { shared }
     }
 }
@@ -132,6 +121,35 @@ impl<F: Future + Unpin> Future for TimeLimit<F> {
 struct Joined<T> {
     result: Option<T>,
     waker: Option<Waker>,
+}
+
+/// A task, and whoever awaits its result. An `async` block would hold the task twice, and copy it when it is polled first.
+struct Tells<F: Future> {
+    task: F,
+    shared: Rc<RefCell<Joined<F::Output>>>,
+}
+
+impl<F: Future> Future for Tells<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
+        // SAFETY: `task` is pinned whenever `self` is: nothing here moves it out, there is no `Drop` that could, and `Self` is
+        // `Unpin` only where `F` is. `shared` is never pinned.
+        let (task, shared) = unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.task), &this.shared)
+        };
+        let Poll::Ready(result) = task.poll(context) else { return Poll::Pending };
+        let waker = {
+            let mut joined = shared.borrow_mut();
+            joined.result = Some(result);
+            joined.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Poll::Ready(())
+    }
 }
 
 /// Awaits a task started with [`Context::spawn`].

@@ -105,7 +105,7 @@ impl Inner {
             let stripe = location.stripe;
             direct.push(Direct { stripe, range, at: from, slot: place.member, offset_bytes, answer });
         }
-        let recovered = self.await_direct(class, direct, &buffer).await?;
+        let recovered = Box::pin(self.await_direct(class, direct, &buffer)).await?;
         Ok(self.with_recovered(buffer, recovered))
     }
 

@@ -113,7 +113,7 @@ impl Inner {
             return answer.await;
         }
         // What keeps pages from being loaded shows when they are needed.
-        join(answer, sums.table.pin(column, offset_bytes, length_bytes)).await.0
+        join(answer, Box::pin(sums.table.pin(column, offset_bytes, length_bytes))).await.0
     }
 
     /// Whether what was read at a place of a column is what should be there. Not where that is not known any more: then it is to be compared
@@ -131,7 +131,7 @@ impl Inner {
         let column = column as u16;
         let verdict = match sums.table.try_verify(column, offset_bytes, data) {
             Some(verdict) => verdict,
-            None => sums.table.verify(column, offset_bytes, data).await?,
+            None => Box::pin(sums.table.verify(column, offset_bytes, data)).await?,
         };
         Ok(verdict.is_good() && verdict.doubted_blocks.is_empty())
     }

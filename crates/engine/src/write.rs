@@ -94,14 +94,14 @@ impl Inner {
             }
         }
 
-        let leading = self.lead_holding_tail(led, sequential);
         let result = if waiting.is_empty() {
-            leading.await
+            self.lead_holding_tail(led, sequential).await
         } else {
             // All at once: a stripe that this request is given to lead must not wait for another one, because somebody
             // who has that may be waiting for this.
+            let leading = self.lead_holding_tail(led, sequential);
             let following = join_all(waiting.into_iter().map(|(stripe, wait)| self.follow(stripe, wait)));
-            let (first, others) = join(leading, following).await;
+            let (first, others) = Box::pin(join(leading, following)).await;
             others.into_iter().fold(first, Result::and)
         };
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
@@ -109,9 +109,9 @@ impl Inner {
         self.forget_dead(offset_bytes, end_bytes);
         // The data are durable, but a region that the map does not know as written would read as zeros after a crash.
         if fua && !self.all_regions_written(offset_bytes, end_bytes) {
-            self.flush().await?;
+            Box::pin(self.flush()).await?;
         }
-        if fua { self.record_lost().await } else { Ok(()) }
+        if fua { Box::pin(self.record_lost()).await } else { Ok(()) }
     }
 
     /// Room for each of the request's pieces to be deferred with; none where it goes in place at once.
@@ -167,15 +167,16 @@ impl Inner {
             && self.geometry.parity_units() > 0
             && self.writes_in_flight.get() > 1
             && self.table.gathered(tail).0 < self.geometry.stripe_data_bytes();
-        if !hold {
-            return self.lead(&led).await;
-        }
+        if hold { Box::pin(self.lead_tail_later(rest, tail)).await } else { self.lead(&led).await }
+    }
+
+    async fn lead_tail_later(&self, rest: &[u64], tail: u64) -> Result<(), ArrayError> {
         let now = async { if rest.is_empty() { Ok(()) } else { self.lead(rest).await } };
         let later = async {
             self.hold_for_more(tail).await;
             self.lead(&[tail]).await
         };
-        let (first, second) = Box::pin(join(now, later)).await;
+        let (first, second) = join(now, later).await;
         first.and(second)
     }
 

@@ -1,8 +1,8 @@
 //! Volumes as files, through FUSE: programs and loop devices use them where they are mounted.
 //!
-//! The kernel's requests are read by a thread of the crate `fuser`, which only queues them ([`crate::bridge`]); the executor carries
-//! them out, as many as there are beside one another, and answers each when it is done. So nothing waits for anything but its own drives.
-//! `requests.rs` is that thread's side, `files.rs` what there is to see, `carry_out.rs` the work.
+//! The kernel's requests are read on the executor's thread, which carries them out, as many as there are beside one another, and
+//! answers each when it is done. So nothing waits for anything but its own drives. `device.rs` is the kernel's side, `wire.rs` its
+//! language, `files.rs` what there is to see, `carry_out.rs` the work.
 //!
 //! Files are past the page cache and may be written by many at once: order and overlaps are the engine's matter, which keeps
 //! writes of the same blocks apart.
@@ -10,20 +10,21 @@
 //! Nothing on the executor's thread may touch the mounted files in a way that blocks: it would wait for itself.
 
 mod carry_out;
+mod device;
 mod files;
-mod requests;
 mod trouble;
+mod wire;
 
 use std::io;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL};
 use stripewise_drive::{Context, Event};
+use stripewise_runtime::Network;
 
 use self::carry_out::Worker;
-use self::requests::Queue;
-use crate::bridge::bridge;
+use self::device::{Device, Terms};
 use crate::pools::PoolExports;
 
 /// Requests under way hold at most this much data; more wait in the kernel.
@@ -51,8 +52,8 @@ pub trait Host: 'static {
 pub struct FuseMount {
     ended: Rc<Ended>,
     worker: Weak<Worker>,
-    /// Its thread ends with the mount.
-    _session: BackgroundSession,
+    /// Unmounts when it is dropped, if need be.
+    _session: Session<Terms>,
 }
 
 /// What the kernel asks of a mount.
@@ -79,12 +80,12 @@ impl FuseMount {
     /// The system's, as mounting gives them; where there is no `/dev/fuse`, `NotFound`.
     pub fn new(
         context: &Context,
+        network: &Network,
         exports: PoolExports,
         tree: Tree,
         at: &Path,
         host: Rc<dyn Host>,
     ) -> io::Result<Self> {
-        let (sender, receiver) = bridge(MAX_UNDER_WAY_BYTES);
         let source = match &tree {
             Tree::Volumes(pool) => format!("stripewise:{pool}"),
             Tree::Pools => "stripewise".to_owned(),
@@ -100,13 +101,14 @@ impl FuseMount {
             MountOption::NoExec,
         ];
         config.acl = SessionACL::Owner;
-        let session = fuser::spawn_mount2(Queue::new(sender), at, &config)?;
+        let session = device::mount(at, &config)?;
+        let device = Device::new(network, &session, MAX_UNDER_WAY_BYTES)?;
         let worker = Rc::new(Worker::new(exports, tree, host)?);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
         let theirs = ended.clone();
         drop(context.spawn(async move {
-            worker.serve(&of_task, receiver).await;
+            worker.serve(&of_task, device).await;
             theirs.is_so.set(true);
             theirs.changed.notify_all();
         }));

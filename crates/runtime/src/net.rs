@@ -9,12 +9,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 
 use stripewise_drive::Buffer;
 
+use crate::message_file::MessageFile;
 use crate::ring::Ring;
 use crate::socket_op::{Operation, Outcome, Piece, SocketWork, send_work};
 
@@ -49,6 +50,14 @@ impl Network {
     /// Listens at an address; port 0 takes a free one. Blocks briefly.
     pub fn listen_tcp(&self, address: SocketAddr) -> Result<Listener, ListenError> {
         Listener::tcp(&self.ring, address)
+    }
+
+    /// Carries messages through `file`, of which each read gives a whole one; see [`MessageFile`].
+    ///
+    /// # Errors
+    /// The system's, when there is no descriptor to be had.
+    pub fn message_file(&self, file: BorrowedFd<'_>) -> io::Result<MessageFile> {
+        MessageFile::new(&self.ring, file)
     }
 
     /// Connects to the socket file at `path`.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, squeue, types};
 use stripewise_drive::Event;
 
+use crate::message_file::MessageOp;
 use crate::socket_op::{SocketOp, SocketProgress};
 use crate::uring::{DriveOp, Progress};
 
@@ -45,6 +46,7 @@ pub(crate) struct Watch {
 enum Work {
     Drive(DriveOp),
     Socket(SocketOp),
+    Message(MessageOp),
     /// The read of the doorbell, by which other threads wake the executor.
     Doorbell,
     Watch(Rc<Watch>, RawFd),
@@ -180,6 +182,12 @@ impl Ring {
         index
     }
 
+    /// Queues a message. The caller has checked that the ring is not closed.
+    pub(crate) fn start_message(&self, op: MessageOp) {
+        let index = self.table.borrow_mut().insert(Work::Message(op));
+        self.hand_over_or_keep(index);
+    }
+
     /// Ends an operation of a socket that was not answered and that nobody waits for any more.
     pub(crate) fn cancel_socket(&self, index: u32) {
         let unseen = {
@@ -232,6 +240,7 @@ impl Ring {
             match work.as_mut().expect("a queued slot has work") {
                 Work::Drive(op) => op.entry(iovecs),
                 Work::Socket(op) => op.entry(iovecs, header),
+                Work::Message(op) => op.entry(iovecs),
                 Work::Watch(_, fd) => opcode::PollAdd::new(types::Fd(*fd), libc::POLLIN as u32).build(),
                 Work::Doorbell => unreachable!("the doorbell is armed directly"),
             }
@@ -347,9 +356,15 @@ impl Ring {
             }
             _ => {}
         }
+        if matches!(table.slots[index as usize].work, Some(Work::Message(_))) && result == -libc::EINTR {
+            drop(table);
+            self.hand_over_or_keep(index);
+            return;
+        }
         let work = table.remove(index);
         drop(table);
         match work {
+            Work::Message(_) => {}
             Work::Doorbell => self.doorbell_armed.set(false),
             Work::Watch(watch, _) => {
                 // Negative when the ring ends first.
@@ -372,7 +387,7 @@ impl Ring {
                     op.finish(Err(cancelled));
                 }
                 Work::Socket(op) => op.finish_cancelled(),
-                Work::Doorbell | Work::Watch(..) => {}
+                Work::Message(_) | Work::Doorbell | Work::Watch(..) => {}
             }
         }
         let endless: Vec<u32> = {

@@ -249,7 +249,7 @@ fn empty_header() -> Box<libc::msghdr> {
 }
 
 /// The memory of `pieces` from `skip_bytes` of the first on, no more than one operation takes.
-fn gather(pieces: &[Piece], mut skip_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
+pub(crate) fn gather(pieces: &[Piece], mut skip_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     let mut total_bytes = 0;
     for piece in pieces {

@@ -63,8 +63,9 @@ pub fn mount_fuse(app: &App, tree: Tree, folder: &Path) -> Result<FuseMount> {
     // The kernel must not wait for what is written through this process while it gives it memory.
     stripewise_runtime::become_io_flusher();
     let host = Rc::new(Told { app: app.clone(), home: app.home()? });
-    let context = app.executor()?.context();
-    let mounted = FuseMount::new(&context, app.served.exports(), tree, folder, host);
+    let executor = app.executor()?;
+    let (context, network) = (executor.context(), executor.network());
+    let mounted = FuseMount::new(&context, &network, app.served.exports(), tree, folder, host);
     if let Ok(mount) = &mounted {
         app.served.ways_in().borrow_mut().fuse.push(mount.load());
     }

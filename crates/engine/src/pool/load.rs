@@ -127,34 +127,36 @@ pub(super) struct LoadCounter {
     requests: RefCell<[RequestCounts; RequestKind::ALL.len()]>,
 }
 
-struct UnderWay<'a>(&'a Cell<u64>);
+/// A request under way. One that is given up half-way is not counted.
+pub(super) struct UnderWay<'a> {
+    counter: &'a LoadCounter,
+    context: &'a Context,
+    begin_ns: u64,
+}
+
+impl UnderWay<'_> {
+    /// It has come to its end, and was for so many bytes.
+    pub fn ended<T>(self, kind: RequestKind, bytes: u64, result: &Result<T, ArrayError>) {
+        let took_ns = self.context.now_ns().saturating_sub(self.begin_ns);
+        let counts = &mut self.counter.requests.borrow_mut()[kind as usize];
+        match result {
+            Ok(_) => counts.count(took_ns, bytes),
+            Err(_) => counts.failed += 1,
+        }
+    }
+}
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.counter.under_way.set(self.counter.under_way.get() - 1);
     }
 }
 
 impl LoadCounter {
-    /// Carries out a request for `bytes`, and counts it. One that is given up half-way is under way until then, and not counted.
-    pub async fn counted<T>(
-        &self,
-        context: &Context,
-        kind: RequestKind,
-        bytes: u64,
-        work: impl Future<Output = Result<T, ArrayError>>,
-    ) -> Result<T, ArrayError> {
+    /// A request begins.
+    pub fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
         self.under_way.set(self.under_way.get() + 1);
-        let _under_way = UnderWay(&self.under_way);
-        let begin_ns = context.now_ns();
-        let result = work.await;
-        let took_ns = context.now_ns().saturating_sub(begin_ns);
-        let counts = &mut self.requests.borrow_mut()[kind as usize];
-        match &result {
-            Ok(_) => counts.count(took_ns, bytes),
-            Err(_) => counts.failed += 1,
-        }
-        result
+        UnderWay { counter: self, context, begin_ns: context.now_ns() }
     }
 }
 

@@ -10,7 +10,7 @@ use super::commit::Change;
 use super::error::PoolError;
 use super::events::EventKind;
 use super::ids::VolumeId;
-use super::load::RequestKind;
+use super::load::{RequestKind, UnderWay};
 use super::volume_io::{Clearing, VolumeIo};
 use super::volume_record::VolumeRecord;
 use super::{Inner, Pool, VolumeInfo};
@@ -80,42 +80,55 @@ impl Volume {
 
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        let work = self.io.read(offset_bytes, length);
-        self.counted(RequestKind::Read, length as u64, work).await
+        let under_way = self.begin_request();
+        let result = self.io.read(offset_bytes, length).await;
+        under_way.ended(RequestKind::Read, length as u64, &result);
+        result
     }
 
     /// Writes; durable when this ends if `fua`, else after the next flush.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let length_bytes = data.len() as u64;
-        let work = self.io.write(offset_bytes, data, fua);
-        self.counted(RequestKind::Write, length_bytes, work).await
+        let under_way = self.begin_request();
+        let result = self.io.write(offset_bytes, data, fua).await;
+        under_way.ended(RequestKind::Write, length_bytes, &result);
+        result
     }
 
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
-        self.counted(RequestKind::Flush, 0, self.io.flush()).await
+        let under_way = self.begin_request();
+        let result = self.io.flush().await;
+        under_way.ended(RequestKind::Flush, 0, &result);
+        result
     }
 
     /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin volume gives rows back of
     /// which nothing is needed any more.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        let work = self.io.clear(&self.pool.0, self.id, Clearing::Discard, offset_bytes, length_bytes);
-        self.counted(RequestKind::Discard, length_bytes, work).await
+        self.clear(RequestKind::Discard, Clearing::Discard, offset_bytes, length_bytes).await
     }
 
     /// The range reads as zeros afterwards; durable after the next flush.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        let work = self.io.clear(&self.pool.0, self.id, Clearing::WriteZeroes, offset_bytes, length_bytes);
-        self.counted(RequestKind::WriteZeroes, length_bytes, work).await
+        self.clear(RequestKind::WriteZeroes, Clearing::WriteZeroes, offset_bytes, length_bytes).await
     }
 
-    async fn counted<T>(
+    async fn clear(
         &self,
         kind: RequestKind,
-        bytes: u64,
-        work: impl Future<Output = Result<T, ArrayError>>,
-    ) -> Result<T, ArrayError> {
-        self.io.load.counted(self.pool.context(), kind, bytes, work).await
+        how: Clearing,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        let under_way = self.begin_request();
+        let result = self.io.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes).await;
+        under_way.ended(kind, length_bytes, &result);
+        result
+    }
+
+    fn begin_request(&self) -> UnderWay<'_> {
+        self.io.load.begin(self.pool.context())
     }
 
     /// What of a range was ever written: stretches from its beginning on, at most `most` (at least one).

@@ -28,8 +28,18 @@ impl Inner {
         if later.is_empty() && (new.is_empty() || others.is_empty()) {
             return self.lead_in_place(if new.is_empty() { others } else { new }).await;
         }
-        let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(&log, work)));
-        let in_place = Box::pin(join(self.lead_in_place(new), self.lead_in_place(others)));
+        Box::pin(self.lead_apart(&log, later, new, others)).await
+    }
+
+    async fn lead_apart(
+        &self,
+        log: &WriteLog,
+        later: Works,
+        new: Works,
+        others: Works,
+    ) -> Result<(), ArrayError> {
+        let deferring = join_all(later.into_iter().map(|work| self.lead_deferred(log, work)));
+        let in_place = join(self.lead_in_place(new), self.lead_in_place(others));
         let (deferred, (first, second)) = join(deferring, in_place).await;
         deferred.into_iter().fold(first.and(second), Result::and)
     }

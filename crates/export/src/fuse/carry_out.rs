@@ -4,25 +4,24 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
-use fuser::{Errno, FileHandle, FileType, FopenFlags, Generation, ReplyDirectory, ReplyOpen, ReplyStatfs};
-use stripewise_drive::{Buffer, Context, Event};
+use fuser::{Errno, FileType};
+use stripewise_drive::{Buffer, Context, Event, SemaphorePermit};
 use stripewise_engine::ArrayError;
 
+use super::device::{Answer, Asked, Device};
 use super::files::{Files, Open};
-use super::requests::Request;
 use super::trouble::Trouble;
+use super::wire::{self, Listing, Look, Question, Transfer};
 use super::{Host, Tree};
-use crate::bridge::Receiver;
 use crate::edges;
 use crate::export::Export;
 use crate::pools::PoolExports;
 
-/// The kernel keeps nothing it was told: volumes come, go and grow by commands it does not see.
-const NOT_KEPT: Duration = Duration::ZERO;
 /// In which space is told.
 const BLOCK_BYTES: u32 = 4096;
+/// Of volumes and pools, bytes.
+const LONGEST_NAME: u32 = 63;
 
 /// Carries out the requests of one mount.
 pub(super) struct Worker {
@@ -31,6 +30,26 @@ pub(super) struct Worker {
     /// Requests that are tasks now.
     under_way: Cell<usize>,
     one_ended: Event,
+}
+
+/// A request that is a task now.
+struct UnderWay {
+    worker: Rc<Worker>,
+    _permit: SemaphorePermit,
+}
+
+impl UnderWay {
+    fn begin(worker: &Rc<Worker>, permit: SemaphorePermit) -> Self {
+        worker.under_way.set(worker.under_way.get() + 1);
+        Self { worker: worker.clone(), _permit: permit }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.worker.under_way.set(self.worker.under_way.get() - 1);
+        self.worker.one_ended.notify_all();
+    }
 }
 
 impl Worker {
@@ -49,95 +68,101 @@ impl Worker {
     }
 
     /// Until it is mounted no more, and all was answered.
-    pub(super) async fn serve(self: Rc<Self>, context: &Context, requests: Receiver<Request>) {
-        while let Some((request, admission)) = requests.next().await {
-            let Some(lasting) = self.answer_at_once(request) else { continue };
-            let worker = self.clone();
-            self.under_way.set(self.under_way.get() + 1);
-            drop(context.spawn(async move {
-                worker.transfer(lasting).await;
-                drop(admission);
-                worker.under_way.set(worker.under_way.get() - 1);
-                worker.one_ended.notify_all();
-            }));
+    pub(super) async fn serve(self: Rc<Self>, context: &Context, mut device: Device) {
+        while let Some(Asked { question, data, answer, permit }) = device.next().await {
+            match question {
+                Question::Transfer(transfer) => self.begin(context, transfer, data, answer, permit),
+                Question::Look(look) => match self.look(look) {
+                    Ok(bytes) => answer.bytes(bytes),
+                    Err(number) => answer.error(number),
+                },
+                Question::Forget(nodes) => {
+                    nodes.into_iter().for_each(|(node, lookups)| self.files.forget(node, lookups));
+                    answer.none();
+                }
+                Question::Refused(number) => answer.error(Errno::from_i32(number)),
+                Question::Done(bytes) => answer.bytes(bytes),
+                Question::End => break,
+            }
         }
         while self.under_way.get() > 0 {
             self.one_ended.wait().await;
         }
     }
 
-    /// Answers what needs no drive; gives back the rest.
-    fn answer_at_once(&self, request: Request) -> Option<Request> {
-        match request {
-            Request::Lookup { folder, name, reply } => match self.files.look_up(folder, &name) {
-                Some(attributes) => reply.entry(&NOT_KEPT, &attributes, Generation(0)),
-                None => reply.error(Errno::ENOENT),
-            },
-            Request::Forget { node, lookups } => self.files.forget(node, lookups),
-            Request::Attributes { node, reply } => match self.files.attributes(node) {
-                Some(attributes) => reply.attr(&NOT_KEPT, &attributes),
-                None => reply.error(Errno::ESTALE),
-            },
-            Request::Change { node, size, owner_or_mode, reply } => {
-                match self.files.attributes(node) {
-                    None => reply.error(Errno::ESTALE),
-                    Some(_) if owner_or_mode => reply.error(Errno::EPERM),
-                    Some(attributes) if size.is_some_and(|size| size != attributes.size) => {
-                        let name = self.files.volume(node).map(|(name, _)| name).unwrap_or_default();
-                        reply.error(self.trouble.refuses_to_cut(&name));
-                    }
-                    // Times are not recorded.
-                    Some(attributes) => reply.attr(&NOT_KEPT, &attributes),
+    /// Answers what needs no drive.
+    fn look(&self, look: Look) -> Result<Vec<u8>, Errno> {
+        match look {
+            Look::Lookup { folder, name } => {
+                let found = self.files.look_up(folder, &name).ok_or(Errno::ENOENT)?;
+                Ok(wire::entry(&found))
+            }
+            Look::Attributes { node } => {
+                let attributes = self.files.attributes(node).ok_or(Errno::ESTALE)?;
+                Ok(wire::attributes(&attributes))
+            }
+            Look::Change { node, size, owner_or_mode } => {
+                let attributes = self.files.attributes(node).ok_or(Errno::ESTALE)?;
+                if owner_or_mode {
+                    return Err(Errno::EPERM);
                 }
+                if size.is_some_and(|size| size != attributes.size) {
+                    let name = self.files.volume(node).map(|(name, _)| name).unwrap_or_default();
+                    return Err(self.trouble.refuses_to_cut(&name));
+                }
+                // Times are not recorded.
+                Ok(wire::attributes(&attributes))
             }
-            Request::Open { node, write, reply } => self.open(node, write, reply),
-            Request::List { folder, from, reply } => self.list(folder, from, reply),
-            Request::Space { node, reply } => self.space(node, reply),
-            Request::Seek { handle, offset, whence, reply } => match self.seek(handle, offset, whence) {
-                Ok(place) => reply.offset(place),
-                Err(number) => reply.error(number),
-            },
-            Request::Close { handle, reply } => {
+            Look::Open { node, write } => self.open(node, write).map(wire::opened),
+            Look::List { folder, from, room } => self.list(folder, from, room),
+            Look::Space { node } => Ok(self.space(node)),
+            Look::Seek { handle, offset, whence } => self.seek(handle, offset, whence).map(wire::place),
+            Look::Close { handle } => {
                 self.files.close(handle);
-                reply.ok();
-            }
-            Request::Read { .. } | Request::Write { .. } | Request::Zero { .. } | Request::Flush { .. } => {
-                return Some(request);
+                Ok(Vec::new())
             }
         }
-        None
     }
 
-    /// Reads, writes, zeroes, flushes.
-    async fn transfer(&self, request: Request) {
-        match request {
-            Request::Read { handle, offset, length, reply } => {
-                match self.read(handle, offset, length).await {
-                    Ok(Some(data)) => {
-                        data.with(|bytes| reply.data(bytes));
-                    }
-                    Ok(None) => reply.data(&[]),
-                    Err(number) => reply.error(number),
+    /// Starts a task that reads, writes, zeroes or flushes. `data`: of a write.
+    ///
+    /// Each kind is a task of its own: one task for all would be as long in memory as the longest of them.
+    fn begin(
+        self: &Rc<Self>,
+        context: &Context,
+        transfer: Transfer,
+        data: Option<Buffer>,
+        answer: Answer,
+        permit: SemaphorePermit,
+    ) {
+        let under_way = UnderWay::begin(self, permit);
+        let _task = match transfer {
+            Transfer::Read { handle, offset, length } => context.spawn(async move {
+                match under_way.worker.read(handle, offset, length).await {
+                    Ok(Some(data)) => answer.data(data),
+                    Ok(None) => answer.bytes(Vec::new()),
+                    Err(number) => answer.error(number),
                 }
-            }
-            Request::Write { handle, offset, data, durable, reply } => {
-                match self.write(handle, offset, &data, durable).await {
-                    Ok(written) => reply.written(written),
-                    Err(number) => reply.error(number),
+            }),
+            Transfer::Write { handle, offset, durable, .. } => context.spawn(async move {
+                match under_way.worker.write(handle, offset, data, durable).await {
+                    Ok(written) => answer.bytes(wire::written(written)),
+                    Err(number) => answer.error(number),
                 }
-            }
-            Request::Zero { handle, offset, length, keep_size, reply } => {
-                match self.zero(handle, offset, length, keep_size).await {
-                    Ok(()) => reply.ok(),
-                    Err(number) => reply.error(number),
+            }),
+            Transfer::Zero { handle, offset, length, keep_size } => context.spawn(async move {
+                match under_way.worker.zero(handle, offset, length, keep_size).await {
+                    Ok(()) => answer.bytes(Vec::new()),
+                    Err(number) => answer.error(number),
                 }
-            }
-            Request::Flush { handle, reply } => match self.flush(handle).await {
-                Ok(()) => reply.ok(),
-                Err(number) => reply.error(number),
-            },
-            _ => unreachable!("everything else was answered at once"),
-        }
+            }),
+            Transfer::Flush { handle } => context.spawn(async move {
+                match under_way.worker.flush(handle).await {
+                    Ok(()) => answer.bytes(Vec::new()),
+                    Err(number) => answer.error(number),
+                }
+            }),
+        };
     }
 
     fn opened(&self, handle: u64) -> Result<Rc<Open>, Errno> {
@@ -155,16 +180,21 @@ impl Worker {
         data.map(Some).map_err(|error| self.number("read", &file, &error))
     }
 
-    async fn write(&self, handle: u64, offset: u64, data: &[u8], durable: bool) -> Result<u32, Errno> {
+    async fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        data: Option<Buffer>,
+        durable: bool,
+    ) -> Result<u32, Errno> {
         let file = self.opened(handle)?;
+        let Some(data) = data.filter(|data| !data.is_empty()) else { return Ok(0) };
         let room = file.export.size_bytes().saturating_sub(offset);
         let length = room.min(data.len() as u64) as usize;
         if length == 0 {
-            return if data.is_empty() { Ok(0) } else { Err(Errno::ENOSPC) };
+            return Err(Errno::ENOSPC);
         }
-        let buffer = file.export.buffers().allocate(length);
-        buffer.with_mut(|bytes| bytes.copy_from_slice(&data[..length]));
-        let written = edges::write(&*file.export, offset, buffer, durable).await;
+        let written = edges::write(&*file.export, offset, data.slice(0..length), durable).await;
         written.map(|()| length as u32).map_err(|error| self.number("write", &file, &error))
     }
 
@@ -194,36 +224,36 @@ impl Worker {
         self.trouble.number(doing, &file.name, error)
     }
 
-    fn open(&self, node: u64, write: bool, reply: ReplyOpen) {
+    /// The number of a file that is open from now on.
+    fn open(&self, node: u64, write: bool) -> Result<u64, Errno> {
         let Some((name, export)) = self.files.volume(node) else {
-            return reply.error(if self.files.is_folder(node) { Errno::EISDIR } else { Errno::ESTALE });
+            return Err(if self.files.is_folder(node) { Errno::EISDIR } else { Errno::ESTALE });
         };
         if write && export.is_read_only() {
-            return reply.error(Errno::EROFS);
+            return Err(Errno::EROFS);
         }
         if write && let Some(number) = self.trouble.keeps_from_writing(&name) {
-            return reply.error(number);
+            return Err(number);
         }
-        let handle = self.files.open(name, export, write);
-        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        reply.opened(FileHandle(handle), flags);
+        Ok(self.files.open(name, export, write))
     }
 
     /// From the entry with number `from` on, as many as fit.
-    fn list(&self, folder: u64, from: u64, mut reply: ReplyDirectory) {
-        let Some(entries) = self.files.list(folder) else { return reply.error(Errno::ENOTDIR) };
+    fn list(&self, folder: u64, from: u64, room: usize) -> Result<Vec<u8>, Errno> {
+        let entries = self.files.list(folder).ok_or(Errno::ENOTDIR)?;
         let own = [(".".to_owned(), folder), ("..".to_owned(), super::files::ROOT)];
         let own = own.into_iter().map(|(name, node)| (name, node, FileType::Directory));
         let entries = entries.into_iter().map(|entry| (entry.name, entry.node, entry.kind));
+        let mut listing = Listing::new(room);
         for (index, (name, node, kind)) in own.chain(entries).enumerate().skip(from as usize) {
-            if reply.add(fuser::INodeNo(node), index as u64 + 1, kind, name) {
+            if !listing.add(node, index as u64 + 1, kind, name.as_ref()) {
                 break;
             }
         }
-        reply.ok();
+        Ok(listing.into_bytes())
     }
 
-    fn space(&self, node: u64, reply: ReplyStatfs) {
+    fn space(&self, node: u64) -> Vec<u8> {
         let pools = self.files.pools_at(node);
         let (mut total, mut free, mut volumes) = (0, 0, 0);
         for pool in &pools {
@@ -233,7 +263,7 @@ impl Worker {
             volumes += status.volumes.len() as u64;
         }
         let blocks = |bytes: u64| bytes / u64::from(BLOCK_BYTES);
-        reply.statfs(blocks(total), blocks(free), blocks(free), volumes, 0, BLOCK_BYTES, 63, BLOCK_BYTES);
+        wire::space(blocks(total), blocks(free), volumes, BLOCK_BYTES, LONGEST_NAME)
     }
 
     /// Where data, or a hole, begins next: what was never written is a hole.

@@ -1,0 +1,454 @@
+//! The messages between the kernel and a file system in user space: what comes is taken apart, answers are put together. Numbers
+//! and layouts are those of Linux's `include/uapi/linux/fuse.h`, in the machine's own byte order.
+//!
+//! Expected faults: kinds of requests that are not known here (refused by number), and messages that are too short for
+//! what they say they are (refused as well: the kernel does not send such).
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fuser::{FileAttr, FileType};
+
+/// What every request begins with.
+const HEAD_BYTES: usize = 40;
+/// A write's data begin here: its place, length and flags are before them.
+pub(super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + 40;
+/// What every answer begins with.
+pub(super) const ANSWER_HEAD_BYTES: usize = 16;
+/// Entries of folders begin at multiples of this.
+const ENTRY_ALIGNMENT: usize = 8;
+const ENTRY_HEAD_BYTES: usize = 24;
+const OPENED_BYTES: usize = 16;
+
+/// Kinds of requests (`enum fuse_opcode`).
+mod kind {
+    pub const LOOKUP: u32 = 1;
+    pub const FORGET: u32 = 2;
+    pub const GETATTR: u32 = 3;
+    pub const SETATTR: u32 = 4;
+    pub const SYMLINK: u32 = 6;
+    pub const MKNOD: u32 = 8;
+    pub const MKDIR: u32 = 9;
+    pub const UNLINK: u32 = 10;
+    pub const RMDIR: u32 = 11;
+    pub const RENAME: u32 = 12;
+    pub const LINK: u32 = 13;
+    pub const OPEN: u32 = 14;
+    pub const READ: u32 = 15;
+    pub const WRITE: u32 = 16;
+    pub const STATFS: u32 = 17;
+    pub const RELEASE: u32 = 18;
+    pub const FSYNC: u32 = 20;
+    pub const FLUSH: u32 = 25;
+    pub const OPENDIR: u32 = 27;
+    pub const READDIR: u32 = 28;
+    pub const RELEASEDIR: u32 = 29;
+    pub const FSYNCDIR: u32 = 30;
+    pub const CREATE: u32 = 35;
+    pub const DESTROY: u32 = 38;
+    pub const BATCH_FORGET: u32 = 42;
+    pub const FALLOCATE: u32 = 43;
+    pub const RENAME2: u32 = 45;
+    pub const LSEEK: u32 = 46;
+    pub const TMPFILE: u32 = 51;
+}
+
+/// Which attributes a change is of (`FATTR_*`).
+const CHANGES_OWNER_OR_MODE: u32 = 1 | 2 | 4;
+const CHANGES_SIZE: u32 = 8;
+
+/// The file goes past the page cache, and may be written by many at once (`FOPEN_*`).
+pub(super) const OPENED_DIRECT: u32 = 1 | 64;
+
+/// What the kernel asks. `node` is a number that [`super::files`] gave, `handle` that of an open file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// Answered at once.
+    Look(Look),
+    /// Answered when drives have done their part.
+    Transfer(Transfer),
+    /// So many look-ups of each node are forgotten. Not answered.
+    Forget(Vec<(u64, u64)>),
+    /// Answered with this error number.
+    Refused(i32),
+    /// Answered with these bytes: there is nothing to do.
+    Done(Vec<u8>),
+    /// It is mounted no more.
+    End,
+}
+
+/// What is only looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Lookup {
+        folder: u64,
+        name: OsString,
+    },
+    Attributes {
+        node: u64,
+    },
+    Change {
+        node: u64,
+        size: Option<u64>,
+        owner_or_mode: bool,
+    },
+    Open {
+        node: u64,
+        write: bool,
+    },
+    /// The entry with number `from` and those after it, in at most so many bytes.
+    List {
+        folder: u64,
+        from: u64,
+        room: usize,
+    },
+    Space {
+        node: u64,
+    },
+    Seek {
+        handle: u64,
+        offset: i64,
+        whence: i32,
+    },
+    Close {
+        handle: u64,
+    },
+}
+
+/// What goes to drives. Bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Transfer {
+    Read {
+        handle: u64,
+        offset: u64,
+        length: u32,
+    },
+    /// The data are beside it.
+    Write {
+        handle: u64,
+        offset: u64,
+        length: u32,
+        durable: bool,
+    },
+    Zero {
+        handle: u64,
+        offset: u64,
+        length: u64,
+        keep_size: bool,
+    },
+    Flush {
+        handle: u64,
+    },
+}
+
+/// Takes a message apart, from its front.
+struct Front<'a>(&'a [u8]);
+
+impl<'a> Front<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number32(&mut self) -> Option<u32> {
+        self.bytes(4)?.try_into().ok().map(u32::from_ne_bytes)
+    }
+
+    fn number64(&mut self) -> Option<u64> {
+        self.bytes(8)?.try_into().ok().map(u64::from_ne_bytes)
+    }
+}
+
+/// A request's number, which its answer repeats, and what it asks. `None` for what is no request at all. Of writes the first
+/// [`WRITE_HEAD_BYTES`] are enough, of others all of it is needed.
+pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
+    let mut front = Front(message);
+    let _length = front.number32()?;
+    let kind = front.number32()?;
+    let unique = front.number64()?;
+    let node = front.number64()?;
+    let _who = front.bytes(HEAD_BYTES - 24)?;
+    Some((unique, question(kind, node, front).unwrap_or(Question::Refused(libc::EINVAL))))
+}
+
+/// Volumes are made, renamed and deleted by commands.
+const NOT_BY_FILES: Question = Question::Refused(libc::EPERM);
+
+fn question(kind: u32, node: u64, mut front: Front) -> Option<Question> {
+    let question = match kind {
+        kind::READ => {
+            let (handle, offset, length) = (front.number64()?, front.number64()?, front.number32()?);
+            Question::Transfer(Transfer::Read { handle, offset, length })
+        }
+        kind::WRITE => {
+            let (handle, offset, length) = (front.number64()?, front.number64()?, front.number32()?);
+            let (_how, _lock_owner) = (front.number32()?, front.number64()?);
+            // O_SYNC includes O_DSYNC's bit.
+            let durable = front.number32()? & libc::O_DSYNC as u32 != 0;
+            Question::Transfer(Transfer::Write { handle, offset, length, durable })
+        }
+        kind::FSYNC | kind::FLUSH => Question::Transfer(Transfer::Flush { handle: front.number64()? }),
+        kind::FALLOCATE => allocation(&mut front)?,
+        kind::LOOKUP => {
+            let name = front.0.split(|byte| *byte == 0).next()?;
+            Question::Look(Look::Lookup { folder: node, name: OsString::from_vec(name.to_vec()) })
+        }
+        kind::GETATTR => Question::Look(Look::Attributes { node }),
+        kind::SETATTR => {
+            let (valid, _, _handle, size) =
+                (front.number32()?, front.number32()?, front.number64()?, front.number64()?);
+            Question::Look(Look::Change {
+                node,
+                size: (valid & CHANGES_SIZE != 0).then_some(size),
+                owner_or_mode: valid & CHANGES_OWNER_OR_MODE != 0,
+            })
+        }
+        kind::OPEN => {
+            let write = front.number32()? & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32;
+            Question::Look(Look::Open { node, write })
+        }
+        kind::READDIR => {
+            let (_handle, from, room) = (front.number64()?, front.number64()?, front.number32()?);
+            Question::Look(Look::List { folder: node, from, room: room as usize })
+        }
+        kind::STATFS => Question::Look(Look::Space { node }),
+        kind::LSEEK => {
+            let (handle, offset, whence) = (front.number64()?, front.number64()?, front.number32()?);
+            Question::Look(Look::Seek { handle, offset: offset.cast_signed(), whence: whence.cast_signed() })
+        }
+        kind::RELEASE => Question::Look(Look::Close { handle: front.number64()? }),
+        kind::FORGET => Question::Forget(vec![(node, front.number64()?)]),
+        kind::BATCH_FORGET => {
+            let (count, _) = (front.number32()?, front.number32()?);
+            // As many as there are: the count is not believed.
+            let each = std::iter::from_fn(|| Some((front.number64()?, front.number64()?)));
+            Question::Forget(each.take(count as usize).collect())
+        }
+        // Without a number of its own, and nothing of it kept.
+        kind::OPENDIR => Question::Done(vec![0; OPENED_BYTES]),
+        kind::RELEASEDIR | kind::FSYNCDIR => Question::Done(Vec::new()),
+        kind::DESTROY => Question::End,
+        kind::SYMLINK
+        | kind::MKNOD
+        | kind::MKDIR
+        | kind::UNLINK
+        | kind::RMDIR
+        | kind::RENAME
+        | kind::LINK
+        | kind::CREATE
+        | kind::RENAME2
+        | kind::TMPFILE => NOT_BY_FILES,
+        // Also interruptions: nothing is half done, and the kernel asks no more.
+        _ => Question::Refused(libc::ENOSYS),
+    };
+    Some(question)
+}
+
+fn allocation(front: &mut Front) -> Option<Question> {
+    let (handle, offset, length) = (front.number64()?, front.number64()?, front.number64()?);
+    let mode = front.number32()?.cast_signed();
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    Some(match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        // Both: whoever punches a hole relies on zeros being there, as file systems on a loop device do.
+        libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE => {
+            Question::Transfer(Transfer::Zero { handle, offset, length, keep_size })
+        }
+        _ => Question::Refused(libc::EOPNOTSUPP),
+    })
+}
+
+/// The head of an answer: how long all of it is, and the number of an error, or 0.
+pub(super) fn answer_head(unique: u64, error: i32, body_bytes: usize) -> [u8; ANSWER_HEAD_BYTES] {
+    let mut head = [0; ANSWER_HEAD_BYTES];
+    head[..4].copy_from_slice(&((ANSWER_HEAD_BYTES + body_bytes) as u32).to_ne_bytes());
+    head[4..8].copy_from_slice(&(-error).to_ne_bytes());
+    head[8..].copy_from_slice(&unique.to_ne_bytes());
+    head
+}
+
+/// Puts an answer together.
+#[derive(Default)]
+struct Body(Vec<u8>);
+
+impl Body {
+    fn numbers32<const N: usize>(mut self, numbers: [u32; N]) -> Self {
+        numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_ne_bytes()));
+        self
+    }
+
+    fn numbers64<const N: usize>(mut self, numbers: [u64; N]) -> Self {
+        numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_ne_bytes()));
+        self
+    }
+
+    fn attributes(self, of: &FileAttr) -> Self {
+        let times = [of.atime, of.mtime, of.ctime].map(since_1970);
+        let type_and_mode = type_bits(of.kind) | u32::from(of.perm);
+        self.numbers64([of.ino.0, of.size, of.blocks])
+            .numbers64(times.map(|(seconds, _)| seconds))
+            .numbers32(times.map(|(_, nanoseconds)| nanoseconds))
+            .numbers32([type_and_mode, of.nlink, of.uid, of.gid, of.rdev, of.blksize, of.flags])
+    }
+}
+
+fn since_1970(time: SystemTime) -> (u64, u32) {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs(), since.subsec_nanos())
+}
+
+fn type_bits(kind: FileType) -> u32 {
+    match kind {
+        FileType::Directory => libc::S_IFDIR,
+        _ => libc::S_IFREG,
+    }
+}
+
+/// What was looked up. The kernel keeps none of it: volumes come, go and grow by commands it does not see.
+pub(super) fn entry(attributes: &FileAttr) -> Vec<u8> {
+    let (generation, entry_valid, attributes_valid) = (0, 0, 0);
+    let body = Body::default().numbers64([attributes.ino.0, generation, entry_valid, attributes_valid]);
+    body.numbers32([0, 0]).attributes(attributes).0
+}
+
+/// The attributes of a node, which the kernel does not keep either.
+pub(super) fn attributes(of: &FileAttr) -> Vec<u8> {
+    Body::default().numbers64([0]).numbers32([0, 0]).attributes(of).0
+}
+
+/// An open file.
+pub(super) fn opened(handle: u64) -> Vec<u8> {
+    Body::default().numbers64([handle]).numbers32([OPENED_DIRECT, 0]).0
+}
+
+/// So many bytes were written.
+pub(super) fn written(bytes: u32) -> Vec<u8> {
+    Body::default().numbers32([bytes, 0]).0
+}
+
+/// A place in a file.
+pub(super) fn place(offset: i64) -> Vec<u8> {
+    Body::default().numbers64([offset.cast_unsigned()]).0
+}
+
+/// Blocks of `block_bytes` in all and free, and how many files there are.
+pub(super) fn space(total: u64, free: u64, files: u64, block_bytes: u32, longest_name: u32) -> Vec<u8> {
+    let body = Body::default().numbers64([total, free, free, files, 0]);
+    body.numbers32([block_bytes, longest_name, block_bytes, 0]).numbers32([0; 6]).0
+}
+
+/// Entries of a folder, as many as there is room for.
+pub(super) struct Listing {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Listing {
+    pub(super) fn new(room: usize) -> Self {
+        Self { bytes: Vec::new(), room }
+    }
+
+    /// Adds one; `next` is the number of the entry behind it. Gives whether there was room.
+    pub(super) fn add(&mut self, node: u64, next: u64, kind: FileType, name: &OsStr) -> bool {
+        let length = (ENTRY_HEAD_BYTES + name.len()).next_multiple_of(ENTRY_ALIGNMENT);
+        if self.bytes.len() + length > self.room {
+            return false;
+        }
+        let end = self.bytes.len() + length;
+        let head = Body::default().numbers64([node, next]);
+        // The type is that of the mode's bits, moved to the front.
+        self.bytes.extend(head.numbers32([name.len() as u32, type_bits(kind) >> 12]).0);
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.resize(end, 0);
+        true
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u32, node: u64, rest: &[u8]) -> Vec<u8> {
+        let length = (HEAD_BYTES + rest.len()) as u32;
+        let mut message = Body::default().numbers32([length, kind]).numbers64([77, node]).numbers32([0; 4]).0;
+        message.extend_from_slice(rest);
+        message
+    }
+
+    #[test]
+    fn a_write_is_known_from_its_head() {
+        let sync = (libc::O_SYNC | libc::O_WRONLY) as u32;
+        let rest =
+            Body::default().numbers64([5, 1 << 40]).numbers32([4096, 0]).numbers64([0]).numbers32([sync, 0]);
+        let message = message(kind::WRITE, 9, &rest.0);
+        assert_eq!(message.len(), WRITE_HEAD_BYTES);
+        let expected = Transfer::Write { handle: 5, offset: 1 << 40, length: 4096, durable: true };
+        assert_eq!(parse(&message), Some((77, Question::Transfer(expected))));
+    }
+
+    #[test]
+    fn requests_cut_short_anywhere_are_refused_and_never_a_panic() {
+        for kind in 0..64 {
+            let whole = message(kind, 3, &[0xff; 96]);
+            for length in 0..whole.len() {
+                let parsed = parse(&whole[..length]);
+                assert_eq!(parsed.is_some(), length >= HEAD_BYTES);
+                let fixed = [kind::READ, kind::WRITE, kind::OPEN, kind::RELEASE, kind::FALLOCATE];
+                if length == HEAD_BYTES && fixed.contains(&kind) {
+                    assert_eq!(parsed, Some((77, Question::Refused(libc::EINVAL))), "kind {kind}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_end_at_their_zero_and_counts_are_not_believed() {
+        let lookup = parse(&message(kind::LOOKUP, 1, b"data\0"));
+        let expected = Look::Lookup { folder: 1, name: "data".into() };
+        assert_eq!(lookup, Some((77, Question::Look(expected))));
+        let forgets = Body::default().numbers32([u32::MAX, 0]).numbers64([4, 1, 5, 2]).0;
+        let forget = parse(&message(kind::BATCH_FORGET, 0, &forgets));
+        assert_eq!(forget, Some((77, Question::Forget(vec![(4, 1), (5, 2)]))));
+    }
+
+    #[test]
+    fn answers_have_the_lengths_that_the_kernel_wants() {
+        let attributes = FileAttr {
+            ino: fuser::INodeNo(3),
+            size: 1,
+            blocks: 1,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0o600,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        };
+        // sizeof of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out and fuse_statfs_out.
+        let lengths = [
+            entry(&attributes).len(),
+            super::attributes(&attributes).len(),
+            opened(1).len(),
+            written(1).len(),
+            place(1).len(),
+            space(1, 1, 1, 4096, 63).len(),
+        ];
+        assert_eq!(lengths, [128, 104, 16, 8, 8, 80]);
+        let mut listing = Listing::new(64);
+        assert!(listing.add(1, 1, FileType::Directory, OsStr::new(".")));
+        assert!(listing.add(1, 2, FileType::Directory, OsStr::new("..")));
+        assert!(!listing.add(2, 3, FileType::RegularFile, OsStr::new("data")));
+        assert_eq!(listing.into_bytes().len(), 64);
+    }
+}
