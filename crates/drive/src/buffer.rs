@@ -17,7 +17,7 @@ use std::rc::{Rc, Weak};
 
 pub(crate) mod kept;
 
-use kept::KeptBytes;
+use kept::{KeptBytes, KeptPieces};
 
 /// Every allocation starts at a multiple of this many bytes, as O_DIRECT on any drive wants.
 pub const BUFFER_ALIGNMENT: usize = 4096;
@@ -31,8 +31,8 @@ struct Allocation {
     capacity_bytes: usize,
     /// Nobody changes the bytes any more, until it is used anew.
     frozen: Cell<bool>,
-    /// Of what drives keep of it, bytes.
-    kept_bytes: Cell<usize>,
+    /// What drives keep of it.
+    kept: Cell<KeptPieces>,
     /// `None`: freed, not kept, when the last view goes.
     pool: Option<Weak<PoolShared>>,
 }
@@ -53,7 +53,7 @@ impl Allocation {
         // SAFETY: the layout's size is not zero (callers round up to at least one alignment unit).
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Self { memory, capacity_bytes, frozen: Cell::new(false), kept_bytes: Cell::new(0), pool }
+        Self { memory, capacity_bytes, frozen: Cell::new(false), kept: Cell::default(), pool }
     }
 }
 

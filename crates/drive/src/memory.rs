@@ -1,7 +1,7 @@
 //! A drive in this process's memory: sparse, and every request is answered before `submit` returns.
 //!
 //! Space is taken in chunks when first written; what was never written reads as zeros. Long pieces that nobody changes any more
-//! ([`Buffer::freeze`]) are kept as they are, and copied only when a part of them is written. Phantom buffers pass through
+//! ([`Buffer::freeze`]) are kept as they are, and copied only when a part of them is written while others have them too. Phantom buffers pass through
 //! without touching contents, so that the same drive under a model keeps the real metadata of an array whose data are
 //! phantoms. Expects no faults of its own: the only errors are requests outside the drive or off its blocks.
 
@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
-use crate::buffer::kept::Kept;
+use crate::buffer::kept::{self, Kept};
 use crate::completion::Completion;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
 
 /// Bytes taken at once, and of a long write kept at once: as much as a strip usually has.
-const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = kept::PIECE_BYTES;
 
 /// Chunks that the table has one entry for, so that the table of a drive of terabytes is small.
 const GROUP_CHUNKS: usize = 64;
@@ -56,7 +56,7 @@ impl OwnMemory {
 /// What a chunk's bytes are in.
 enum Chunk {
     Own(OwnMemory),
-    /// What somebody wrote in one piece, and does not change any more: neither may the drive.
+    /// What somebody wrote in one piece, and does not change any more: nor may the drive, as long as he has it.
     Kept(Kept),
 }
 
@@ -73,12 +73,14 @@ impl Chunk {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        if let Self::Kept(kept) = self {
+        if let Self::Kept(kept) = self
+            && kept.bytes_mut().is_none()
+        {
             *self = Self::Own(OwnMemory::copy_of(kept.bytes()));
         }
         match self {
             Self::Own(own) => own.bytes_mut(),
-            Self::Kept(_) => unreachable!("it has memory of its own by now"),
+            Self::Kept(kept) => kept.bytes_mut().expect("it is the drive's own by now"),
         }
     }
 }
@@ -396,39 +398,63 @@ mod tests {
     }
 
     #[test]
-    fn whole_chunks_of_what_is_frozen_are_kept_and_copied_before_a_part_of_them_changes() {
-        let (first, second) = (MemoryDrive::new("m", 4 << 20), MemoryDrive::new("n", 4 << 20));
+    fn whole_chunks_of_what_is_frozen_are_kept() {
+        let drive = MemoryDrive::new("m", 4 << 20);
         let pool = BufferPool::new(8 << 20);
         let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
         let address = buffer.as_ptr().map(|memory| memory.as_ptr().addr()).unwrap();
         let start = CHUNK_BYTES as u64 / 2;
-        now(first.submit(IoRequest::write(0, buffer.clone(), false))).unwrap();
-        now(second.submit(IoRequest::write(start, buffer.clone(), false))).unwrap();
-        for chunk in 0..4 {
-            assert_eq!(address_of(&first, chunk), Some(address + chunk * CHUNK_BYTES), "no copy");
-        }
-        let kept_of_second = (0..5).filter(|&chunk| {
+        now(drive.submit(IoRequest::write(start, buffer.clone(), false))).unwrap();
+        let is_kept = |&chunk: &usize| {
             let at = (address + chunk * CHUNK_BYTES).wrapping_sub(CHUNK_BYTES / 2);
-            address_of(&second, chunk) == Some(at)
-        });
-        assert_eq!(kept_of_second.collect::<Vec<_>>(), [1, 2, 3], "parts of chunks are copied");
-        let copy = first.duplicate("copy");
-        // In the first chunk, and zeros in the second: whoever else has the buffer sees nothing of it.
-        first.poke(512, &[0xaa; 512]);
-        now(first.submit(IoRequest::range(Operation::WriteZeroes, CHUNK_BYTES as u64, 512))).unwrap();
-        let written = pattern(4 * CHUNK_BYTES, 1);
-        assert!(buffer.to_vec() == written);
+            address_of(&drive, chunk) == Some(at)
+        };
+        assert_eq!((0..5).filter(is_kept).collect::<Vec<_>>(), [1, 2, 3], "parts of chunks are copied");
         let mut contents = vec![0; 4 * CHUNK_BYTES];
-        for (drive, at) in [(&copy, 0), (&second, start)] {
-            drive.peek(at, &mut contents);
-            assert!(contents == written);
+        drive.peek(start, &mut contents);
+        assert!(contents == pattern(4 * CHUNK_BYTES, 1));
+        assert_eq!(drive.allocated_bytes(), 5 * CHUNK_BYTES as u64);
+    }
+
+    #[test]
+    fn a_part_of_what_is_kept_changes_for_nobody_else() {
+        let [first, second] = ["m", "n"].map(|label| MemoryDrive::new(label, 1 << 20));
+        let pool = BufferPool::new(8 << 20);
+        let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
+        for drive in [&first, &second] {
+            now(drive.submit(IoRequest::write(0, buffer.clone(), false))).unwrap();
         }
-        let mut changed = written;
-        changed[512..1024].fill(0xaa);
-        changed[CHUNK_BYTES..CHUNK_BYTES + 512].fill(0);
-        first.peek(0, &mut contents);
-        assert!(contents == changed);
-        assert_eq!(first.allocated_bytes(), 4 * CHUNK_BYTES as u64);
+        let change = |drive: &MemoryDrive, chunk: usize| {
+            let at = (chunk * CHUNK_BYTES) as u64;
+            drive.poke(at + 512, &[0xaa; 512]);
+            now(drive.submit(IoRequest::range(Operation::WriteZeroes, at + 2048, 512))).unwrap();
+        };
+        let written = pattern(4 * CHUNK_BYTES, 1);
+        let mut expected = written.clone();
+        let mut expect_change = |chunk: usize| {
+            expected[chunk * CHUNK_BYTES..][512..1024].fill(0xaa);
+            expected[chunk * CHUNK_BYTES..][2048..2560].fill(0);
+            expected.clone()
+        };
+        let contents = |drive: &MemoryDrive| {
+            let mut contents = vec![0; 4 * CHUNK_BYTES];
+            drive.peek(0, &mut contents);
+            contents
+        };
+        // While somebody has the buffer: copied.
+        let address = address_of(&first, 0);
+        change(&first, 0);
+        assert!(address_of(&first, 0) != address);
+        assert!(contents(&first) == expect_change(0));
+        assert!(buffer.to_vec() == written && contents(&second) == written);
+        // While only drives have it: in its place.
+        drop(buffer);
+        let copy = first.duplicate("copy");
+        let (before, address) = (contents(&first), address_of(&first, 1));
+        change(&first, 1);
+        assert!(address.is_some() && address_of(&first, 1) == address);
+        assert!(contents(&first) == expect_change(1));
+        assert!(contents(&second) == written && contents(&copy) == before);
     }
 
     #[test]
@@ -447,17 +473,19 @@ mod tests {
     fn memory_that_is_kept_goes_back_to_its_pool_when_all_of_it_was_overwritten_or_given_back() {
         let drive = MemoryDrive::new("m", 1 << 20);
         let pool = BufferPool::new(8 << 20);
-        let buffer = frozen(&pool, 2 * CHUNK_BYTES, 1);
-        let address = buffer.as_ptr();
-        now(drive.submit(IoRequest::write(0, buffer, false))).unwrap();
-        assert!(pool.allocate(2 * CHUNK_BYTES).as_ptr() != address, "the drive has it");
-        drive.poke(0, &[1; CHUNK_BYTES]);
-        assert!(pool.allocate(2 * CHUNK_BYTES).as_ptr() != address, "the drive has half of it");
-        now(drive.submit(IoRequest::range(Operation::Discard, CHUNK_BYTES as u64, CHUNK_BYTES as u64)))
-            .unwrap();
+        let first = frozen(&pool, 2 * CHUNK_BYTES, 1);
+        let address = first.as_ptr();
+        now(drive.submit(IoRequest::write(0, first, false))).unwrap();
+        now(drive.submit(IoRequest::range(Operation::Discard, 0, CHUNK_BYTES as u64))).unwrap();
+        let next = frozen(&pool, 2 * CHUNK_BYTES, 2);
+        assert!(next.as_ptr() != address, "the drive has half of it");
+        now(drive.submit(IoRequest::write(CHUNK_BYTES as u64, next, false))).unwrap();
         let again = pool.allocate(2 * CHUNK_BYTES);
         assert_eq!(again.as_ptr(), address);
         again.fill(0);
+        let mut contents = vec![0; 2 * CHUNK_BYTES];
+        drive.peek(CHUNK_BYTES as u64, &mut contents);
+        assert!(contents == pattern(2 * CHUNK_BYTES, 2));
     }
 
     #[test]
