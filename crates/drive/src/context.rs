@@ -63,6 +63,8 @@ impl Context {
     pub fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(RefCell::new(Joined { result: None, waker: None }));
         let theirs = shared.clone();
+        // Boxed by itself: handed to the block below by value, all of a large future would be there twice, and be copied twice.
+        let task = Box::pin(task);
         self.spawner.spawn(Box::pin(async move {
             let result = task.await;
             let waker = {

@@ -1,6 +1,7 @@
 //! Volumes of a pool: finding and deleting them, and the way in for requests. They are made in `volume_make.rs` and opened with
 //! the pool in `volume_open.rs`.
 
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool};
@@ -80,40 +81,43 @@ impl Volume {
 
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        let work = self.io.read(offset_bytes, length);
+        let work = pin!(self.io.read(offset_bytes, length));
         self.counted(RequestKind::Read, length as u64, work).await
     }
 
     /// Writes; durable when this ends if `fua`, else after the next flush.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let length_bytes = data.len() as u64;
-        let work = self.io.write(offset_bytes, data, fua);
+        let work = pin!(self.io.write(offset_bytes, data, fua));
         self.counted(RequestKind::Write, length_bytes, work).await
     }
 
     /// Makes everything acknowledged so far durable.
     pub async fn flush(&self) -> Result<(), ArrayError> {
-        self.counted(RequestKind::Flush, 0, self.io.flush()).await
+        let work = pin!(self.io.flush());
+        self.counted(RequestKind::Flush, 0, work).await
     }
 
     /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin volume gives rows back of
     /// which nothing is needed any more.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        let work = self.io.clear(&self.pool.0, self.id, Clearing::Discard, offset_bytes, length_bytes);
+        let work = pin!(self.io.clear(&self.pool.0, self.id, Clearing::Discard, offset_bytes, length_bytes));
         self.counted(RequestKind::Discard, length_bytes, work).await
     }
 
     /// The range reads as zeros afterwards; durable after the next flush.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        let work = self.io.clear(&self.pool.0, self.id, Clearing::WriteZeroes, offset_bytes, length_bytes);
+        let work =
+            pin!(self.io.clear(&self.pool.0, self.id, Clearing::WriteZeroes, offset_bytes, length_bytes));
         self.counted(RequestKind::WriteZeroes, length_bytes, work).await
     }
 
+    /// Pinned by the caller: a future that is handed on by value is in the frame of each that hands it on, twice.
     async fn counted<T>(
         &self,
         kind: RequestKind,
         bytes: u64,
-        work: impl Future<Output = Result<T, ArrayError>>,
+        work: Pin<&mut impl Future<Output = Result<T, ArrayError>>>,
     ) -> Result<T, ArrayError> {
         self.io.load.counted(self.pool.context(), kind, bytes, work).await
     }
