@@ -6,12 +6,18 @@
 //! [`Buffer::with_mut`]) that cannot nest and that check for overlap, so no two Rust references to the same byte, one of
 //! them mutable, can exist at once. Phantoms make every access a no-op, so performance models move terabytes without
 //! memory and the engine cannot tell the difference.
+//!
+//! Memory that nobody changes any more ([`Buffer::freeze`]) a drive in memory may keep instead of a copy ([`kept`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
+
+pub(crate) mod kept;
+
+use kept::{KeptBytes, KeptPieces};
 
 /// Every allocation starts at a multiple of this many bytes, as O_DIRECT on any drive wants.
 pub const BUFFER_ALIGNMENT: usize = 4096;
@@ -23,6 +29,10 @@ const CLASSES: usize = 11;
 struct Allocation {
     memory: NonNull<u8>,
     capacity_bytes: usize,
+    /// Nobody changes the bytes any more, until it is used anew.
+    frozen: Cell<bool>,
+    /// What drives keep of it.
+    kept: Cell<KeptPieces>,
     /// `None`: freed, not kept, when the last view goes.
     pool: Option<Weak<PoolShared>>,
 }
@@ -43,7 +53,7 @@ impl Allocation {
         // SAFETY: the layout's size is not zero (callers round up to at least one alignment unit).
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Self { memory, capacity_bytes, pool }
+        Self { memory, capacity_bytes, frozen: Cell::new(false), kept: Cell::default(), pool }
     }
 }
 
@@ -51,6 +61,7 @@ struct PoolShared {
     free: RefCell<[Vec<Rc<Allocation>>; CLASSES]>,
     retained_bytes: Cell<usize>,
     retain_limit_bytes: usize,
+    kept: Cell<KeptBytes>,
 }
 
 /// Hands out aligned buffers and keeps returned ones for reuse, up to a stated number of bytes.
@@ -68,6 +79,7 @@ impl BufferPool {
             free: RefCell::new(std::array::from_fn(|_| Vec::new())),
             retained_bytes: Cell::new(0),
             retain_limit_bytes,
+            kept: Cell::default(),
         };
         Self { shared: Rc::new(shared), phantom: false }
     }
@@ -97,6 +109,7 @@ impl BufferPool {
         let allocation = match reused {
             Some(allocation) => {
                 self.shared.retained_bytes.set(self.shared.retained_bytes.get() - rounded);
+                allocation.frozen.set(false);
                 allocation
             }
             None => Rc::new(Allocation::new(rounded, Some(Rc::downgrade(&self.shared)))),
@@ -203,9 +216,28 @@ impl Buffer {
     /// Calls `f` with the bytes to change; not called for phantoms (returns `None`).
     pub fn with_mut<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
         let memory = self.as_ptr()?;
+        self.assert_not_frozen();
         let _guard = AccessGuard::enter();
         // SAFETY: as in `with`; the guard makes this the only Rust reference to the bytes.
         Some(f(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), self.length) }))
+    }
+
+    /// From now on nobody changes these bytes, nor any others of the same allocation, through whatever view, as long as there is a
+    /// view of it: a drive may keep them instead of a copy. Whoever tries to change them panics.
+    pub fn freeze(&self) {
+        let _guard = AccessGuard::enter();
+        if let Some(allocation) = &self.allocation {
+            allocation.frozen.set(true);
+        }
+    }
+
+    /// Whether nobody changes it any more.
+    pub fn is_frozen(&self) -> bool {
+        self.allocation.as_ref().is_some_and(|allocation| allocation.frozen.get())
+    }
+
+    fn assert_not_frozen(&self) {
+        assert!(!self.is_frozen(), "a frozen buffer is not changed any more");
     }
 
     /// Sets every byte to `value`.
@@ -217,6 +249,7 @@ impl Buffer {
     pub fn copy_from(&self, from: &Self) {
         assert_eq!(self.length, from.length, "copies are between equal lengths");
         let (Some(to), Some(from)) = (self.as_ptr(), from.as_ptr()) else { return };
+        self.assert_not_frozen();
         let _guard = AccessGuard::enter();
         // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard keeps Rust references away.
         unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), self.length) }
@@ -281,6 +314,7 @@ pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[
     if sources.iter().chain(destinations).any(|buffer| buffer.is_phantom()) {
         return;
     }
+    destinations.iter().for_each(|destination| destination.assert_not_frozen());
     let _guard = AccessGuard::enter();
     let address = |buffer: &Buffer| buffer.as_ptr().expect("not a phantom").as_ptr() as usize;
     let overlap =
@@ -325,6 +359,35 @@ mod tests {
         let buffers: Vec<_> = (0..8).map(|_| pool.allocate(4096)).collect();
         drop(buffers);
         assert_eq!(pool.shared.retained_bytes.get(), 8192);
+    }
+
+    #[test]
+    fn what_is_frozen_may_be_changed_again_by_whoever_is_given_it_next() {
+        let pool = BufferPool::new(1 << 20);
+        let first = pool.allocate(4096);
+        let address = first.as_ptr();
+        first.freeze();
+        drop(first);
+        let next = pool.allocate(4096);
+        assert_eq!(next.as_ptr(), address);
+        next.fill(1);
+    }
+
+    #[test]
+    fn whatever_is_frozen_is_changed_through_no_view() {
+        let buffer = BufferPool::new(0).allocate(8192);
+        let (first, second) = (buffer.slice(0..4096), buffer.slice(4096..8192));
+        first.freeze();
+        let changes: [&dyn Fn(); 4] = [
+            &|| second.fill(1),
+            &|| second.copy_from(&Buffer::from_bytes(&[0; 4096])),
+            &|| assert!(buffer.with_mut(|_| {}).is_some()),
+            &|| access(&[], &[&second], |_, _| {}),
+        ];
+        for change in changes {
+            let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
+            assert!(changed.is_err());
+        }
     }
 
     #[test]

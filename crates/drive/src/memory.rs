@@ -1,6 +1,7 @@
 //! A drive in this process's memory: sparse, and every request is answered before `submit` returns.
 //!
-//! Space is taken in chunks when first written; what was never written reads as zeros. Phantom buffers pass through
+//! Space is taken in chunks when first written; what was never written reads as zeros. Long pieces that nobody changes any more
+//! ([`Buffer::freeze`]) are kept as they are, and copied only when a part of them is written while others have them too. Phantom buffers pass through
 //! without touching contents, so that the same drive under a model keeps the real metadata of an array whose data are
 //! phantoms. Expects no faults of its own: the only errors are requests outside the drive or off its blocks.
 
@@ -9,27 +10,38 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use crate::buffer::Buffer;
+use crate::buffer::kept::{self, Kept};
 use crate::completion::Completion;
 use crate::request::{Drive, DriveInfo, DriveKind, IoRequest, Operation};
 
-/// Bytes taken at once. Small enough for sparse images, large enough that the table of chunks stays in the cache.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes taken at once, and of a long write kept at once: as much as a strip usually has.
+const CHUNK_BYTES: usize = kept::PIECE_BYTES;
+
+/// Chunks that the table has one entry for, so that the table of a drive of terabytes is small.
+const GROUP_CHUNKS: usize = 64;
 
 /// Where chunks begin in memory. Buffers begin so too, and there are processors (an AMD EPYC; `rep movsb`) that copy at half the rate
 /// where the destination begins a few bytes further into its page than the source: 64 KiB at 8.2 instead of 16.1 GB/s.
 const CHUNK_ALIGNMENT: usize = 4096;
 
-/// Zeros when new, which cost no memory until they are written: so the room for aligning it is part of an ordinary allocation.
-struct Chunk {
+/// The drive's own memory for a chunk. Zeros when new, which cost no memory until they are written: so the room for aligning it is
+/// part of an ordinary allocation.
+struct OwnMemory {
     memory: Box<[u8]>,
     start: usize,
 }
 
-impl Chunk {
-    fn new() -> Box<Self> {
+impl OwnMemory {
+    fn new() -> Self {
         let memory = vec![0; CHUNK_BYTES + CHUNK_ALIGNMENT].into_boxed_slice();
         let start = memory.as_ptr().addr().wrapping_neg() % CHUNK_ALIGNMENT;
-        Box::new(Self { memory, start })
+        Self { memory, start }
+    }
+
+    fn copy_of(bytes: &[u8]) -> Self {
+        let mut own = Self::new();
+        own.bytes_mut().copy_from_slice(bytes);
+        own
     }
 
     fn bytes(&self) -> &[u8] {
@@ -41,27 +53,75 @@ impl Chunk {
     }
 }
 
-impl Clone for Chunk {
-    fn clone(&self) -> Self {
-        let mut copy = *Self::new();
-        copy.bytes_mut().copy_from_slice(self.bytes());
-        copy
+/// What a chunk's bytes are in.
+enum Chunk {
+    Own(OwnMemory),
+    /// What somebody wrote in one piece, and does not change any more: nor may the drive, as long as he has it.
+    Kept(Kept),
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Self::Own(OwnMemory::new())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(own) => own.bytes(),
+            Self::Kept(kept) => kept.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Self::Kept(kept) = self
+            && kept.bytes_mut().is_none()
+        {
+            *self = Self::Own(OwnMemory::copy_of(kept.bytes()));
+        }
+        match self {
+            Self::Own(own) => own.bytes_mut(),
+            Self::Kept(kept) => kept.bytes_mut().expect("it is the drive's own by now"),
+        }
     }
 }
 
-/// The contents of a memory drive: a flat table of chunks, so that finding a byte is one shift and one load.
+impl Clone for Chunk {
+    fn clone(&self) -> Self {
+        Self::Own(OwnMemory::copy_of(self.bytes()))
+    }
+}
+
+type Group = [Option<Chunk>; GROUP_CHUNKS];
+
+/// The contents of a memory drive: chunks by groups, so that finding a byte is two shifts and two loads.
+#[derive(Clone)]
 pub(crate) struct Chunks {
-    table: Box<[Option<Box<Chunk>>]>,
+    groups: Box<[Option<Box<Group>>]>,
 }
 
 impl Chunks {
     pub(crate) fn new(capacity_bytes: u64) -> Self {
-        let count =
-            usize::try_from(capacity_bytes.div_ceil(CHUNK_BYTES as u64)).expect("a table that fits memory");
-        // Zeroed by the system page by page when touched: a table for a drive of terabytes costs what is used of it.
-        let table = Box::<[Option<Box<Chunk>>]>::new_zeroed_slice(count);
+        let group_bytes = (GROUP_CHUNKS * CHUNK_BYTES) as u64;
+        let count = usize::try_from(capacity_bytes.div_ceil(group_bytes)).expect("a table that fits memory");
+        // Zeroed by the system page by page when touched: a table costs what is used of it.
+        let groups = Box::<[Option<Box<Group>>]>::new_zeroed_slice(count);
         // SAFETY: `None` of an optional box is guaranteed to be all zero bytes.
-        Self { table: unsafe { table.assume_init() } }
+        Self { groups: unsafe { groups.assume_init() } }
+    }
+
+    fn get(&self, index: usize) -> Option<&Chunk> {
+        self.groups[index / GROUP_CHUNKS].as_ref()?[index % GROUP_CHUNKS].as_ref()
+    }
+
+    /// Where the chunk is, if its group is there.
+    fn place(&mut self, index: usize) -> Option<&mut Option<Chunk>> {
+        Some(&mut self.groups[index / GROUP_CHUNKS].as_mut()?[index % GROUP_CHUNKS])
+    }
+
+    /// Where the chunk is or will be.
+    fn new_place(&mut self, index: usize) -> &mut Option<Chunk> {
+        let group = self.groups[index / GROUP_CHUNKS].get_or_insert_with(|| Box::new([const { None }; _]));
+        &mut group[index % GROUP_CHUNKS]
     }
 
     fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
@@ -84,7 +144,7 @@ impl Chunks {
         for (index, range) in Self::pieces(offset, into.len()) {
             let to = &mut into[done..done + range.len()];
             done += range.len();
-            match &self.table[index] {
+            match self.get(index) {
                 Some(chunk) => to.copy_from_slice(&chunk.bytes()[range]),
                 None => to.fill(0),
             }
@@ -96,27 +156,47 @@ impl Chunks {
         for (index, range) in Self::pieces(offset, from.len()) {
             let source = &from[done..done + range.len()];
             done += range.len();
-            let chunk = self.table[index].get_or_insert_with(Chunk::new);
+            let chunk = self.new_place(index).get_or_insert_with(Chunk::new);
             chunk.bytes_mut()[range].copy_from_slice(source);
+        }
+    }
+
+    /// As [`Self::write`]; whole chunks of what nobody changes any more are kept as they are.
+    fn take(&mut self, offset: u64, from: &Buffer) {
+        if from.len() < CHUNK_BYTES || !from.is_frozen() {
+            from.with(|bytes| self.write(offset, bytes));
+            return;
+        }
+        let (mut at, mut done) = (offset, 0);
+        for (index, range) in Self::pieces(offset, from.len()) {
+            let source = from.slice(done..done + range.len());
+            match (range.len() == CHUNK_BYTES).then(|| Kept::of(&source)).flatten() {
+                Some(kept) => *self.new_place(index) = Some(Chunk::Kept(kept)),
+                None => drop(source.with(|bytes| self.write(at, bytes))),
+            }
+            at += range.len() as u64;
+            done += range.len();
         }
     }
 
     pub(crate) fn zero(&mut self, offset: u64, length: u64) {
         for (index, range) in Self::pieces(offset, length as usize) {
+            let Some(place) = self.place(index) else { continue };
             if range.len() == CHUNK_BYTES {
-                self.table[index] = None;
-            } else if let Some(chunk) = &mut self.table[index] {
+                *place = None;
+            } else if let Some(chunk) = place {
                 chunk.bytes_mut()[range].fill(0);
             }
         }
     }
 
     fn allocated_bytes(&self) -> u64 {
-        self.table.iter().flatten().count() as u64 * CHUNK_BYTES as u64
+        let chunks = self.groups.iter().flatten().flat_map(|group| group.iter().flatten());
+        chunks.count() as u64 * CHUNK_BYTES as u64
     }
 
     pub(crate) fn copy(&self) -> Self {
-        Self { table: self.table.clone() }
+        self.clone()
     }
 }
 
@@ -142,7 +222,7 @@ impl MemoryDrive {
         Self { info, chunks: RefCell::new(chunks) }
     }
 
-    /// Bytes of memory its contents take.
+    /// Bytes of memory its contents take. What it keeps of buffers counts as if it had copied it.
     pub fn allocated_bytes(&self) -> u64 {
         self.chunks.borrow().allocated_bytes()
     }
@@ -216,9 +296,7 @@ impl Drive for MemoryDrive {
             }
             Operation::Write { .. } => {
                 let mut chunks = self.chunks.borrow_mut();
-                for_each_segment(&request, |at, segment| {
-                    segment.with(|bytes| chunks.write(at, bytes));
-                });
+                for_each_segment(&request, |at, segment| chunks.take(at, segment));
             }
             Operation::Flush => {}
             Operation::Discard | Operation::WriteZeroes => {
@@ -232,6 +310,7 @@ impl Drive for MemoryDrive {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::BufferPool;
     use crate::error::{DriveErrorKind, IoResult};
 
     fn now(completion: Completion) -> IoResult {
@@ -304,6 +383,109 @@ mod tests {
             assert!(chunk.bytes().as_ptr().addr().is_multiple_of(CHUNK_ALIGNMENT));
             assert_eq!(chunk.bytes().len(), CHUNK_BYTES);
         }
+    }
+
+    /// Where the drive has the chunk's bytes.
+    fn address_of(drive: &MemoryDrive, chunk: usize) -> Option<usize> {
+        drive.chunks.borrow().get(chunk).map(|chunk| chunk.bytes().as_ptr().addr())
+    }
+
+    fn frozen(pool: &BufferPool, length: usize, seed: usize) -> Buffer {
+        let buffer = pool.allocate(length);
+        buffer.with_mut(|bytes| bytes.copy_from_slice(&pattern(length, seed)));
+        buffer.freeze();
+        buffer
+    }
+
+    #[test]
+    fn whole_chunks_of_what_is_frozen_are_kept() {
+        let drive = MemoryDrive::new("m", 4 << 20);
+        let pool = BufferPool::new(8 << 20);
+        let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
+        let address = buffer.as_ptr().map(|memory| memory.as_ptr().addr()).unwrap();
+        let start = CHUNK_BYTES as u64 / 2;
+        now(drive.submit(IoRequest::write(start, buffer.clone(), false))).unwrap();
+        let is_kept = |&chunk: &usize| {
+            let at = (address + chunk * CHUNK_BYTES).wrapping_sub(CHUNK_BYTES / 2);
+            address_of(&drive, chunk) == Some(at)
+        };
+        assert_eq!((0..5).filter(is_kept).collect::<Vec<_>>(), [1, 2, 3], "parts of chunks are copied");
+        let mut contents = vec![0; 4 * CHUNK_BYTES];
+        drive.peek(start, &mut contents);
+        assert!(contents == pattern(4 * CHUNK_BYTES, 1));
+        assert_eq!(drive.allocated_bytes(), 5 * CHUNK_BYTES as u64);
+    }
+
+    #[test]
+    fn a_part_of_what_is_kept_changes_for_nobody_else() {
+        let [first, second] = ["m", "n"].map(|label| MemoryDrive::new(label, 1 << 20));
+        let pool = BufferPool::new(8 << 20);
+        let buffer = frozen(&pool, 4 * CHUNK_BYTES, 1);
+        for drive in [&first, &second] {
+            now(drive.submit(IoRequest::write(0, buffer.clone(), false))).unwrap();
+        }
+        let change = |drive: &MemoryDrive, chunk: usize| {
+            let at = (chunk * CHUNK_BYTES) as u64;
+            drive.poke(at + 512, &[0xaa; 512]);
+            now(drive.submit(IoRequest::range(Operation::WriteZeroes, at + 2048, 512))).unwrap();
+        };
+        let written = pattern(4 * CHUNK_BYTES, 1);
+        let mut expected = written.clone();
+        let mut expect_change = |chunk: usize| {
+            expected[chunk * CHUNK_BYTES..][512..1024].fill(0xaa);
+            expected[chunk * CHUNK_BYTES..][2048..2560].fill(0);
+            expected.clone()
+        };
+        let contents = |drive: &MemoryDrive| {
+            let mut contents = vec![0; 4 * CHUNK_BYTES];
+            drive.peek(0, &mut contents);
+            contents
+        };
+        // While somebody has the buffer: copied.
+        let address = address_of(&first, 0);
+        change(&first, 0);
+        assert!(address_of(&first, 0) != address);
+        assert!(contents(&first) == expect_change(0));
+        assert!(buffer.to_vec() == written && contents(&second) == written);
+        // While only drives have it: in its place.
+        drop(buffer);
+        let copy = first.duplicate("copy");
+        let (before, address) = (contents(&first), address_of(&first, 1));
+        change(&first, 1);
+        assert!(address.is_some() && address_of(&first, 1) == address);
+        assert!(contents(&first) == expect_change(1));
+        assert!(contents(&second) == written && contents(&copy) == before);
+    }
+
+    #[test]
+    fn what_may_still_change_is_copied() {
+        let drive = MemoryDrive::new("m", 1 << 20);
+        let buffer = BufferPool::new(8 << 20).allocate(CHUNK_BYTES);
+        buffer.fill(1);
+        now(drive.submit(IoRequest::write(0, buffer.clone(), false))).unwrap();
+        buffer.fill(2);
+        let mut contents = vec![0; CHUNK_BYTES];
+        drive.peek(0, &mut contents);
+        assert!(contents.iter().all(|&byte| byte == 1));
+    }
+
+    #[test]
+    fn memory_that_is_kept_goes_back_to_its_pool_when_all_of_it_was_overwritten_or_given_back() {
+        let drive = MemoryDrive::new("m", 1 << 20);
+        let pool = BufferPool::new(8 << 20);
+        let first = frozen(&pool, 2 * CHUNK_BYTES, 1);
+        let address = first.as_ptr();
+        now(drive.submit(IoRequest::write(0, first, false))).unwrap();
+        now(drive.submit(IoRequest::range(Operation::Discard, 0, CHUNK_BYTES as u64))).unwrap();
+        let next = frozen(&pool, 2 * CHUNK_BYTES, 2);
+        assert!(next.as_ptr() != address, "the drive has half of it");
+        now(drive.submit(IoRequest::write(CHUNK_BYTES as u64, next, false))).unwrap();
+        let again = pool.allocate(2 * CHUNK_BYTES);
+        assert_eq!(again.as_ptr(), address);
+        again.fill(0);
+        let mut contents = vec![0; 2 * CHUNK_BYTES];
+        drive.peek(CHUNK_BYTES as u64, &mut contents);
+        assert!(contents == pattern(2 * CHUNK_BYTES, 2));
     }
 
     #[test]

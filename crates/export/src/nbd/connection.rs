@@ -186,6 +186,7 @@ async fn read_requests<E: Exports>(
             Ok(Command::Write { .. }) if request.length > 0 => {
                 let payload = client.export.buffers().allocate(request.length as usize);
                 inbox.fill(transport, &payload).await?;
+                payload.freeze();
                 Some(payload)
             }
             _ => {

@@ -1,0 +1,212 @@
+//! Pieces of frozen buffers that a drive in memory keeps instead of a copy: of a long write that spares one of its copies, and
+//! when the piece is overwritten its memory goes back to the pool it came from, for the next write.
+//!
+//! Pieces never overlap: what one drive keeps (a mirror's) the others copy. So when nobody but drives has views of an allocation any
+//! more, each piece belongs to its drive alone, which may write into it.
+//!
+//! A piece holds all of its allocation, of which others may be overwritten before it. So of each pool's memory drives keep, beside
+//! what they use of it, no more than a quarter of that and [`SLACK_BYTES`]; beyond that they are to copy.
+
+use std::rc::{Rc, Weak};
+
+use super::{Allocation, Buffer, CLASSES, SMALLEST_CLASS_LOG2};
+
+/// Length of a piece.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// Memory of requests that are being taken over piece by piece, and some more.
+const SLACK_BYTES: usize = 32 << 20;
+
+/// What drives keep of one pool's memory.
+#[derive(Clone, Copy, Default)]
+pub(super) struct KeptBytes {
+    /// Of the pieces.
+    used: usize,
+    /// Of the allocations that they are in.
+    held: usize,
+}
+
+/// What drives keep of one allocation: pieces whose starts are whole pieces apart.
+#[derive(Clone, Copy, Default)]
+pub(super) struct KeptPieces {
+    /// By number of the piece, a bit each.
+    map: u64,
+    /// Where piece 0 starts; of use where there is any.
+    first_start: usize,
+}
+
+const _: () =
+    assert!(1 << (SMALLEST_CLASS_LOG2 as usize + CLASSES - 1) <= 64 * PIECE_BYTES, "a bit for each");
+
+/// A piece of a frozen buffer, for as long as a drive wants it.
+pub(crate) struct Kept(Buffer);
+
+impl Kept {
+    /// Of a view of [`PIECE_BYTES`]. `None` where it has to be copied: who has it may change it, another drive keeps it, or it would
+    /// hold too much memory that is of no use.
+    pub fn of(buffer: &Buffer) -> Option<Self> {
+        assert_eq!(buffer.len(), PIECE_BYTES, "pieces have one length");
+        let allocation = buffer.allocation.as_ref().filter(|allocation| allocation.frozen.get())?;
+        let pool = allocation.pool.as_ref().and_then(Weak::upgrade)?;
+        let pieces = allocation.kept.get().with(buffer.start)?;
+        let KeptBytes { mut used, mut held } = pool.kept.get();
+        used += PIECE_BYTES;
+        if allocation.kept.get().map == 0 {
+            held += allocation.capacity_bytes;
+        }
+        if held > used + used / 4 + SLACK_BYTES {
+            return None;
+        }
+        pool.kept.set(KeptBytes { used, held });
+        allocation.kept.set(pieces);
+        Some(Self(buffer.clone()))
+    }
+
+    fn allocation(&self) -> &Rc<Allocation> {
+        self.0.allocation.as_ref().expect("no phantom is kept")
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        let memory = self.0.as_ptr().expect("no phantom is kept");
+        // SAFETY: in bounds and initialised, as in `Buffer::with`. The allocation was frozen while nobody had access to it, and is
+        // as long as there are views of it, such as this: no buffer gives out a reference to change it by. `bytes_mut` of other
+        // pieces does, but pieces do not overlap.
+        unsafe { std::slice::from_raw_parts(memory.as_ptr(), PIECE_BYTES) }
+    }
+
+    /// The bytes to change; `None` while anybody but drives has views of the allocation.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let allocation = self.allocation();
+        if Rc::strong_count(allocation) > allocation.kept.get().map.count_ones() as usize {
+            return None;
+        }
+        let memory = self.0.as_ptr().expect("no phantom is kept");
+        // SAFETY: in bounds and initialised. All views of the allocation are pieces, of which each is in the map once, and no two
+        // overlap; a piece gives nobody a view of itself. So this piece, borrowed here, is the only way to these bytes.
+        Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), PIECE_BYTES) })
+    }
+}
+
+impl KeptPieces {
+    /// With the piece that starts there; `None` if it would overlap, or could.
+    fn with(self, start: usize) -> Option<Self> {
+        let first_start = start % PIECE_BYTES;
+        let bit = 1 << (start / PIECE_BYTES);
+        let is_apart = self.map == 0 || (first_start == self.first_start && self.map & bit == 0);
+        is_apart.then_some(Self { map: self.map | bit, first_start })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let allocation = self.allocation();
+        let KeptPieces { mut map, first_start } = allocation.kept.get();
+        map &= !(1 << (self.0.start / PIECE_BYTES));
+        allocation.kept.set(KeptPieces { map, first_start });
+        let Some(pool) = allocation.pool.as_ref().and_then(Weak::upgrade) else { return };
+        let KeptBytes { used, held } = pool.kept.get();
+        let given_back = if map == 0 { allocation.capacity_bytes } else { 0 };
+        pool.kept.set(KeptBytes { used: used - PIECE_BYTES, held: held - given_back });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BufferPool;
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn frozen(pool: &BufferPool, length: usize) -> Buffer {
+        let buffer = pool.allocate(length);
+        buffer.freeze();
+        buffer
+    }
+
+    /// Used and held.
+    fn kept_of(pool: &BufferPool) -> (usize, usize) {
+        let KeptBytes { used, held } = pool.shared.kept.get();
+        (used, held)
+    }
+
+    fn piece(buffer: &Buffer, number: usize) -> Buffer {
+        buffer.slice(number * PIECE_BYTES..(number + 1) * PIECE_BYTES)
+    }
+
+    #[test]
+    fn only_what_is_frozen_and_goes_back_to_a_pool_is_kept() {
+        let pool = BufferPool::new(MIB);
+        assert!(Kept::of(&pool.allocate(PIECE_BYTES)).is_none(), "it may change");
+        assert!(Kept::of(&frozen(&pool, PIECE_BYTES)).is_some());
+        assert!(Kept::of(&piece(&frozen(&pool, 8 * MIB), 0)).is_none(), "pools keep nothing so large");
+        assert!(Kept::of(&Buffer::phantom(PIECE_BYTES)).is_none());
+        let longest = frozen(&pool, 4 * MIB);
+        assert_eq!((0..64).filter_map(|number| Kept::of(&piece(&longest, number))).count(), 64);
+    }
+
+    #[test]
+    fn pieces_do_not_overlap() {
+        let pool = BufferPool::new(MIB);
+        let buffer = frozen(&pool, MIB);
+        let first = Kept::of(&piece(&buffer, 1));
+        assert!(first.is_some());
+        assert!(Kept::of(&piece(&buffer, 1)).is_none(), "another drive's");
+        let half = PIECE_BYTES / 2;
+        for start in [half, PIECE_BYTES + half, 5 * PIECE_BYTES + half] {
+            assert!(
+                Kept::of(&buffer.slice(start..start + PIECE_BYTES)).is_none(),
+                "in part another's, or possibly"
+            );
+        }
+        drop(first);
+        assert!(Kept::of(&buffer.slice(half..half + PIECE_BYTES)).is_some(), "nobody's any more");
+    }
+
+    #[test]
+    fn a_piece_is_changed_only_when_nobody_but_drives_has_the_buffer() {
+        let pool = BufferPool::new(MIB);
+        let buffer = frozen(&pool, MIB);
+        let mut first = Kept::of(&piece(&buffer, 0)).expect("kept");
+        let mut second = Kept::of(&piece(&buffer, 1)).expect("kept");
+        let elsewhere = piece(&buffer, 9);
+        drop(buffer);
+        assert!(
+            first.bytes_mut().is_none(),
+            "somebody has another part of it, and may slice no more, but clone"
+        );
+        drop(elsewhere);
+        first.bytes_mut().expect("of drives alone").fill(1);
+        second.bytes_mut().expect("of drives alone").fill(2);
+        drop(second);
+        assert!(first.bytes().iter().all(|&byte| byte == 1));
+        assert!(first.bytes_mut().is_some());
+    }
+
+    #[test]
+    fn what_is_held_for_small_pieces_is_bounded() {
+        let pool = BufferPool::new(0);
+        let whole: Vec<Kept> = (0..64)
+            .map(|_| frozen(&pool, MIB))
+            .flat_map(|buffer| (0..16).filter_map(move |number| Kept::of(&piece(&buffer, number))))
+            .collect();
+        assert_eq!(whole.len(), 64 * 16, "all of each is of use");
+        let pieces: Vec<Kept> = (0..200).filter_map(|_| Kept::of(&piece(&frozen(&pool, MIB), 0))).collect();
+        let (used, held) = kept_of(&pool);
+        assert_eq!((used, held), (64 * MIB + pieces.len() * PIECE_BYTES, (64 + pieces.len()) * MIB));
+        assert!(pieces.len() >= 48, "{} in a quarter of 64 MiB and in the slack", pieces.len());
+        assert!(held <= used + used / 4 + SLACK_BYTES);
+        drop(pieces);
+        assert_eq!(kept_of(&pool), (64 * MIB, 64 * MIB));
+        drop(whole);
+        assert_eq!(kept_of(&pool), (0, 0));
+    }
+
+    #[test]
+    fn what_is_kept_may_outlive_the_pool() {
+        let pool = BufferPool::new(MIB);
+        let kept = Kept::of(&frozen(&pool, PIECE_BYTES)).expect("kept");
+        drop(pool);
+        assert!(kept.bytes().iter().all(|&byte| byte == 0));
+    }
+}
