@@ -23,19 +23,75 @@ const LEAST_COUNTED_BYTES: u64 = 16 << 10;
 
 /// What the kernel asks. `node` is a number that [`super::files`] gave.
 pub(super) enum Request {
-    Lookup { folder: u64, name: OsString, reply: ReplyEntry },
-    Forget { node: u64, lookups: u64 },
-    Attributes { node: u64, reply: ReplyAttr },
-    Change { node: u64, size: Option<u64>, owner_or_mode: bool, reply: ReplyAttr },
-    Open { node: u64, write: bool, reply: ReplyOpen },
-    List { folder: u64, from: u64, reply: ReplyDirectory },
-    Space { node: u64, reply: ReplyStatfs },
-    Read { handle: u64, offset: u64, length: u32, reply: ReplyData },
-    Write { handle: u64, offset: u64, data: Vec<u8>, durable: bool, reply: ReplyWrite },
-    Zero { handle: u64, offset: u64, length: u64, keep_size: bool, reply: ReplyEmpty },
-    Seek { handle: u64, offset: i64, whence: i32, reply: ReplyLseek },
-    Flush { handle: u64, reply: ReplyEmpty },
-    Close { handle: u64, reply: ReplyEmpty },
+    Lookup {
+        folder: u64,
+        name: OsString,
+        reply: ReplyEntry,
+    },
+    Forget {
+        node: u64,
+        lookups: u64,
+    },
+    Attributes {
+        node: u64,
+        reply: ReplyAttr,
+    },
+    Change {
+        node: u64,
+        size: Option<u64>,
+        owner_or_mode: bool,
+        reply: ReplyAttr,
+    },
+    Open {
+        node: u64,
+        write: bool,
+        reply: ReplyOpen,
+    },
+    List {
+        folder: u64,
+        from: u64,
+        reply: ReplyDirectory,
+    },
+    Space {
+        node: u64,
+        reply: ReplyStatfs,
+    },
+    Read {
+        handle: u64,
+        offset: u64,
+        length: u32,
+        reply: ReplyData,
+    },
+    Write {
+        handle: u64,
+        offset: u64,
+        data: Vec<u8>,
+        durable: bool,
+        reply: ReplyWrite,
+    },
+    Zero {
+        handle: u64,
+        offset: u64,
+        length: u64,
+        keep_size: bool,
+        reply: ReplyEmpty,
+    },
+    Seek {
+        handle: u64,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    },
+    /// `closes`: one of those who have the file open closes it.
+    Flush {
+        handle: u64,
+        closes: bool,
+        reply: ReplyEmpty,
+    },
+    Close {
+        handle: u64,
+        reply: ReplyEmpty,
+    },
 }
 
 impl Request {
@@ -191,11 +247,11 @@ impl Filesystem for Queue {
     }
 
     fn fsync(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.put(Request::Flush { handle: handle.0, reply });
+        self.put(Request::Flush { handle: handle.0, closes: false, reply });
     }
 
     fn flush(&self, _: &fuser::Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.put(Request::Flush { handle: handle.0, reply });
+        self.put(Request::Flush { handle: handle.0, closes: true, reply });
     }
 
     fn fsyncdir(&self, _: &fuser::Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
