@@ -261,6 +261,8 @@ pub(crate) struct Inner {
     pub marking: Cell<bool>,
     pub marked: Event,
     closed: Cell<bool>,
+    /// And all that was acknowledged is durable.
+    closed_in_order: Cell<bool>,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
     /// Nothing is written any more, see [`Array::protect`].
@@ -370,6 +372,7 @@ impl Array {
             marking: Cell::new(false),
             marked: Event::new(),
             closed: Cell::new(false),
+            closed_in_order: Cell::new(false),
             unsynced: Cell::new(false),
             protected: Cell::new(read_only),
             changed: Cell::new(false),
@@ -494,9 +497,14 @@ impl Array {
         self.0.protected.get()
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes everything acknowledged so far durable. What was closed in order is; of what was closed otherwise nobody knows.
     pub async fn flush(&self) -> Result<(), ArrayError> {
-        self.0.flush().await
+        match (self.0.closed.get(), self.0.closed_in_order.get()) {
+            // The members' queues have ended: nobody would answer.
+            (true, false) => Err(ArrayError::Closed),
+            (true, true) => Ok(()),
+            (false, _) => self.0.flush().await,
+        }
     }
 
     /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open: they belong to the pool.
@@ -509,7 +517,15 @@ impl Array {
         self.0.flush().await?;
         self.0.settle(true).await?;
         self.0.release_records().await?;
-        self.0.close_journal().await
+        self.0.close_journal().await?;
+        self.0.closed_in_order.set(true);
+        Ok(())
+    }
+
+    /// Whether it was closed with everything that was acknowledged durable; not so where [`Self::close`] failed, did not come to its end, or
+    /// there was nothing to close as it took no writes any more.
+    pub fn was_closed_in_order(&self) -> bool {
+        self.0.closed_in_order.get()
     }
 
     /// Ends when every read that is under way now has ended: slabs that the array no longer names may be used again then.

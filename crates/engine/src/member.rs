@@ -55,6 +55,8 @@ const ANTICIPATION_NS: u64 = 2_000_000;
 /// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a rebuild that waits for
 /// other drives, yet a long idle time is not saved up.
 const CREDIT_NS: f64 = 50_000_000.0;
+/// Looks at what has no answer yet: bounds both the delay of the verdict and the cost of watching.
+const LOOKS_PER_TIMEOUT: u64 = 4;
 /// Read errors count half after this time.
 const ERROR_HALF_LIFE_NS: u64 = 3_600_000_000_000;
 
@@ -740,8 +742,11 @@ async fn dispatch_loop(member: Weak<Member>) {
     }
 }
 
-/// Runs while requests are in flight: fails the drive when the oldest got no answer in time.
+/// Runs while requests are in flight: fails the drive when the oldest got no answer in time. A process that stood still (stopped, the
+/// machine asleep) may not have heard the answers yet: a look that comes late leaves the verdict to the next one.
 async fn watch_loop(member: Weak<Member>, context: Context) {
+    let mut wanted_ns = context.now_ns();
+    let mut was_put_off = false;
     loop {
         let wait_ns = {
             let Some(strong) = member.upgrade() else { return };
@@ -750,16 +755,21 @@ async fn watch_loop(member: Weak<Member>, context: Context) {
                 strong.watching.set(false);
                 return;
             };
+            let look_ns = strong.options.timeout_ns / LOOKS_PER_TIMEOUT;
             let deadline = oldest.saturating_add(strong.options.timeout_ns);
             let now = context.now_ns();
-            if now >= deadline {
+            let is_over = now >= deadline;
+            let stood_still = now.saturating_sub(wanted_ns) > look_ns / 2;
+            if is_over && (was_put_off || !stood_still) {
                 strong.watching.set(false);
                 let limit_s = strong.options.timeout_ns as f64 / 1e9;
                 strong.fail(&format!("{}: no answer for {limit_s} s", strong.label()));
                 return;
             }
-            // Looking four times per time-out bounds both the delay of the verdict and the cost of watching.
-            (deadline - now).min(strong.options.timeout_ns / 4).max(1)
+            was_put_off = is_over;
+            let wait_ns = if is_over { look_ns } else { (deadline - now).min(look_ns) }.max(1);
+            wanted_ns = now.saturating_add(wait_ns);
+            wait_ns
         };
         context.sleep_ns(wait_ns).await;
     }

@@ -82,3 +82,40 @@ fn what_the_journal_holds_is_told() {
         pool.close().await.expect("closed");
     });
 }
+
+#[test]
+fn a_flush_is_answered_also_when_the_pool_is_closed() {
+    let life = Life::new();
+    let drives = memory_drives(3, 64);
+    life.run(async {
+        let pool = life.create(&as_drives(&drives), &[]).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("a", "raid5", Some(8 * MIB))).await.expect("a volume");
+        volume.write(0, Buffer::from_bytes(&[7; 8192]), false).await.expect("written");
+        pool.close().await.expect("closed");
+        let flush = Box::pin(volume.flush());
+        let answer = life.context.time_limit_ns(60_000 * MS, flush).await.expect("it is answered");
+        answer.expect("all of it was made durable when the pool was closed");
+        assert!(volume.was_closed_in_order());
+    });
+}
+
+#[test]
+fn a_flush_of_what_was_not_closed_in_order_is_an_error() {
+    let life = Life::new();
+    let faulty: Vec<Rc<FaultyDrive>> = memory_drives(3, 64)
+        .into_iter()
+        .map(|drive| FaultyDrive::new(&life.context, drive as Rc<dyn Drive>, 1))
+        .collect();
+    life.run(async {
+        let pool = life.create(&as_drives(&faulty), &[]).await.expect("a pool");
+        let volume = pool.create_volume(volume_spec("a", "raid5", Some(8 * MIB))).await.expect("a volume");
+        volume.write(0, Buffer::from_bytes(&[7; 8192]), false).await.expect("written");
+        faulty.iter().for_each(|drive| drive.unplug());
+        volume.read(0, 8192).await.expect_err("no drive is there");
+        let _ = pool.close().await;
+        let flush = Box::pin(volume.flush());
+        let answer = life.context.time_limit_ns(60_000 * MS, flush).await.expect("it is answered");
+        answer.expect_err("nobody knows what is durable");
+        assert!(!volume.was_closed_in_order());
+    });
+}

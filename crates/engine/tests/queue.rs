@@ -3,10 +3,13 @@
 mod support;
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Waker;
 
 use stripewise_drive::{
-    Buffer, CheckedDrive, Context, DriveErrorKind, FaultyDrive, IoRequest, MemoryDrive, ModelDrive, ModelSpec,
+    Buffer, CheckedDrive, Clock, Context, DriveErrorKind, FaultyDrive, IoRequest, MemoryDrive, ModelDrive,
+    ModelSpec, Spawn, TimerId,
 };
 use stripewise_engine::{Class, Member, MemberOptions};
 use stripewise_runtime::VirtualExecutor;
@@ -115,6 +118,64 @@ fn a_drive_that_never_answers_is_given_up_after_the_time_out() {
     });
     assert!((3_000_000_000..4_000_000_000).contains(&executor.now_ns()), "{}", executor.now_ns());
     assert!(member.failed().is_some_and(|reason| reason.contains("no answer")));
+}
+
+/// A clock that a process sees which stands still at times: timers fire when its next turn comes, the time is gone.
+struct JumpingClock {
+    inner: Context,
+    jumped_ns: Cell<u64>,
+}
+
+impl Clock for JumpingClock {
+    fn now_ns(&self) -> u64 {
+        self.inner.now_ns() + self.jumped_ns.get()
+    }
+
+    fn wake_at(&self, deadline_ns: u64, waker: Waker) -> TimerId {
+        let sleep = self.inner.sleep_until_ns(deadline_ns.saturating_sub(self.jumped_ns.get()));
+        self.inner.spawn(async move {
+            sleep.await;
+            waker.wake();
+        });
+        TimerId(0)
+    }
+
+    /// Who is woken looks at the clock again.
+    fn cancel(&self, _: TimerId) {}
+}
+
+struct Tasks(Context);
+
+impl Spawn for Tasks {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
+        self.0.spawn(task);
+    }
+}
+
+#[test]
+fn a_process_that_stood_still_hears_its_drives_before_it_gives_them_up() {
+    for is_stuck in [false, true] {
+        let executor = VirtualExecutor::new();
+        let inner = executor.context();
+        let clock = Rc::new(JumpingClock { inner: inner.clone(), jumped_ns: Cell::new(0) });
+        let context = Context::new(clock.clone(), Rc::new(Tasks(inner.clone())));
+        // It answers after the first look, which comes a minute late.
+        let (faults, checked) = drive(&inner, 1_000_000_000, 1_000_000_000, 8);
+        let options = MemberOptions { timeout_ns: 3_000_000_000, ..MemberOptions::default() };
+        let member = Member::new(&context, checked, options);
+        if is_stuck {
+            faults.stick();
+        }
+        let answer = executor.block_on(async {
+            let answer = member.submit(Class::Foreground, IoRequest::read(0, Buffer::from_bytes(&[0; 4096])));
+            inner.sleep_ns(1_000_000).await;
+            clock.jumped_ns.set(60_000_000_000);
+            answer.await
+        });
+        assert_eq!(answer.is_err(), is_stuck, "{answer:?}");
+        assert_eq!(member.failed().is_some(), is_stuck);
+        assert!(executor.now_ns() < 3_000_000_000, "one more look, no more: {}", executor.now_ns());
+    }
 }
 
 /// Bytes per second that each class gets while both ask all the time (foreground in `foreground` requests of 4 KiB at a

@@ -1,9 +1,10 @@
 //! What a server needs of what it exports.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool};
+use stripewise_drive::{Buffer, BufferPool, Event};
 use stripewise_engine::{ArrayError, Extent};
 
 use crate::edges::EdgeGate;
@@ -24,6 +25,8 @@ pub trait Export: 'static {
     fn buffers(&self) -> &BufferPool;
     /// Keeps writes of parts of sectors apart; the same for everybody who writes there.
     fn edges(&self) -> &EdgeGate;
+    /// Whether it is over with it; the same for everybody who has it.
+    fn ending(&self) -> &Ending;
     /// Reads; the buffer is the caller's.
     fn read(&self, offset_bytes: u64, length: usize) -> impl Future<Output = Result<Buffer, ArrayError>>;
     /// Writes; durable when this ends if `fua`, else after the next flush.
@@ -49,6 +52,34 @@ pub trait Export: 'static {
     fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
     /// Whether zeroing the range is much faster than writing it.
     fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
+}
+
+/// Tells those who use an export that there is no such export any more: its pool was closed, or it was deleted. It will not be there again,
+/// but another one of the same name may.
+#[derive(Default)]
+pub struct Ending {
+    has_begun: Cell<bool>,
+    changed: Event,
+}
+
+impl Ending {
+    /// From now on.
+    pub fn begin(&self) {
+        self.has_begun.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Whether it has.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
+    /// Ends when it has.
+    pub async fn until_begun(&self) {
+        while !self.has_begun.get() {
+            self.changed.wait().await;
+        }
+    }
 }
 
 /// What there is to connect to, at any moment.

@@ -15,5 +15,5 @@ pub mod nbd;
 mod pools;
 
 pub use edges::{EdgeGate, SECTOR_BYTES};
-pub use export::{Export, Exports};
+pub use export::{Ending, Export, Exports};
 pub use pools::{PoolExports, VolumeExport};

@@ -9,7 +9,7 @@ use stripewise_drive::{Buffer, BufferPool};
 use stripewise_engine::{ArrayError, Extent, OpenMode, Pool, Volume};
 
 use crate::edges::EdgeGate;
-use crate::export::{Export, Exports};
+use crate::export::{Ending, Export, Exports};
 
 /// Requests shorter than this are never preferred.
 const LEAST_PREFERRED_BYTES: u64 = 4096;
@@ -19,12 +19,13 @@ pub struct VolumeExport {
     volume: Volume,
     read_only: bool,
     edges: EdgeGate,
+    ending: Ending,
 }
 
 impl VolumeExport {
     /// `read_only`: also if the volume could be written.
     pub fn new(volume: Volume, read_only: bool) -> Self {
-        Self { volume, read_only, edges: EdgeGate::new() }
+        Self { volume, read_only, edges: EdgeGate::new(), ending: Ending::default() }
     }
 
     /// The volume.
@@ -56,6 +57,10 @@ impl Export for VolumeExport {
 
     fn edges(&self) -> &EdgeGate {
         &self.edges
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.ending
     }
 
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
@@ -100,6 +105,8 @@ struct Shared {
     pools: RefCell<Vec<(Pool, bool)>>,
     /// Those in use, by name.
     in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
+    /// Those with which it is over, and that somebody has still: files that are open, and go on with their successors.
+    ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
 }
 
 impl PoolExports {
@@ -113,27 +120,42 @@ impl PoolExports {
         self.0.pools.borrow_mut().push((pool, read_only));
     }
 
-    /// Nobody can connect to the pool's volumes any more. Who is connected stays so until the pool is closed, and is told
-    /// then.
+    /// It is over with the pool's volumes: nobody can connect to them any more, and who is connected is told. If it is opened anew its
+    /// volumes are others, whoever holds the old ones still.
     pub fn remove(&self, pool_name: &str) {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
-        // If it is opened anew, those who come then are not given what was closed, though others may hold it still.
-        let is_of_it = |name: &String| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
-        self.0.in_use.borrow_mut().retain(|name, _| !is_of_it(name));
+        let is_of_it = |name: &str| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
+        let ended: Vec<_> = self.0.in_use.borrow_mut().extract_if(|name, _| is_of_it(name)).collect();
+        ended.iter().filter_map(|(_, export)| export.upgrade()).for_each(|export| export.ending.begin());
+        let mut all_ended = self.0.ended.borrow_mut();
+        all_ended.extend(ended);
+        all_ended.retain(|(_, export)| export.strong_count() > 0);
     }
 
-    /// Volumes that somebody has open, as `POOL/VOL`, by name.
+    /// Volumes that somebody has open, as `POOL/VOL`, by name; also those whose pool was closed meanwhile, and perhaps opened anew.
     pub fn in_use(&self) -> Vec<String> {
-        let known = self.0.in_use.borrow();
-        let in_use = known.iter().filter(|(_, export)| export.strong_count() > 0);
+        let (known, ended) = (self.0.in_use.borrow(), self.0.ended.borrow());
+        let all = known.iter().chain(ended.iter().map(|(name, export)| (name, export)));
+        let in_use = all.filter(|(_, export)| export.strong_count() > 0);
         let mut names: Vec<String> = in_use.map(|(name, _)| name.clone()).collect();
         names.sort();
+        names.dedup();
         names
     }
 
     /// The pools, in the order in which they came.
     pub fn pools(&self) -> Vec<Pool> {
         self.0.pools.borrow().iter().map(|(pool, _)| pool.clone()).collect()
+    }
+
+    /// What is there now in the place of an export with which it is over: the same volume, as large as it was, of the same pool, opened
+    /// anew.
+    pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
+        let (then, now) = (&ended.volume, self.find(name)?);
+        let is_it = now.volume.id() == then.id()
+            && now.volume.pool().id() == then.pool().id()
+            && now.size_bytes() == ended.size_bytes();
+        is_it.then_some(now)
     }
 
     fn open(&self, name: &str) -> Option<(Volume, bool)> {

@@ -370,6 +370,29 @@ fn a_server_that_is_silent_is_lost_when_the_time_is_over_also_when_nobody_asks()
     });
 }
 
+#[test]
+fn a_process_that_stood_still_longer_than_a_server_may_be_silent_hears_its_answers_first() {
+    let served = Served::start(Wanted::default());
+    let executor = RealExecutor::new().expect("io_uring");
+    let context = executor.context();
+    executor.block_on(async {
+        let drive = opened(&executor, &at(&served.socket, "tank/data", "2s")).await.expect("open");
+        // More to answer than one look at the connection takes, or the kernel keeps.
+        let data = Buffer::from_bytes(&vec![7; 4 << 20]);
+        drive.submit(IoRequest::write(0, data, true)).await.expect("written");
+        let answers: Vec<_> = (0..64)
+            .map(|index| drive.submit(IoRequest::read(index << 16, Buffer::from_bytes(&[0; 64 << 10]))))
+            .collect();
+        // They are asked for, and nothing was heard yet.
+        context.sleep_ns(100_000).await;
+        std::thread::sleep(Duration::from_millis(2_400));
+        for answer in answers {
+            answer.await.unwrap_or_else(|error| panic!("{error} ({:?})", drive.lost()));
+        }
+        assert_eq!(drive.lost(), None);
+    });
+}
+
 /// What a server says to a request.
 type Answers = fn(&[u8; 28]) -> Vec<u8>;
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stripewise_export::nbd::{Limits, fuzzing};
 use support::client::{
@@ -14,6 +14,14 @@ use support::client::{
 use support::{MIB, Served, Wanted, contents};
 
 const SECOND_NS: u64 = 1_000_000_000;
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
 
 /// Somebody else can work as ever.
 fn all_is_well(served: &Served) {
@@ -336,4 +344,31 @@ fn a_client_that_is_deaf_does_not_keep_the_server_from_ending() {
     deaf.request(FLUSH, 0, 99, 0, 0);
     std::thread::sleep(Duration::from_millis(100));
     assert!(served.end(), "nothing is left");
+}
+
+#[test]
+fn who_uses_a_pool_that_is_closed_has_his_answers_and_is_disconnected() {
+    let served = Served::start(Wanted::default());
+    let mut idle = Client::ready(&served.socket, "tank/data");
+    let mut negotiating = Client::connect(&served.socket);
+    let mut busy = Client::ready(&served.socket, "tank/data");
+    let bytes = contents(5, 1 << 20);
+    busy.write(0, &bytes);
+    // More than the kernel keeps for a client, in one piece, so that all of it is under way once the first is answered.
+    let requests: Vec<u8> =
+        (0..100).flat_map(|cookie| request_bytes(READ, 0, cookie, (cookie % 16) << 16, 1 << 16)).collect();
+    busy.send(&requests);
+    let mut answered = vec![busy.answer()];
+    served.close_pool();
+    assert!(idle.is_closed(), "it does not stay with what is no more");
+    answered.extend((1..100).map(|_| busy.answer()));
+    for (cookie, _, payload) in answered {
+        let at = (cookie as usize % 16) << 16;
+        assert!(payload[8..] == bytes[at..at + (1 << 16)], "read {cookie}");
+    }
+    assert!(busy.is_closed());
+    let told = || served.notices_of("which used tank/data, was given up: its volume is served no more");
+    wait_until("both are in the log", || told() == 2);
+    // Who comes now is told that there is no such volume.
+    assert_eq!(negotiating.option(OPT_GO, &info("tank/data", &[3])).last().expect("an answer").0, ERROR + 6);
 }

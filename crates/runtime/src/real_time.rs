@@ -2,8 +2,12 @@
 //! run what is ready, collect answers, fire timers, then one system call that hands over the new requests and, if nothing
 //! is ready, sleeps until an answer, a timer, or a wake from another thread.
 //!
+//! Answers come before timers: where a timer is due, the kernel is asked for what it has not told yet, and who waits for that runs
+//! first. So a time limit ends what was not answered in time, not what this process was too late to hear of.
+//!
 //! Expected faults: tasks that never pause (requests are handed over and answers collected every few hundred polls all the
-//! same), wakes from other threads at any moment, signals, and an end with requests in the kernel (waited for).
+//! same), a process that stands still for long, wakes from other threads at any moment, signals, and an end with requests in the
+//! kernel (waited for).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -55,6 +59,8 @@ pub struct RealExecutor {
     ring: Rc<Ring>,
     interrupt: Rc<Watch>,
     interrupt_watched: Cell<bool>,
+    /// Timers are due, and the last turn let answers go first.
+    timers_put_off: Cell<bool>,
 }
 
 impl RealExecutor {
@@ -75,7 +81,14 @@ impl RealExecutor {
         let core = Core::new(Registration::new(Some(doorbell)), None);
         let interrupt = Rc::new(Watch { ready: Cell::new(false), changed: Event::new() });
         let clock = Rc::new(RealClock { core: core.clone() });
-        Ok(Self { core, clock, ring, interrupt, interrupt_watched: Cell::new(false) })
+        Ok(Self {
+            core,
+            clock,
+            ring,
+            interrupt,
+            interrupt_watched: Cell::new(false),
+            timers_put_off: Cell::new(false),
+        })
     }
 
     /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the means to start tasks.
@@ -158,7 +171,21 @@ impl RealExecutor {
         let core = &*self.core;
         self.ring.collect();
         core.take_mail();
-        let wait = self.fire_timers();
+        let mut wait = self.until_next_timer();
+        if wait == Some(Duration::ZERO) {
+            // Once, so that no flood of answers keeps timers from firing.
+            if !self.timers_put_off.replace(true) {
+                self.ring.submit();
+                self.ring.collect();
+                core.take_mail();
+                if core.has_ready() {
+                    return;
+                }
+            }
+            core.fire_due(self.now_ns());
+            wait = self.until_next_timer();
+        }
+        self.timers_put_off.set(false);
         if core.has_ready() {
             self.ring.submit();
             self.ring.collect();
@@ -173,21 +200,15 @@ impl RealExecutor {
         }
         self.ring.submit_and_wait(wait);
         mailbox.awake();
+        // The next turn fires what is due by now, after those have run who got an answer.
         self.ring.collect();
         core.take_mail();
-        self.fire_timers();
     }
 
-    /// Fires what is due; the time until the next timer, `None` if there is none.
-    fn fire_timers(&self) -> Option<Duration> {
+    /// Zero where a timer is due; `None` where there is none.
+    fn until_next_timer(&self) -> Option<Duration> {
         let deadline_ns = self.core.next_deadline_ns()?;
-        let now_ns = self.now_ns();
-        if deadline_ns > now_ns {
-            return Some(Duration::from_nanos(deadline_ns - now_ns));
-        }
-        self.core.fire_due(now_ns);
-        let next_ns = self.core.next_deadline_ns()?;
-        Some(Duration::from_nanos(next_ns.saturating_sub(now_ns)))
+        Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns())))
     }
 }
 

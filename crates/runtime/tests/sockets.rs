@@ -280,3 +280,29 @@ fn the_end_of_the_executor_ends_what_waits() {
     client.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("set");
     assert_eq!(client.read(&mut [0; 10]).expect("the end"), 0);
 }
+
+#[test]
+fn what_came_while_the_process_stood_still_comes_before_the_limit_that_passed_meanwhile() {
+    let executor = RealExecutor::new().expect("io_uring");
+    let (network, context) = (executor.network(), executor.context());
+    let listener = network.listen_tcp("127.0.0.1:0".parse().expect("an address")).expect("listens");
+    let mut client = TcpStream::connect(listener.address().expect("TCP has one")).expect("connected");
+    executor.block_on(async {
+        let stream = Rc::new(listener.accept().await.expect("accepted"));
+        for round in 0..3 {
+            // Told from task to task, so that some turns pass between the answer and who has the limit.
+            let receiving = context.spawn({
+                let stream = stream.clone();
+                async move { stream.receive(empty(1)).await }
+            });
+            let passing_on = context.spawn(receiving);
+            let limited = context.spawn(context.time_limit_ns(20_000_000, Box::pin(passing_on)));
+            // The receive is the kernel's.
+            context.sleep_ns(1_000_000).await;
+            client.write_all(b"x").expect("sent");
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            let received = limited.await.unwrap_or_else(|_| panic!("round {round}: answered, and timed out"));
+            assert_eq!(received.expect("received"), 1);
+        }
+    });
+}

@@ -294,6 +294,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
     let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
     let piece = unique_bytes(20 * MIB, 4);
     for pair in [[1, 2], [0, 3]] {
+        let mut before = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
         die_while_written(&sandbox, &daemon, &mut kits, &pair, &piece);
         // Whether they have been fetched back already or not.
         let action = sandbox.run("pool status tank --json").json()["pools"][0]["action"]
@@ -303,6 +304,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
         assert!(action.starts_with("stripewise pool online tank "), "{action}");
         let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
         assert!(done.text().contains("was opened anew"), "{}", done.text());
+        assert!(before.is_closed(), "it has to come again");
         until_whole(&sandbox, &daemon);
         // What was not being written is as it was. Of what was, a block may be refused: the power of its drive went, and that of another.
         let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");

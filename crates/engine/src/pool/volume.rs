@@ -78,6 +78,11 @@ impl Volume {
         self.io.arrays().iter().any(Array::is_protected)
     }
 
+    /// Whether its pool was closed with everything that was acknowledged here durable, flushed or not.
+    pub fn was_closed_in_order(&self) -> bool {
+        self.io.arrays().iter().all(Array::was_closed_in_order)
+    }
+
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         let under_way = self.begin_request();

@@ -156,8 +156,8 @@ impl Worker {
                     Err(number) => answer.error(number),
                 }
             }),
-            Transfer::Flush { handle } => context.spawn(async move {
-                match under_way.worker.flush(handle).await {
+            Transfer::Flush { handle, closes } => context.spawn(async move {
+                match under_way.worker.flush(handle, closes).await {
                     Ok(()) => answer.bytes(Vec::new()),
                     Err(number) => answer.error(number),
                 }
@@ -195,7 +195,11 @@ impl Worker {
             return Err(Errno::ENOSPC);
         }
         let written = edges::write(&*file.export, offset, data.slice(0..length), durable).await;
-        written.map(|()| length as u32).map_err(|error| self.number("write", &file, &error))
+        written.map_err(|error| self.number("write", &file, &error))?;
+        if !durable {
+            file.has_written();
+        }
+        Ok(length as u32)
     }
 
     async fn zero(&self, handle: u64, offset: u64, length: u64, keep_size: bool) -> Result<(), Errno> {
@@ -209,15 +213,22 @@ impl Worker {
             return Ok(());
         }
         let zeroed = edges::write_zeroes(&*file.export, offset, length).await;
-        zeroed.map_err(|error| self.number("zero part of", &file, &error))
+        zeroed.map_err(|error| self.number("zero part of", &file, &error))?;
+        file.has_written();
+        Ok(())
     }
 
-    async fn flush(&self, handle: u64) -> Result<(), Errno> {
+    async fn flush(&self, handle: u64, closes: bool) -> Result<(), Errno> {
         let file = self.opened(handle)?;
         if !file.write {
             return Ok(());
         }
-        file.export.flush().await.map_err(|error| self.number("flush", &file, &error))
+        let written = file.written_so_far();
+        file.export.flush().await.map_err(|error| self.number("flush", &file, &error))?;
+        file.has_flushed(written);
+        // Nobody looks at the error of a close, and a process that starts another closes what it has open once more.
+        let may_have_lost = if closes { file.may_have_lost() } else { file.tells_what_it_lost() };
+        if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }
     }
 
     fn number(&self, doing: &str, file: &Open, error: &ArrayError) -> Errno {

@@ -2,7 +2,9 @@
 //! and change their size as commands have it; kept are only the numbers that the kernel knows nodes by, until it forgets them, and
 //! what is open.
 //!
-//! A volume that was deleted and made anew is another file: who has the old one open does not write into the new one.
+//! A volume that was deleted and made anew is another file: who has the old one open does not write into the new one. One whose pool was
+//! closed and opened anew is the same file: what is open goes on with it, since a loop device cannot be opened again by anybody. What was
+//! written and not flushed before may be lost then; the next flush says so, as the kernel's do after an error of writing back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -44,6 +46,59 @@ pub(super) struct Open {
     pub(super) name: String,
     pub(super) export: Rc<VolumeExport>,
     pub(super) write: bool,
+    written: Rc<Written>,
+}
+
+/// What was written through an open file, and is it durable?
+#[derive(Default)]
+struct Written {
+    /// Writes that were acknowledged.
+    count: Cell<u64>,
+    /// So many of them are durable.
+    flushed: Cell<u64>,
+    /// Others may be lost, and nobody was told yet.
+    may_be_lost: Cell<bool>,
+}
+
+impl Open {
+    /// A write was acknowledged that is durable only after a flush.
+    pub(super) fn has_written(&self) {
+        self.written.count.set(self.written.count.get() + 1);
+        if self.export.ending().has_begun() {
+            self.written.may_be_lost.set(true);
+        }
+    }
+
+    /// For [`Self::has_flushed`]: how much was written when a flush began.
+    pub(super) fn written_so_far(&self) -> u64 {
+        self.written.count.get()
+    }
+
+    /// What was written until then is durable.
+    pub(super) fn has_flushed(&self, written: u64) {
+        self.written.flushed.set(self.written.flushed.get().max(written));
+    }
+
+    /// Whether some of what was written through it may be lost, and nobody was told yet.
+    pub(super) fn may_have_lost(&self) -> bool {
+        self.written.may_be_lost.get()
+    }
+
+    /// The same for who is told now.
+    pub(super) fn tells_what_it_lost(&self) -> bool {
+        self.written.may_be_lost.replace(false)
+    }
+
+    /// The same file on what is there in the place of its volume now.
+    fn on(&self, successor: Rc<VolumeExport>) -> Self {
+        let written = self.written.clone();
+        let is_unflushed = written.count.get() > written.flushed.get();
+        if is_unflushed && !self.export.volume().was_closed_in_order() {
+            written.may_be_lost.set(true);
+        }
+        written.flushed.set(written.count.get());
+        Self { name: self.name.clone(), export: successor, write: self.write, written }
+    }
 }
 
 /// An entry of a folder.
@@ -164,13 +219,21 @@ impl Files {
     /// Opens a volume; the number of the open file.
     pub(super) fn open(&self, name: String, export: Rc<VolumeExport>, write: bool) -> u64 {
         let handle = self.next_number();
-        self.open.borrow_mut().insert(handle, Rc::new(Open { name, export, write }));
+        let open = Open { name, export, write, written: Rc::default() };
+        self.open.borrow_mut().insert(handle, Rc::new(open));
         handle
     }
 
-    /// An open file.
+    /// An open file, on its volume as it is there now.
     pub(super) fn opened(&self, handle: u64) -> Option<Rc<Open>> {
-        self.open.borrow().get(&handle).cloned()
+        let open = self.open.borrow().get(&handle)?.clone();
+        if !open.export.ending().has_begun() {
+            return Some(open);
+        }
+        let Some(successor) = self.exports.successor(&open.name, &open.export) else { return Some(open) };
+        let open = Rc::new(open.on(successor));
+        self.open.borrow_mut().insert(handle, open.clone());
+        Some(open)
     }
 
     /// The file is open no more.

@@ -16,11 +16,12 @@ pub(super) struct Trouble {
     host: Rc<dyn Host>,
     said: RefCell<HashSet<(String, Discriminant<ArrayError>)>>,
     cut_off: RefCell<HashSet<String>>,
+    lost: RefCell<HashSet<String>>,
 }
 
 impl Trouble {
     pub(super) fn new(host: Rc<dyn Host>) -> Self {
-        Self { host, said: RefCell::default(), cut_off: RefCell::default() }
+        Self { host, said: RefCell::default(), cut_off: RefCell::default(), lost: RefCell::default() }
     }
 
     /// The number for what could not be done to a volume.
@@ -34,6 +35,17 @@ impl Trouble {
             ArrayError::NoSpace(_) | ArrayError::OutOfRange { .. } => Errno::ENOSPC,
             _ => Errno::EIO,
         }
+    }
+
+    /// What was written before its pool was opened anew and not flushed.
+    pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
+        if self.lost.borrow_mut().insert(volume.to_owned()) {
+            self.host.remark(format!(
+            "some of what was written to {volume} and not flushed before its pool was opened anew may be lost; whoever wrote it is told by \
+             an error of flushing, once"
+        ));
+        }
+        Errno::EIO
     }
 
     /// A program wanted to give a volume another size.

@@ -137,8 +137,10 @@ pub(super) enum Transfer {
         length: u64,
         keep_size: bool,
     },
+    /// `closes`: one of those who have the file open closes it.
     Flush {
         handle: u64,
+        closes: bool,
     },
 }
 
@@ -189,7 +191,9 @@ fn question(kind: u32, node: u64, mut front: Front) -> Option<Question> {
             let durable = front.number32()? & libc::O_DSYNC as u32 != 0;
             Question::Transfer(Transfer::Write { handle, offset, length, durable })
         }
-        kind::FSYNC | kind::FLUSH => Question::Transfer(Transfer::Flush { handle: front.number64()? }),
+        kind::FSYNC | kind::FLUSH => {
+            Question::Transfer(Transfer::Flush { handle: front.number64()?, closes: kind == kind::FLUSH })
+        }
         kind::FALLOCATE => allocation(&mut front)?,
         kind::LOOKUP => {
             let name = front.0.split(|byte| *byte == 0).next()?;

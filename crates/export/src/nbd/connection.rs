@@ -1,12 +1,15 @@
 //! One client, from its first byte to its last: negotiation, then requests, each of them a task of its own.
 //!
-//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way, or ask for more than they may.
-//! Each ends with an answer or with this connection; requests under way are finished all the same.
+//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way, or ask for more than they may; an
+//! export that ends under them (its pool is closed, perhaps to be opened anew). Each ends with an answer or with this connection; requests
+//! under way are finished all the same.
 
 use std::cell::Cell;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 use stripewise_runtime::{Piece, Stream};
 
@@ -17,7 +20,7 @@ use super::negotiation::{Agreed, Negotiation, Next, Terms, greeting, reply};
 use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
 use super::outbox::{Outbox, Permits};
 use super::patience::within;
-use super::protocol::{CMD_DISC, REP_ERR_TOO_BIG};
+use super::protocol::{CMD_DISC, ESHUTDOWN, REP_ERR_TOO_BIG};
 use super::replies::{Outcome, Reply};
 use super::requests::{Command, REQUEST_BYTES, Request, Rules};
 use super::tls::{Tls, TlsPolicy};
@@ -142,7 +145,16 @@ async fn transmit<E: Exports>(
         let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
         terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
     };
-    let read = read_requests(terrain, &transport, inbox, &client).await;
+    let read = {
+        let reading = pin!(read_requests(terrain, &transport, inbox, &client));
+        match select(reading, pin!(client.export.ending().until_begun())).await {
+            Either::Left((read, _)) => read,
+            // What comes now belongs to whatever has its name next: the client has to ask for that.
+            Either::Right(_) => {
+                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is served no more"))
+            }
+        }
+    };
     while client.under_way.get() > 0 {
         client.idle.wait().await;
     }
@@ -218,6 +230,9 @@ fn begin<X: Export>(
     let client = client.clone();
     context.spawn(async move {
         let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
+        if matches!(&outcome, Outcome::Failed(failure) if failure.errno == ESHUTDOWN) {
+            client.export.ending().begin();
+        }
         answer(&client, &request, outcome, permits);
         client.under_way.set(client.under_way.get() - 1);
         if client.under_way.get() == 0 {

@@ -12,7 +12,7 @@ use super::replies::{Outcome, Reply};
 use super::requests::{REQUEST_BYTES, Request, Rules};
 use super::tls::TlsPolicy;
 use crate::edges::EdgeGate;
-use crate::export::{Export, Exports};
+use crate::export::{Ending, Export, Exports};
 
 const SIZE_BYTES: u64 = 1 << 30;
 
@@ -93,6 +93,10 @@ impl Export for Nothing {
 
     fn edges(&self) -> &EdgeGate {
         unreachable!("nothing is carried out")
+    }
+
+    fn ending(&self) -> &Ending {
+        unreachable!("nobody is connected")
     }
 
     async fn read(&self, _: u64, _: usize) -> Result<Buffer, ArrayError> {

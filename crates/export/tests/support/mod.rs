@@ -74,6 +74,7 @@ pub struct Served {
     pub port: u16,
     pub notices: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
+    close_pool: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
 }
 
@@ -82,14 +83,16 @@ impl Served {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         let socket = folder.path().join("nbd.sock");
         let (stop, notices) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<String>>>::default());
+        let close_pool = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         let (theirs, their_socket, their_notices) = (stop.clone(), socket.clone(), notices.clone());
+        let closes = close_pool.clone();
         let thread = std::thread::spawn(move || {
             let tell = move |notice: &str| their_notices.lock().expect("unpoisoned").push(notice.to_owned());
-            run(&wanted, &their_socket, &theirs, tell, &ready)
+            run(&wanted, &their_socket, [&theirs, &closes], tell, &ready)
         });
         let port = is_ready.recv().expect("the server begins");
-        Self { folder, socket, port, notices, stop, thread: Some(thread) }
+        Self { folder, socket, port, notices, stop, close_pool, thread: Some(thread) }
     }
 
     /// `nbd+unix:///NAME?socket=...`.
@@ -101,6 +104,11 @@ impl Served {
     pub fn end(&mut self) -> bool {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().is_none_or(|thread| thread.join().expect("the server ends without a panic"))
+    }
+
+    /// Closes the pool under its clients.
+    pub fn close_pool(&self) {
+        self.close_pool.store(true, Ordering::SeqCst);
     }
 
     pub fn ask_to_end(&self) {
@@ -142,7 +150,7 @@ pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<dyn Drive>> {
 fn run(
     wanted: &Wanted,
     socket: &Path,
-    stop: &Arc<AtomicBool>,
+    [stop, close_pool]: [&Arc<AtomicBool>; 2],
     tell: impl Fn(&str) + 'static,
     ready: &mpsc::Sender<u16>,
 ) -> bool {
@@ -195,6 +203,10 @@ fn run(
         ready.send(port).expect("the test waits");
         while !stop.load(Ordering::SeqCst) {
             context.sleep_ns(2_000_000).await;
+            if close_pool.swap(false, Ordering::SeqCst) {
+                server.exports().remove("tank");
+                pool.close().await.expect("closed");
+            }
         }
         let all_gone = server.end().await;
         pool.close().await.expect("closed");

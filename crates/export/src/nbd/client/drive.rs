@@ -299,6 +299,7 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
         }
     };
     let watching = async {
+        let mut not_before_ns = 0;
         while !is_over() {
             let changed = pin!(shared.changed.wait());
             if shared.closed.get() {
@@ -308,13 +309,19 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 }
                 continue;
             }
-            match time_left(shared) {
+            match time_left(shared, not_before_ns) {
                 0 => {
                     let why = format!("no answer for {} s", shared.uri.timeout_ns as f64 / 1e9);
                     return end(Ending::Ours(why));
                 }
                 left_ns => {
+                    let wanted_ns = shared.context.now_ns() + left_ns;
                     select(pin!(shared.context.sleep_ns(left_ns)), changed).await;
+                    // This process stood still: what was answered meanwhile is to be heard first. Once, so that it ends.
+                    let (now_ns, moment_ns) = (shared.context.now_ns(), moment_ns(shared));
+                    if now_ns.saturating_sub(wanted_ns) > moment_ns && wanted_ns != not_before_ns {
+                        not_before_ns = now_ns + moment_ns;
+                    }
                 }
             }
             if !is_over() {
@@ -326,14 +333,19 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
     ending.take().unwrap_or(Ending::Closed)
 }
 
-/// How long it may go on like this, ns.
-fn time_left(shared: &Shared) -> u64 {
+/// How long it may go on like this, ns; no verdict before `not_before_ns`.
+fn time_left(shared: &Shared, not_before_ns: u64) -> u64 {
     let now_ns = shared.context.now_ns();
     let deadline_ns = match shared.ledger.borrow().oldest_ns() {
-        Some(since_ns) => since_ns.saturating_add(shared.uri.timeout_ns),
+        Some(since_ns) => since_ns.saturating_add(shared.uri.timeout_ns).max(not_before_ns),
         None => return shared.uri.timeout_ns / 2,
     };
     deadline_ns.saturating_sub(now_ns)
+}
+
+/// How long is waited for a server once more where this process was late itself: less than the engine waits for it then.
+fn moment_ns(shared: &Shared) -> u64 {
+    shared.uri.timeout_ns / 8
 }
 
 /// Reads a block where nothing is asked and nothing was heard for long.
@@ -387,7 +399,8 @@ async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
     let limit_ns = shared.uri.timeout_ns;
     let since_ns = shared.context.now_ns();
     let oldest_ns = shared.ledger.borrow().oldest_ns().unwrap_or(since_ns);
-    let deadline_ns = oldest_ns.saturating_add(limit_ns);
+    // Where this process stood still the time may be over; the server is asked once all the same.
+    let deadline_ns = oldest_ns.saturating_add(limit_ns).max(since_ns + moment_ns(shared));
     let mut pause_ns = FIRST_PAUSE_NS;
     loop {
         if shared.closed.get() {
