@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use stripewise_drive::SplitMix64;
 
-use crate::common::daemon::{Daemon, until, until_within};
-use crate::common::{Sandbox, unique_bytes};
 use crate::drives::Alarm;
 use crate::http_rubbish::{ask_for_pools, connect, malformed, rest, send_and_be_left};
+use crate::kit::daemon::{Daemon, until, until_within};
+use crate::kit::{Sandbox, unique_bytes};
 use crate::nbd_client::{Client, OPT_GO, OPT_STARTTLS, READ, WRITE, info, option_bytes, request_bytes};
 use crate::span::Span;
 

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::Sandbox;
-use crate::common::daemon::{until_within, wait};
-use crate::common::mount::Mount;
-use crate::common::programs::{is_possible, program, search_path, succeeds};
 use crate::drives::Drives;
+use crate::kit::Sandbox;
+use crate::kit::daemon::{until_within, wait};
+use crate::kit::mount::Mount;
+use crate::kit::programs::{is_possible, program, search_path, succeeds};
 use crate::span::{Running, Span};
 
 /// The database answers again within this time after a crash.

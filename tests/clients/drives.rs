@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::Sandbox;
-use crate::common::daemon::until_within;
+use crate::kit::Sandbox;
+use crate::kit::daemon::until_within;
 use crate::span::Span;
 
 /// A rebuild under load may take so long.

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::Sandbox;
-use crate::common::mount::Mount;
-use crate::common::programs::{are_here, is_possible, search_path, succeeds};
 use crate::drives::{Alarm, Drives};
+use crate::kit::Sandbox;
+use crate::kit::mount::Mount;
+use crate::kit::programs::{are_here, is_possible, search_path, succeeds};
 use crate::span::{Running, Span};
 use crate::trees::Tree;
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use crate::common::Sandbox;
-use crate::common::daemon::Daemon;
-use crate::common::mount::Mount;
-use crate::common::programs::{are_here, is_possible};
 use crate::drives::{Alarm, Drives};
+use crate::kit::Sandbox;
+use crate::kit::daemon::Daemon;
+use crate::kit::mount::Mount;
+use crate::kit::programs::{are_here, is_possible};
 use crate::span::{Running, Span};
 
 const MIB: u64 = 1 << 20;

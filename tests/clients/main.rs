@@ -5,9 +5,9 @@
 //! What a test needs and the machine has not (root, FUSE, loop devices, programs) is named, and the test passed over. Whatever becomes of a
 //! test, it leaves nothing mounted, attached or running, and no wait is without end.
 
-#[path = "../../crates/stripewise/tests/common/mod.rs"]
-mod common;
-#[path = "../../crates/export/tests/support/client.rs"]
+#[path = "../../crates/stripewise/tests/it/kit/mod.rs"]
+mod kit;
+#[path = "../../crates/export/tests/it/kit/client.rs"]
 #[allow(dead_code, reason = "the server's own tests say more")]
 mod nbd_client;
 

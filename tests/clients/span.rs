@@ -3,7 +3,7 @@
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::wait;
+use crate::kit::daemon::wait;
 
 /// Where nothing else is asked for: as long as `make test` can spare.
 const QUICK: Duration = Duration::from_secs(6);

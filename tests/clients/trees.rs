@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use stripewise_drive::SplitMix64;
 
-use crate::common::unique_bytes;
+use crate::kit::unique_bytes;
 
 /// Files at a time, and how long each may get.
 const MAX_FILES: usize = 64;

@@ -9,7 +9,7 @@
 #[cfg(test)]
 extern crate self as stripewise_drive;
 #[cfg(test)]
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/kit/mod.rs"]
 mod support;
 
 mod buffer;

@@ -4,15 +4,16 @@
 //!
 //! Each run is a process of its own, since the most memory that a process ever had is what counts.
 
-#[path = "../tests/pool_support/mod.rs"]
-mod pool_support;
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod kit;
 
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use pool_support::{Life, options, spec, volume_spec};
+use kit::pool::{Life, options, spec, volume_spec};
 use stripewise_drive::{BufferPool, Drive, MemoryDrive, ModelDrive, ModelSpec, NullDrive};
 use stripewise_engine::{OpenMode, Pool};
 

@@ -1,10 +1,11 @@
 //! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a dedicated spare, in virtual
 //! time on drives of constant bandwidth; `tests/rebuild_speed.rs` asserts the bound.
 
-#[path = "../tests/rebuild_speed/measure.rs"]
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod kit;
+#[path = "../tests/it/rebuild_speed/measure.rs"]
 mod measure;
-#[path = "../tests/pool_support/mod.rs"]
-mod pool_support;
 
 fn main() {
     println!("drives  layout      columns  onto a spare  distributed  times as fast  of (n-1)/k");

@@ -4,15 +4,16 @@
 
 #[path = "small_writes/counted.rs"]
 mod counted;
-#[path = "../tests/pool_support/mod.rs"]
-mod pool_support;
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod kit;
 mod small_writes;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use counted::{Count, CountedDrive, Counts};
-use pool_support::{Life, MIB, spec, volume_spec};
+use kit::pool::{Life, MIB, spec, volume_spec};
 
 use small_writes::{ALL_DRIVES, DATA_DRIVES, Load, Rates, Stretch};
 use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive, Pace, PacedDrive};

@@ -5,14 +5,15 @@
 //! stated; whether the disk beneath can give as much to all six at once shows in what writing through comes to.
 //! A word on the command line keeps the kinds of drives whose name has it.
 
-#[path = "../tests/pool_support/mod.rs"]
-mod pool_support;
+#[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod kit;
 mod small_writes;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use pool_support::MIB;
+use kit::pool::MIB;
 use small_writes::{ALL_DRIVES, Load, Rates, Stretch};
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
 use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_file};

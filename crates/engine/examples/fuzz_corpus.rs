@@ -3,14 +3,15 @@
 //! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` does so. Files are named by their contents, so
 //! that making it again adds nothing.
 
-#[path = "../tests/image_support/mod.rs"]
-mod image_support;
+#[path = "../tests/it/kit/images.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod images;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use image_support::{drives_in, folder};
+use images::{drives_in, folder};
 use stripewise_drive::{Drive, MemoryDrive};
 
 const BLOCK: usize = 4096;

@@ -5,8 +5,9 @@
 //! (`docs/format.md`, *Images*). All pools are left in the middle of things, as a power cut leaves them: small writes that are only in
 //! the journal, a drive away, a rebuild, a conversion.
 
-#[path = "../tests/image_support/mod.rs"]
-mod image_support;
+#[path = "../tests/it/kit/images.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod images;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use image_support::{BLOCK, Expected, VolumeContents, Written, contents, kept_status, label, open};
+use images::{BLOCK, Expected, VolumeContents, Written, contents, kept_status, label, open};
 use stripewise_drive::{Buffer, BufferPool, Context, CrashDrive, Drive, MemoryDrive, ModelDrive, ModelSpec};
 use stripewise_engine::pool::Pin;
 use stripewise_engine::{

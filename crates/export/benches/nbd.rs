@@ -5,7 +5,7 @@
 //! `STRIPEWISE_BENCH_CASE` keeps the cases whose name contains it, `STRIPEWISE_BENCH_CHECKSUMS=0` or `1` one half of them,
 //! `STRIPEWISE_BENCH_CONNECTIONS` spreads each load over so many connections. Server and fio share the machine's cores.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/kit/mod.rs"]
 mod support;
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Does torture notice? Each mutation of the engine (`stripewise_engine::mutation`) breaks one rule that keeps data right; a seed
 //! known to show it must show it, and must be well without it. To look for such seeds anew:
-//! `STRIPEWISE_TEST_RUNS=1000 cargo test -p stripewise-torture --test mutations -- --nocapture`.
+//! `STRIPEWISE_TEST_RUNS=1000 cargo test -p stripewise-torture --features mutations --test mutations -- --nocapture`.
 
 use stripewise_engine::mutation::{Mutation, choose};
 use stripewise_torture::{Failure, Options, run};

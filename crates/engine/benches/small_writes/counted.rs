@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, Operation};
 
-use crate::pool_support::MIB;
+use crate::kit::pool::MIB;
 
 /// Where the pages of checksums lie on a drive of 2 GiB with slabs of 2 MiB; behind them are the slabs.
 const PAGES_FROM: u64 = MIB;

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use stripewise_drive::{BufferPool, Context, Drive, SplitMix64};
 use stripewise_engine::{Pool, PoolSpec, Volume, VolumeSpec};
 
-use crate::pool_support::{MIB, spec, volume_spec};
+use crate::kit::pool::{MIB, spec, volume_spec};
 
 /// Drives of the RAID 5, and behind them the journal's.
 pub const DATA_DRIVES: usize = 4;

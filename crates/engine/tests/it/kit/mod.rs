@@ -1,0 +1,5 @@
+//! What the tests share: arrays and pools on drives in memory, and the images that are kept.
+
+pub mod array;
+pub mod images;
+pub mod pool;

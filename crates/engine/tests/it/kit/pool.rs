@@ -1,0 +1,272 @@
+//! What the tests of pools share: drives in memory, an executor in virtual time, contents that every byte of can be
+//! checked, and drives whose power is cut at a chosen write.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stripewise_drive::{
+    Buffer, BufferPool, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo,
+    IoRequest, MemoryDrive, Operation, completion,
+};
+use stripewise_engine::{
+    DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
+};
+use stripewise_layout::LayoutSpec;
+use stripewise_runtime::VirtualExecutor;
+
+pub const MIB: u64 = 1 << 20;
+
+/// One life of the process: an executor and what every pool needs.
+pub struct Life {
+    pub executor: VirtualExecutor,
+    pub context: Context,
+    pub buffers: BufferPool,
+}
+
+impl Life {
+    pub fn new() -> Self {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        Self { executor, context, buffers: BufferPool::new(16 << 20) }
+    }
+
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.executor.block_on(future)
+    }
+
+    pub async fn create(
+        &self,
+        drives: &[Rc<dyn Drive>],
+        spares: &[Rc<dyn Drive>],
+    ) -> Result<Pool, PoolError> {
+        Pool::create(&self.context, &self.buffers, spec("tank", drives, spares)).await
+    }
+
+    pub async fn open(&self, drives: &[Rc<dyn Drive>]) -> Result<Pool, PoolError> {
+        self.open_as(drives, OpenMode::ReadWrite).await
+    }
+
+    pub async fn open_as(&self, drives: &[Rc<dyn Drive>], mode: OpenMode) -> Result<Pool, PoolError> {
+        Pool::open(&self.context, &self.buffers, drives.to_vec(), mode, options(7)).await
+    }
+}
+
+pub fn options(seed: u64) -> PoolOptions {
+    PoolOptions { id_seed: Some(seed), ..PoolOptions::default() }
+}
+
+pub fn spec(name: &str, drives: &[Rc<dyn Drive>], spares: &[Rc<dyn Drive>]) -> PoolSpec {
+    let options = options(name.bytes().map(u64::from).sum());
+    PoolSpec {
+        name: name.to_owned(),
+        drives: drives.to_vec(),
+        spares: spares.to_vec(),
+        options,
+        ..PoolSpec::default()
+    }
+}
+
+pub fn memory_drives(count: usize, mib: u64) -> Vec<Rc<MemoryDrive>> {
+    (0..count).map(|index| MemoryDrive::new(&format!("drive{index}"), mib * MIB)).collect()
+}
+
+pub fn as_drives<D: Drive + 'static>(drives: &[Rc<D>]) -> Vec<Rc<dyn Drive>> {
+    drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()
+}
+
+pub fn volume_spec(name: &str, layout: &str, size_bytes: Option<u64>) -> VolumeSpec {
+    let mut layout = LayoutSpec::parse(layout).expect("a layout's name");
+    layout.interleave_bytes = Some(64 << 10);
+    VolumeSpec { size_bytes, ..VolumeSpec::new(name, layout) }
+}
+
+/// A new volume of the pool, with all of it written.
+pub async fn full_volume(pool: &Pool, spec: VolumeSpec, seed: u64) -> Volume {
+    let volume = pool.create_volume(spec).await.expect("a volume");
+    fill(&volume, seed, 0, volume.capacity_bytes()).await;
+    volume
+}
+
+/// What the tests write: a function of the seed and of the place.
+pub fn contents(seed: u64, offset: u64, length: usize) -> Vec<u8> {
+    let word = |at: u64| {
+        let mut x = (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        x ^= x >> 29;
+        x.wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    (0..length as u64 / 8).flat_map(|index| word(offset + index * 8).to_le_bytes()).collect()
+}
+
+/// Writes a stretch of a volume, in pieces of at most 256 KiB.
+pub async fn fill(volume: &Volume, seed: u64, offset: u64, length: u64) {
+    let mut at = offset;
+    while at < offset + length {
+        let piece = (offset + length - at).min(256 << 10);
+        let data = Buffer::from_bytes(&contents(seed, at, piece as usize));
+        volume.write(at, data, false).await.expect("written");
+        at += piece;
+    }
+}
+
+/// Whether a stretch of a volume holds what [`fill`] wrote; where not, otherwise.
+pub async fn holds(volume: &Volume, seed: u64, offset: u64, length: u64) -> Result<(), String> {
+    let mut at = offset;
+    while at < offset + length {
+        let piece = (offset + length - at).min(256 << 10);
+        let read = volume.read(at, piece as usize).await.map_err(|error| format!("at {at}: {error}"))?;
+        let expected = contents(seed, at, piece as usize);
+        if read.to_vec() != expected {
+            let read = read.to_vec();
+            let wrong = (0..read.len()).find(|&index| read[index] != expected[index]).expect("they differ");
+            return Err(format!("wrong at {}", at + wrong as u64));
+        }
+        at += piece;
+    }
+    Ok(())
+}
+
+/// A drive's whole contents.
+pub fn image(drive: &MemoryDrive) -> Vec<u8> {
+    let mut bytes = vec![0; drive.info().capacity_bytes as usize];
+    drive.peek(0, &mut bytes);
+    bytes
+}
+
+pub fn id_of(status: &PoolStatus, path: &str) -> DriveId {
+    status.drives.iter().find(|drive| drive.path == path).unwrap_or_else(|| panic!("{path} in {status:?}")).id
+}
+
+pub fn state_of<'a>(status: &'a PoolStatus, path: &str) -> &'a str {
+    &status
+        .drives
+        .iter()
+        .find(|drive| drive.path == path)
+        .unwrap_or_else(|| panic!("{path} in {status:?}"))
+        .state
+}
+
+/// All orders of a few things.
+pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    if items.len() <= 1 {
+        return vec![items.to_vec()];
+    }
+    let mut all = Vec::new();
+    for index in 0..items.len() {
+        let mut rest = items.to_vec();
+        let first = rest.remove(index);
+        for mut tail in permutations(&rest) {
+            tail.insert(0, first.clone());
+            all.push(tail);
+        }
+    }
+    all
+}
+
+/// Cuts the power of all its drives at one of their writes, counted over all of them. That write is in flight, and with it
+/// all that are asked for at the same moment: each of their sectors is kept, lost or torn by the seed.
+pub struct Cut {
+    drives: Vec<Rc<CrashDrive>>,
+    /// Writes so far.
+    writes: Cell<u64>,
+    /// The write at which power goes.
+    at: Cell<u64>,
+    seed: u64,
+    in_flight: RefCell<Vec<(IoRequest, CompletionSender)>>,
+    images: RefCell<Option<Vec<Rc<MemoryDrive>>>>,
+}
+
+impl Cut {
+    /// Drives that start with what `images` hold, under the same labels.
+    pub fn over(images: &[Rc<MemoryDrive>], seed: u64) -> Rc<Self> {
+        let drives = images.iter().map(|image| CrashDrive::from_image(&image.info().label, image));
+        Rc::new(Self {
+            drives: drives.collect(),
+            writes: Cell::new(0),
+            at: Cell::new(u64::MAX),
+            seed,
+            in_flight: RefCell::default(),
+            images: RefCell::default(),
+        })
+    }
+
+    pub fn drives(self: &Rc<Self>, context: &Context) -> Vec<Rc<dyn Drive>> {
+        let cutting = |drive: &Rc<CrashDrive>| {
+            let (context, drive, cut) = (context.clone(), drive.clone(), self.clone());
+            Rc::new(CuttingDrive { context, drive, cut }) as Rc<dyn Drive>
+        };
+        self.drives.iter().map(cutting).collect()
+    }
+
+    /// From now on counts writes from 1, and cuts at write number `at`.
+    pub fn arm(&self, at: u64) {
+        self.writes.set(0);
+        self.at.set(at);
+    }
+
+    /// Writes since [`Self::arm`].
+    pub fn writes(&self) -> u64 {
+        self.writes.get()
+    }
+
+    /// What the cut left, or, if it did not come to it, what a cut now leaves.
+    pub fn images(&self) -> Vec<Rc<MemoryDrive>> {
+        if let Some(images) = self.images.borrow().clone() {
+            return images;
+        }
+        self.take_images()
+    }
+
+    fn take_images(&self) -> Vec<Rc<MemoryDrive>> {
+        let image = |(index, drive): (usize, &Rc<CrashDrive>)| {
+            drive.image_after_cut(&drive.info().label, self.seed.wrapping_mul(31) + index as u64)
+        };
+        self.drives.iter().enumerate().map(image).collect()
+    }
+
+    fn strike(&self) {
+        *self.images.borrow_mut() = Some(self.take_images());
+        for (request, sender) in self.in_flight.take() {
+            sender.complete(Err(request.error(&"cut".into(), DriveErrorKind::Gone, None)));
+        }
+    }
+}
+
+struct CuttingDrive {
+    context: Context,
+    drive: Rc<CrashDrive>,
+    cut: Rc<Cut>,
+}
+
+impl Drive for CuttingDrive {
+    fn info(&self) -> &DriveInfo {
+        self.drive.info()
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        let cut = &self.cut;
+        if cut.images.borrow().is_some() {
+            let gone = request.error(&self.info().label, DriveErrorKind::Gone, None);
+            return Completion::ready(Err(gone));
+        }
+        if matches!(request.operation, Operation::Read | Operation::Flush) {
+            return self.drive.submit(request);
+        }
+        cut.writes.set(cut.writes.get() + 1);
+        if cut.writes.get() < cut.at.get() {
+            return self.drive.submit(request);
+        }
+        if cut.writes.get() == cut.at.get() {
+            let cut = cut.clone();
+            self.context.spawn(async move { cut.strike() });
+        }
+        let operation = match request.operation {
+            Operation::Write { .. } => Operation::Write { fua: false },
+            other => other,
+        };
+        let header = IoRequest { segments: Default::default(), ..request };
+        let _ = self.drive.submit(IoRequest { operation, ..request }).try_take();
+        let (sender, answer) = completion();
+        cut.in_flight.borrow_mut().push((header, sender));
+        answer
+    }
+}

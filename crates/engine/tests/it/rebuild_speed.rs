@@ -1,0 +1,27 @@
+//! How long it takes, in virtual time on drives of constant bandwidth, to rebuild one drive of many into distributed spare space
+//! and onto one dedicated spare. Virtual time is exact, so the bound holds or it does not.
+
+mod measure;
+use measure::{rebuild_seconds, strips_per_strip};
+
+#[test]
+fn distributed_spare_space_is_as_much_faster_as_there_are_drives() {
+    for drives in [12, 24] {
+        for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6)] {
+            let dedicated = rebuild_seconds(drives, layout, columns, true);
+            let distributed = rebuild_seconds(drives, layout, columns, false);
+            // So many strips are read or written per strip rebuilt.
+            let ideal = (drives - 1) as f64 / strips_per_strip(layout, columns) as f64;
+            let ratio = dedicated / distributed;
+            println!(
+                "{drives} drives, {layout} of {columns}: {dedicated:.3} s onto a spare, {distributed:.3} s distributed: \
+                 {ratio:.2} times as fast, {:.2} of {ideal:.2}",
+                ratio / ideal
+            );
+            assert!(
+                ratio >= 0.85 * ideal,
+                "{drives} drives, {layout} of {columns}: {ratio:.2} of {ideal:.2}"
+            );
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Measures a rebuild in virtual time.
+
+use std::rc::Rc;
+
+use crate::kit::pool::*;
+use stripewise_drive::{BufferPool, Drive, ModelDrive, ModelSpec, NullDrive};
+use stripewise_engine::{JobKind, Pool, PoolSpec, PoolState, VolumeSpec};
+use stripewise_layout::LayoutSpec;
+
+const SPEED: ModelSpec = ModelSpec { latency_ns: 50_000, bytes_per_second: 200_000_000, queue_depth: 32 };
+/// What of each drive the volume takes.
+const SLABS_PER_DRIVE: u64 = 480;
+
+/// Seconds to rebuild one of `drives` drives that hold a full volume, with or without a dedicated spare.
+pub fn rebuild_seconds(drives: usize, layout: &str, columns: usize, with_spare: bool) -> f64 {
+    let life = Life::new();
+    life.run(async {
+        let model = |index: usize| {
+            let (label, bytes) = (format!("model{index}"), 960 * MIB);
+            let below = NullDrive::new(&label, bytes);
+            ModelDrive::new(&life.context, &label, bytes, SPEED, below) as Rc<dyn Drive>
+        };
+        let all: Vec<Rc<dyn Drive>> = (0..drives + usize::from(with_spare)).map(model).collect();
+        let buffers = BufferPool::phantom();
+        let spec = PoolSpec { slab_bytes: Some(MIB), ..spec("speed", &all[..drives], &all[drives..]) };
+        let pool = Pool::create(&life.context, &buffers, spec).await.unwrap();
+        let mut layout = LayoutSpec::parse(layout).unwrap();
+        layout.columns = Some(columns);
+        let copies_or_parity = if columns == 2 { 2.0 } else { columns as f64 / (columns as f64 - 1.0) };
+        let size = (SLABS_PER_DRIVE * drives as u64 * MIB) as f64 / copies_or_parity;
+        let size = size as u64 / MIB * MIB;
+        let volume =
+            VolumeSpec { size_bytes: Some(size), checksums: Some(false), ..VolumeSpec::new("data", layout) };
+        let volume = pool.create_volume(volume).await.unwrap();
+        let mut at = 0;
+        while at < size {
+            let length = (64 * MIB).min(size - at);
+            volume.write(at, buffers.allocate(length as usize), false).await.unwrap();
+            at += length;
+        }
+        volume.flush().await.unwrap();
+        life.context.sleep_ns(20_000_000_000).await;
+        let began_ns = life.context.now_ns();
+        pool.fail_drive(id_of(&pool.status(), "model1"), "a measurement").await.unwrap();
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        let seconds = (life.context.now_ns() - began_ns) as f64 / 1e9;
+        assert_eq!(pool.status().state, PoolState::Online);
+        pool.close().await.unwrap();
+        seconds
+    })
+}
+
+/// Strips read or written per strip rebuilt.
+pub fn strips_per_strip(layout: &str, columns: usize) -> usize {
+    let mut spec = LayoutSpec::parse(layout).unwrap();
+    spec.columns = Some(columns);
+    spec.resolve(columns).unwrap().data_units() + 1
+}

@@ -1,0 +1,113 @@
+//! Writes acknowledged by the journal while more come than it takes: everybody gets on, and nothing is lost on the way.
+
+use crate::kit;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::kit::pool::{Life, MIB, contents, memory_drives, spec, volume_spec};
+use futures_util::future::join_all;
+use stripewise_drive::{Buffer, Drive, MemoryDrive, ModelDrive, ModelSpec, SplitMix64};
+use stripewise_engine::{JobKind, Pool, PoolSpec, Volume, VolumeSpec};
+
+const BLOCK: u64 = 4096;
+const SPAN: u64 = 16 * MIB;
+const CLIENTS: u64 = 160;
+const WRITES: u64 = 60;
+/// Longer than a write that may be deferred.
+const LARGE: u64 = 384 << 10;
+/// Many times what the drives need for it.
+const LIMIT_NS: u64 = 60_000_000_000;
+
+/// What was written last to each block, by the seed of its contents.
+type Written = RefCell<Vec<u64>>;
+
+fn modelled(life: &Life, drives: &[Rc<MemoryDrive>], spec: ModelSpec) -> Vec<Rc<dyn Drive>> {
+    let one = |(index, drive): (usize, &Rc<MemoryDrive>)| {
+        let inner: Rc<dyn Drive> = drive.clone();
+        let bytes = inner.info().capacity_bytes;
+        ModelDrive::new(&life.context, &format!("drive{index}"), bytes, spec, inner) as Rc<dyn Drive>
+    };
+    drives.iter().enumerate().map(one).collect()
+}
+
+async fn put(volume: &Volume, written: &Written, block: u64, count: u64, seed: u64) {
+    let data = Buffer::from_bytes(&contents(seed, block * BLOCK, (count * BLOCK) as usize));
+    volume.write(block * BLOCK, data, false).await.expect("written");
+    written.borrow_mut()[block as usize..(block + count) as usize].fill(seed);
+}
+
+/// Blocks of a client of its own, all over the volume; one in eight clients writes large pieces behind them.
+async fn client(volume: &Volume, written: &Written, number: u64) {
+    let mut random = SplitMix64::new(number);
+    for turn in 0..WRITES {
+        let seed = number * WRITES + turn + 2;
+        if number.is_multiple_of(8) {
+            let at = (SPAN + number / 8 * LARGE) / BLOCK;
+            put(volume, written, at, LARGE / BLOCK, seed).await;
+        } else {
+            let block = random.below(SPAN / BLOCK / CLIENTS) * CLIENTS + number;
+            put(volume, written, block, 1, seed).await;
+        }
+    }
+}
+
+async fn check(volume: &Volume, written: &Written) {
+    let seeds = written.borrow().clone();
+    for (block, seed) in seeds.iter().enumerate() {
+        let at = block as u64 * BLOCK;
+        kit::pool::holds(volume, *seed, at, BLOCK).await.expect("the newest version");
+    }
+}
+
+fn more_than_the_journal_takes(model: ModelSpec, checksums: bool) {
+    let drives = memory_drives(4, 96);
+    let life = Life::new();
+    let end = SPAN + CLIENTS.div_ceil(8) * LARGE;
+    let written = RefCell::new(vec![1; (end / BLOCK) as usize]);
+    life.run(async {
+        let drives = modelled(&life, &drives, model);
+        let pool = PoolSpec { drives: drives.clone(), ..spec("tank", &drives, &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, pool).await.expect("a pool");
+        let wish = VolumeSpec {
+            write_back: Some(true),
+            checksums: Some(checksums),
+            ..volume_spec("data", "raid5", Some(end))
+        };
+        let volume = pool.create_volume(wish).await.expect("a volume");
+        kit::pool::fill(&volume, 1, 0, end).await;
+        let clients = join_all((0..CLIENTS).map(|number| client(&volume, &written, number)));
+        let clients = std::pin::pin!(clients);
+        life.context.time_limit_ns(LIMIT_NS, clients).await.expect("no client waits for another for ever");
+        check(&volume, &written).await;
+        volume.flush().await.expect("flushed");
+        // As it is: what is acknowledged may be in the journal alone.
+    });
+    let life = Life::new();
+    life.run(async {
+        let drives = modelled(&life, &drives, model);
+        let pool = life.open(&drives).await.expect("opened again");
+        check(&pool.volume("data").expect("it is there"), &written).await;
+        pool.start_jobs();
+        pool.scrub().await.expect("begun");
+        pool.wait(JobKind::Scrub).await.expect("scrubbed");
+        for summary in pool.scrub_reports() {
+            let report = &summary.report;
+            assert!(summary.error.is_none() && report.blamed.is_empty(), "{summary:?}");
+            assert_eq!(report.unattributed_blocks, 0, "{summary:?}");
+        }
+        pool.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn on_quick_drives_everybody_gets_on() {
+    let quick = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
+    more_than_the_journal_takes(quick, true);
+    more_than_the_journal_takes(quick, false);
+}
+
+#[test]
+fn on_slow_drives_everybody_gets_on() {
+    let slow = ModelSpec { latency_ns: 4_000_000, bytes_per_second: 200_000_000, queue_depth: 4 };
+    more_than_the_journal_takes(slow, true);
+}

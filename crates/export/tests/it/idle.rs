@@ -1,0 +1,46 @@
+//! What clients that do nothing cost. The test measures its process, so it runs in one of its own.
+
+use crate::kit::client::Client;
+use crate::kit::{MIB, Served, Wanted};
+
+/// Memory of this process that is there now, bytes.
+fn resident_bytes() -> u64 {
+    let numbers = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    numbers.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+const ALONE: &str = "STRIPEWISE_TEST_ALONE";
+
+#[test]
+fn a_hundred_idle_clients_cost_less_than_20_mib() {
+    if std::env::var_os(ALONE).is_none() {
+        let output = std::process::Command::new(std::env::current_exe().expect("a test binary"))
+            .args(["--exact", "idle::a_hundred_idle_clients_cost_less_than_20_mib", "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .expect("the test binary can be run");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return;
+    }
+    let served = Served::start(Wanted::default());
+    drop(Client::ready(&served.socket, "tank/data"));
+    let before = resident_bytes();
+    let mut clients: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = Client::ready(&served.socket, "tank/data");
+            assert_eq!(client.read(0, 4096), [0; 4096]);
+            client
+        })
+        .collect();
+    let cost = resident_bytes().saturating_sub(before);
+    println!("100 clients that asked once and wait: {} KiB", cost >> 10);
+    assert!(cost < 20 * MIB, "{cost} bytes");
+    for client in &mut clients {
+        assert_eq!(client.read(4096, 512), [0; 512], "all of them are still served");
+    }
+}

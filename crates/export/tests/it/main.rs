@@ -1,0 +1,9 @@
+//! All tests of this crate that use it from outside, as one program.
+
+mod idle;
+mod kit;
+mod members;
+mod misbehaving;
+mod programs;
+mod protocol;
+mod tls;

@@ -1,0 +1,110 @@
+//! TLS with certificates made on the spot, against libnbd's client: offered, required, with certificates of clients, and with peers
+//! that do not speak it.
+
+use std::path::Path;
+
+use crate::kit::certificates::{certificates, files, without_certificate};
+use crate::kit::client::{
+    ACK, Client, ERROR, OPT_EXPORT_NAME, OPT_GO, OPT_LIST, OPT_STARTTLS, info, option_bytes,
+};
+use crate::kit::{Served, Wanted, contents, has, run_program, try_run};
+use stripewise_export::nbd::{Limits, Tls, TlsPolicy};
+
+fn served(folder: &Path, policy: TlsPolicy, with_clients: bool) -> Served {
+    let limits = Limits { negotiation_ns: 2_000_000_000, ..Limits::default() };
+    Served::start(Wanted {
+        tls: Some(files(folder, policy, with_clients)),
+        tcp: true,
+        limits,
+        ..Wanted::default()
+    })
+}
+
+fn encrypted_uri(served: &Served, certificates: &Path) -> String {
+    format!("nbds://localhost:{}/tank/data?tls-certificates={}", served.port, certificates.display())
+}
+
+#[test]
+fn libnbd_copies_over_tls_there_and_back() {
+    let Some(folder) = certificates() else { return };
+    if !has("nbdcopy") || !has("nbdinfo") {
+        return;
+    }
+    for with_clients in [false, true] {
+        let served = served(folder.path(), TlsPolicy::Required, with_clients);
+        let uri = encrypted_uri(&served, folder.path());
+        let said = run_program("nbdinfo", &[&uri]);
+        assert!(said.contains("TLS"), "{said}");
+        let (file, back) = (served.folder.path().join("there.img"), served.folder.path().join("back.img"));
+        std::fs::write(&file, contents(8, 64 << 20)).expect("written");
+        run_program("nbdcopy", &[file.to_str().expect("a path"), &uri]);
+        run_program("nbdcopy", &[&uri, back.to_str().expect("a path")]);
+        assert!(std::fs::read(&file).expect("read") == std::fs::read(&back).expect("read"));
+
+        let bare = encrypted_uri(&served, &without_certificate(folder.path()));
+        let told = try_run("nbdinfo", &[&bare]);
+        assert_eq!(told.is_err(), with_clients, "{told:?}");
+    }
+}
+
+#[test]
+fn who_talks_in_the_clear_learns_nothing_where_tls_is_required() {
+    let Some(folder) = certificates() else { return };
+    let required = served(folder.path(), TlsPolicy::Required, false);
+    let mut client = Client::connect(&required.socket);
+    assert_eq!(client.option(OPT_LIST, &[])[0].0, ERROR + 5);
+    assert_eq!(client.option(OPT_GO, &info("tank/data", &[]))[0].0, ERROR + 5);
+    assert_eq!(client.option(OPT_GO, &info("tank/none", &[]))[0].0, ERROR + 5);
+    client.send(&option_bytes(OPT_EXPORT_NAME, b"tank/data"));
+    assert!(client.is_closed());
+    // Where it is only offered both ways work.
+    let offered = served(folder.path(), TlsPolicy::Offered, false);
+    assert_eq!(Client::ready(&offered.socket, "tank/data").read(0, 512), [0; 512]);
+    if has("nbdinfo") {
+        run_program("nbdinfo", &[&encrypted_uri(&offered, folder.path())]);
+    }
+}
+
+#[test]
+fn peers_that_speak_no_tls_are_given_up() {
+    let Some(folder) = certificates() else { return };
+    let served = served(folder.path(), TlsPolicy::Required, false);
+    let mut liar = Client::connect(&served.socket);
+    assert_eq!(liar.option(OPT_STARTTLS, &[])[0].0, ACK);
+    liar.send(&option_bytes(OPT_LIST, &[]));
+    // An alert comes at most.
+    let mut rest = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut liar.stream, &mut rest);
+    assert!(rest.len() < 100 && !rest.windows(4).any(|part| part == b"tank"), "{rest:?}");
+    let mut silent = Client::connect(&served.socket);
+    assert_eq!(silent.option(OPT_STARTTLS, &[])[0].0, ACK);
+    assert!(silent.is_closed(), "negotiation has its time");
+    // Something in the clear behind the wish for TLS could be somebody else's.
+    let mut hasty = Client::connect(&served.socket);
+    hasty.send(&[option_bytes(OPT_STARTTLS, &[]), option_bytes(OPT_LIST, &[])].concat());
+    served.wait_for_notice("in the clear after asking for TLS");
+    served.wait_for_notice("negotiation took longer");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let Some(folder) = certificates() else { return };
+    let path = |name: &str| folder.path().join(name);
+    let load = |certificate: &str, key: &str, authority: Option<&str>| {
+        let authority = authority.map(path);
+        Tls::load(&path(certificate), &path(key), authority.as_deref())
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    load("server-cert.pem", "server-key.pem", Some("ca-cert.pem")).expect("all is there");
+    for (certificate, key, authority, named) in [
+        ("missing.pem", "server-key.pem", None, "missing.pem"),
+        ("server-key.pem", "server-key.pem", None, "server-key.pem"),
+        ("server-cert.pem", "server-cert.pem", None, "server-cert.pem"),
+        ("server-cert.pem", "server-key.pem", Some("extensions"), "extensions"),
+        ("server-cert.pem", "client-key.pem", None, "certificate and key"),
+    ] {
+        let error = load(certificate, key, authority).expect_err("cannot be used");
+        assert!(error.contains(named), "{error}");
+    }
+}

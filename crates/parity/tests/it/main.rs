@@ -1,0 +1,5 @@
+//! All tests of this crate that use it from outside, as one program.
+
+mod bounds;
+mod codes;
+mod kernels;

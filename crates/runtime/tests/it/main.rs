@@ -1,0 +1,10 @@
+//! All tests of this crate that use it from outside, as one program.
+
+mod block_devices;
+mod kit;
+mod messages;
+mod opening;
+mod real_time;
+mod sockets;
+mod transfers;
+mod virtual_time;

@@ -1,0 +1,88 @@
+//! Volumes become others: raid10, raid5, raid6 and back while they keep what they hold; what cannot be is refused with the numbers.
+
+use crate::kit::{Sandbox, unique_bytes};
+
+#[test]
+fn a_volume_becomes_another_and_keeps_what_it_holds() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid10 --size 10MiB");
+    let data = unique_bytes(5_000_001, 3);
+    sandbox.write("tank/a", 4097, &data);
+
+    let begun = sandbox.ok("volume convert tank/a --layout raid5");
+    assert_eq!(
+        begun.text(),
+        "volume tank/a is to become raid5 over 4 drives; it is raid10 over 4 now\n`stripewise pool wait tank convert` does it\n"
+    );
+    let status = sandbox.json("pool status tank");
+    let pool = &status["pools"][0];
+    assert_eq!(
+        (&pool["activity"][0]["kind"], &pool["action"]),
+        (&"convert".into(), &"stripewise pool wait tank convert".into())
+    );
+    assert!(pool["activity"][0]["percent"].as_f64().is_some_and(|percent| percent == 0.0));
+    let shown = sandbox.json("volume show tank/a");
+    let conversion = &shown["volumes"][0]["conversion"];
+    assert_eq!((&conversion["from_layout"], &conversion["next_offset_bytes"]), (&"raid10".into(), &0.into()));
+    assert!(
+        sandbox.ok("volume show tank/a").text().contains("converting: from raid10 over 4 drives; 0.0 % done")
+    );
+    assert!(sandbox.read("tank/a", 4097, data.len()) == data, "before it was worked on");
+    let refused = sandbox.fails("volume resize tank/a 4MiB");
+    assert!(
+        refused.contains("is being converted")
+            && refused.contains("hint: `stripewise pool wait tank convert`"),
+        "{refused}"
+    );
+    let refused = sandbox.fails("volume convert tank/a --layout raid6");
+    assert!(refused.contains("is being converted"), "{refused}");
+
+    let done = sandbox.ok("pool wait tank convert");
+    assert!(done.text().starts_with("the convert of pool tank is done"), "{}", done.text());
+    let volume = &sandbox.json("volume show tank/a")["volumes"][0];
+    assert_eq!((&volume["layout"], volume["conversion"].is_null()), (&"raid5".into(), true));
+    assert!(sandbox.read("tank/a", 4097, data.len()) == data, "as raid5");
+    assert_eq!(sandbox.ok("pool wait tank convert").text(), "pool tank has no convert to do\n");
+
+    let converted = sandbox.ok("volume convert tank/a --layout raid6 --columns 4 --interleave 16KiB --wait");
+    assert!(converted.text().ends_with("volume tank/a is raid6 over 4 drives now\n"), "{}", converted.text());
+    assert!(sandbox.read("tank/a", 4097, data.len()) == data, "as raid6");
+    let events = sandbox.ok("pool events tank");
+    assert!(events.text().contains("volume a was converted from raid5 over 4 drives, interleave 64 KiB to raid6 over 4 drives, interleave 16 KiB"), "{}", events.text());
+    sandbox.ok("pool scrub tank --wait");
+    assert_eq!(sandbox.ok("pool wait tank destage").text(), "pool tank has no destage to do\n");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_numbers() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5");
+    let before = sandbox.json("pool status tank");
+    for (words, parts) in [
+        (
+            "--layout raid5",
+            vec!["is raid5 over 4 drives, interleave 64 KiB already", "hint: name another layout"],
+        ),
+        ("--layout raid10", vec!["not enough space", "slabs of", "are free", "hint: it would take"]),
+        ("--layout raid6 --columns 5", vec!["5", "4 ", "hint:"]),
+    ] {
+        let refused = sandbox.fails(&format!("volume convert tank/a {words}"));
+        for part in parts {
+            assert!(refused.contains(part), "{words}: {refused}");
+        }
+    }
+    assert_eq!(sandbox.run("volume convert tank/a").code, 2, "a layout is needed");
+    assert_eq!(sandbox.run("volume convert tank/a --layout raid9").code, 2);
+    let refused = sandbox.run("volume convert tank/a --layout raid5 --interleave 5KiB").expect_code(2).err;
+    assert!(
+        refused.contains("an interleave of 5120 bytes is not a power of two") && refused.contains("hint:"),
+        "{refused}"
+    );
+    assert!(sandbox.fails("volume convert tank/b --layout raid6").contains("no volume b"));
+    assert_eq!(
+        sandbox.json("pool status tank")["pools"][0]["allocated_bytes"],
+        before["pools"][0]["allocated_bytes"]
+    );
+}

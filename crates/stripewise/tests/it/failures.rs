@@ -1,0 +1,255 @@
+//! Drives that go, come back, lie and move: what was written is read back, byte for byte, as long as the layout can do it,
+//! and beyond that it is said.
+
+use crate::kit::{Sandbox, corrupt, unique_bytes};
+
+/// Bytes that most tests write: several stripes, with ragged ends.
+const LENGTH: usize = 3_000_001;
+const OFFSET: u64 = 77_777;
+
+fn with_volume(drives: usize, layout: &str, seed: u64) -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.pool(drives);
+    sandbox.ok(&format!("volume create tank/a --layout {layout} --size 6MiB"));
+    let data = unique_bytes(LENGTH, seed);
+    sandbox.write("tank/a", OFFSET, &data);
+    (sandbox, data)
+}
+
+fn lose(sandbox: &Sandbox, drive: usize) {
+    std::fs::remove_file(sandbox.drive_path(drive)).expect("a drive");
+}
+
+#[test]
+fn pieces_written_anywhere_are_read_back() {
+    let (sandbox, mut expected) = with_volume(4, "raid5", 1);
+    expected.splice(0..0, vec![0; OFFSET as usize]);
+    for (offset, length) in [(0, 1), (511, 2), (65_535, 131_073), (1_000_000, 512), (2_999_999, 3)] {
+        let piece = unique_bytes(length, offset as u64 + 9);
+        sandbox.write("tank/a", offset as u64, &piece);
+        expected[offset..offset + length].copy_from_slice(&piece);
+    }
+    sandbox.write("tank/a", 5, b"");
+    assert!(sandbox.read("tank/a", 0, expected.len()) == expected);
+    assert!(sandbox.read("tank/a", 65_000, 70_001) == expected[65_000..135_001]);
+    let rest = sandbox.ok(&format!("volume read tank/a --offset {}", expected.len())).out;
+    assert!(!rest.is_empty() && rest.iter().all(|&byte| byte == 0), "never written reads as zeros");
+}
+
+#[test]
+fn a_pool_comes_back_in_any_order_and_under_any_name() {
+    let (sandbox, data) = with_volume(4, "raid6", 2);
+    sandbox.ok("pool export tank");
+    assert_eq!(sandbox.json("pool list")["pools"], serde_json::json!([]));
+    std::fs::create_dir(sandbox.path("moved")).expect("made");
+    for (from, to) in [(0, "z.img"), (1, "a.img"), (2, "m.img"), (3, "drive0.img")] {
+        std::fs::rename(sandbox.drive_path(from), sandbox.path("moved").join(to)).expect("moved");
+    }
+    std::fs::write(sandbox.path("moved/notes.txt"), "not a drive").expect("written");
+    let imported = sandbox.json("pool import --dir @moved");
+    assert_eq!(imported["pools"][0]["state"], "online");
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+    // Where the drives are now is remembered, and importing again is no harm.
+    sandbox.ok("pool import --dir @moved tank");
+    sandbox.ok("pool status");
+    // Another home (another machine) knows nothing yet.
+    let elsewhere = |words: &str| {
+        let output =
+            sandbox.command(words).env("STRIPEWISE_HOME", sandbox.path("home2")).output().expect("it runs");
+        (output.status.code(), output.stdout)
+    };
+    assert_eq!(elsewhere("pool status tank").0, Some(1));
+    assert_eq!(elsewhere("pool import --dir @moved tank").0, Some(0));
+    let read = elsewhere(&format!("volume read tank/a --offset {OFFSET} --length {LENGTH}"));
+    assert!(read == (Some(0), data));
+}
+
+#[test]
+fn a_drive_lost_is_missed_by_name_and_its_data_by_nobody() {
+    let (sandbox, data) = with_volume(4, "raid5", 3);
+    lose(&sandbox, 2);
+    let status = sandbox.run("pool status").expect_code(3);
+    assert!(
+        status.text().contains(&format!("{} (missing)", sandbox.text("d/drive2.img"))),
+        "{}",
+        status.text()
+    );
+    assert!(status.text().contains("action: stripewise pool replace tank "), "{}", status.text());
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "degraded read");
+    let changed = unique_bytes(200_000, 33);
+    sandbox.write("tank/a", OFFSET + 50_000, &changed);
+    let mut data = data;
+    data[50_000..250_000].copy_from_slice(&changed);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "degraded write");
+
+    // The command that the status names, with the new drive filled in.
+    sandbox.ok("drive make @new --count 1 --size 32MiB");
+    let status = sandbox.run("pool status --json").expect_code(3).json();
+    let action = status["pools"][0]["action"].as_str().expect("text").to_owned();
+    let action =
+        action.strip_prefix("stripewise ").expect("a command").replace("NEW-DRIVE", "@new/drive0.img");
+    sandbox.ok(&action);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "while rebuilding");
+    let done = sandbox.json("pool wait tank rebuild");
+    assert_eq!(done["worked"], true);
+    let status = sandbox.json("pool status");
+    assert_eq!(status["pools"][0]["state"], "online");
+    assert_eq!(status["pools"][0]["drives"].as_array().map(Vec::len), Some(4));
+    assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], false);
+    // The new drive really holds its part: another one can go now.
+    lose(&sandbox, 0);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_drive_may_be_replaced_at_its_own_path() {
+    let (sandbox, data) = with_volume(3, "raid5", 4);
+    lose(&sandbox, 1);
+    sandbox.ok("drive make @d --count 1 --size 32MiB --first 1");
+    sandbox.ok("pool replace tank @d/drive1.img @d/drive1.img --wait");
+    assert_eq!(sandbox.json("pool status")["pools"][0]["state"], "online");
+    lose(&sandbox, 0);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_working_drive_can_be_replaced_and_reused() {
+    let (sandbox, data) = with_volume(3, "raid1 --columns 3", 5);
+    sandbox.ok("drive make @new --count 1 --size 64MiB");
+    sandbox.ok("pool replace tank @d/drive0.img @new/drive0.img --wait");
+    assert_eq!(sandbox.json("drive show @d/drive0.img")["drives"][0]["belongs"], false);
+    assert_eq!(sandbox.json("drive show @new/drive0.img")["drives"][0]["belongs"], true);
+    let text = sandbox.ok("drive show @d/drive0.img");
+    assert!(text.text().contains("state: replaced: no longer a drive of the pool"), "{}", text.text());
+    lose(&sandbox, 1);
+    lose(&sandbox, 2);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "the new drive alone holds all of it");
+}
+
+#[test]
+fn two_drives_lost_from_raid6_and_three() {
+    let (sandbox, data) = with_volume(5, "raid6", 6);
+    lose(&sandbox, 1);
+    lose(&sandbox, 4);
+    sandbox.run("pool status").expect_code(3);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+    lose(&sandbox, 0);
+    let status = sandbox.run("pool status --json").expect_code(1).json();
+    let pool = &status["pools"][0];
+    assert_eq!(pool["state"], "failed");
+    assert!(pool["condition"].as_str().is_some_and(|text| text.contains("volume a has failed")), "{pool}");
+    let answer =
+        sandbox.run(&format!("volume read tank/a --offset {OFFSET} --length {LENGTH}")).expect_code(1);
+    assert!(answer.out.is_empty(), "no bytes rather than wrong ones");
+    assert!(answer.err.contains("error: "), "{}", answer.err);
+    sandbox.run_with_input("volume write tank/a", b"x").expect_code(1);
+}
+
+#[test]
+fn a_failed_volume_is_whole_again_when_its_drives_come_back() {
+    let (sandbox, data) = with_volume(3, "raid5", 7);
+    for drive in [0, 2] {
+        std::fs::rename(sandbox.drive_path(drive), sandbox.path(&format!("away{drive}"))).expect("moved");
+    }
+    sandbox.run("pool status").expect_code(1);
+    sandbox.run_with_input("volume write tank/a", b"x").expect_code(1);
+    for drive in [0, 2] {
+        std::fs::rename(sandbox.path(&format!("away{drive}")), sandbox.drive_path(drive)).expect("moved");
+    }
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+    sandbox.ok("pool status");
+}
+
+#[test]
+fn a_drive_that_was_away_is_not_believed() {
+    let (sandbox, mut data) = with_volume(3, "raid5", 8);
+    std::fs::rename(sandbox.drive_path(1), sandbox.path("away")).expect("moved");
+    let changed = unique_bytes(500_000, 88);
+    sandbox.write("tank/a", OFFSET, &changed);
+    data[..500_000].copy_from_slice(&changed);
+    std::fs::rename(sandbox.path("away"), sandbox.drive_path(1)).expect("moved");
+    let status = sandbox.run("pool status --json").expect_code(3).json();
+    assert_eq!(status["pools"][0]["drives"][1]["state"], "behind");
+    assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank rebuild");
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data, "what it held is out of date");
+    // It catches up, and counts again.
+    sandbox.ok("pool wait tank rebuild");
+    sandbox.ok("pool status");
+    lose(&sandbox, 0);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_spare_takes_over() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 4 --size 32MiB");
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img --spare @d/drive3.img");
+    sandbox.ok("volume create tank/a --layout raid5 --size 6MiB");
+    let data = unique_bytes(LENGTH, 9);
+    sandbox.write("tank/a", OFFSET, &data);
+    assert_eq!(sandbox.json("pool status")["pools"][0]["drives"][3]["role"], "spare");
+    lose(&sandbox, 0);
+    assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], true);
+    sandbox.ok("pool status");
+    lose(&sandbox, 1);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_scrub_repairs_what_rotted_and_names_the_drive() {
+    let (sandbox, data) = with_volume(4, "raid6", 10);
+    let place = sandbox.place_of(2, &data[..400_000]);
+    corrupt(&sandbox.drive_path(2), place, 8192);
+    let done = sandbox.json("pool scrub tank --wait");
+    assert_eq!(done["scrubs"][0]["volume"], "a");
+    let repaired = done["scrubs"][0]["repaired"].as_array().expect("a list");
+    assert_eq!(repaired.len(), 1, "{done}");
+    assert_eq!(repaired[0]["path"], sandbox.text("d/drive2.img"));
+    assert_eq!(repaired[0]["blocks"], 2);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+    let status = sandbox.json("pool status");
+    assert_eq!(status["pools"][0]["drives"][2]["checksum_errors"], 2, "kept with the pool");
+    // Nothing is left to find, and the repair is on the drive itself: others may go.
+    let again = sandbox.ok("pool scrub tank --wait");
+    assert!(again.text().contains("nothing wrong was found"), "{}", again.text());
+    lose(&sandbox, 0);
+    lose(&sandbox, 1);
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_scrub_that_was_only_asked_for_is_done_by_wait() {
+    let (sandbox, data) = with_volume(3, "raid1 --columns 3", 11);
+    let place = sandbox.place_of(1, &data[..200_000]);
+    corrupt(&sandbox.drive_path(1), place, 4096);
+    let asked = sandbox.ok("pool scrub tank");
+    assert!(asked.text().contains("`stripewise pool wait tank scrub` does it"), "{}", asked.text());
+    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"][0]["kind"], "scrub");
+    let done = sandbox.ok("pool wait tank scrub");
+    let says = format!("{} held 1 block of 4 KiB that were wrong", sandbox.text("d/drive1.img"));
+    assert!(done.text().contains(&says), "{}", done.text());
+    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
+    assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
+}
+
+#[test]
+fn a_pool_without_any_of_its_drives() {
+    let (sandbox, _) = with_volume(2, "raid1", 12);
+    std::fs::rename(sandbox.path("d"), sandbox.path("elsewhere")).expect("moved");
+    let status = sandbox.run("pool status --json").expect_code(1).json();
+    assert_eq!(status["pools"][0]["state"], "failed");
+    assert_eq!(status["pools"][0]["drives"][1]["state"], "missing");
+    let text = sandbox.run("pool status").expect_code(1);
+    assert!(text.text().contains("stripewise pool import --dir DIR tank"), "{}", text.text());
+    sandbox.ok("pool import --dir @elsewhere");
+    sandbox.ok("pool status");
+}
+
+#[test]
+fn settings_are_kept() {
+    let (sandbox, _) = with_volume(3, "raid5", 13);
+    sandbox.ok("pool set tank rebuild-priority=high");
+    assert_eq!(sandbox.json("pool status")["pools"][0]["rebuild_priority_percent"], 60);
+    sandbox.ok("pool set tank rebuild-priority=7");
+    assert_eq!(sandbox.json("pool status")["pools"][0]["rebuild_priority_percent"], 7);
+}

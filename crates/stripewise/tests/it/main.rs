@@ -1,0 +1,26 @@
+//! All tests of this crate that use it from outside, as one program.
+
+mod bad_input;
+mod contract;
+mod convert;
+mod daemon;
+mod evaluate;
+mod failures;
+mod kit;
+mod licences;
+mod limits;
+mod members;
+mod mount;
+mod nested;
+mod network_members;
+mod opened_anew;
+mod processes;
+mod serve;
+mod taken;
+mod tiers;
+mod torture;
+mod ways_in;
+
+#[path = "../../../export/tests/it/kit/client.rs"]
+#[allow(dead_code, reason = "the server's own tests say more")]
+mod nbd_client;

@@ -1,0 +1,260 @@
+//! Drives that come into a pool and leave it, on purpose: nothing is lost on the way, and every step says what is next.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::kit::{Answer, Sandbox, keys, unique_bytes};
+use serde_json::Value;
+
+const LENGTH: usize = 5_000_001;
+
+/// A RAID 5 volume with something in it, on drives @d/drive0.img …
+fn with_volume(drives: usize, seed: u64) -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.pool(drives);
+    sandbox.ok("volume create tank/a --layout raid5 --columns 3 --size 12MiB");
+    let data = unique_bytes(LENGTH, seed);
+    sandbox.write("tank/a", 4097, &data);
+    (sandbox, data)
+}
+
+fn holds(sandbox: &Sandbox, data: &[u8]) -> bool {
+    sandbox.read("tank/a", 4097, data.len()) == data
+}
+
+fn status(sandbox: &Sandbox) -> Value {
+    let answer: Answer = sandbox.run("pool status tank --json");
+    assert!(matches!(answer.code, 0 | 3), "{}", answer.err);
+    answer.json()["pools"][0].clone()
+}
+
+fn drive<'a>(status: &'a Value, path: &str) -> Option<&'a Value> {
+    status["drives"].as_array().expect("a list").iter().find(|drive| drive["path"] == path)
+}
+
+fn lose(sandbox: &Sandbox, name: &str) {
+    std::fs::remove_file(sandbox.path(name)).expect("a drive");
+}
+
+#[test]
+fn a_drive_added_gives_room_of_its_own_size() {
+    let (sandbox, data) = with_volume(3, 1);
+    let before = status(&sandbox)["capacity_bytes"].as_u64().expect("a number");
+    sandbox.ok("drive make @e --count 1 --size 64MiB");
+    let added = sandbox.ok("pool add tank @e/drive0.img");
+    assert_eq!(added.text(), "pool tank: 1 drive added for volumes\n");
+    let now = status(&sandbox);
+    assert_eq!(drive(&now, &sandbox.text("e/drive0.img")).expect("there")["role"], "data");
+    let more = now["capacity_bytes"].as_u64().expect("a number") - before;
+    assert!((50 << 20..64 << 20).contains(&more), "all of the larger drive counts: {more}");
+    sandbox.ok("volume create tank/wide --layout raid6 --size 8MiB");
+    assert!(holds(&sandbox, &data));
+}
+
+#[test]
+fn roles_are_given_and_shown() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 8 --size 32MiB");
+    sandbox.ok(
+        "pool create tank @d/drive0.img @d/drive1.img @d/drive2.img --spare @d/drive3.img --journal @d/drive4.img --fast \
+         @d/drive5.img",
+    );
+    sandbox.ok("pool add tank @d/drive6.img --as journal");
+    sandbox.ok("pool add tank @d/drive7.img --as spare");
+    let now = status(&sandbox);
+    for (index, role) in
+        ["data", "data", "data", "spare", "journal", "fast", "journal", "spare"].iter().enumerate()
+    {
+        let path = sandbox.text(&format!("d/drive{index}.img"));
+        assert_eq!(drive(&now, &path).expect("there")["role"], *role, "{path}");
+        assert_eq!(sandbox.json(&format!("drive show {path}"))["drives"][0]["superblock"]["role"], *role);
+    }
+    let text = sandbox.ok("pool status");
+    assert!(text.text().contains("journal  online"), "{}", text.text());
+    assert!(sandbox.run("pool add tank @d/drive7.img --as cache").expect_code(2).err.contains("journal"));
+}
+
+#[test]
+fn a_drive_added_to_a_degraded_pool_starts_the_rebuild() {
+    let (sandbox, data) = with_volume(3, 2);
+    lose(&sandbox, "d/drive1.img");
+    sandbox.run("pool status").expect_code(3);
+    sandbox.ok("drive make @e --count 1 --size 32MiB");
+    let added = sandbox.ok("pool add tank @e/drive0.img");
+    assert!(added.text().contains("`stripewise pool wait tank rebuild` does it"), "{}", added.text());
+    assert_eq!(sandbox.json("pool wait tank rebuild")["worked"], true);
+    lose(&sandbox, "d/drive0.img");
+    assert!(holds(&sandbox, &data), "the drive added holds its part");
+}
+
+#[test]
+fn a_drive_is_retired_without_a_moment_of_less_redundancy() {
+    let (sandbox, data) = with_volume(4, 3);
+    let path = sandbox.text("d/drive1.img");
+    let asked = sandbox.ok("pool retire tank @d/drive1.img");
+    assert!(asked.text().contains("is to be emptied"), "{}", asked.text());
+    assert_eq!(drive(&status(&sandbox), &path).expect("still there")["state"], "retiring");
+    assert!(holds(&sandbox, &data));
+    sandbox.ok("pool wait tank rebuild");
+    let now = status(&sandbox);
+    assert_eq!((&now["state"], drive(&now, &path)), (&Value::from("online"), None));
+    assert_ne!(sandbox.json("drive show @d/drive1.img")["drives"][0]["belongs"], true);
+    lose(&sandbox, "d/drive1.img");
+    sandbox.ok("pool status");
+    lose(&sandbox, "d/drive0.img");
+    assert!(holds(&sandbox, &data), "with all its redundancy on the others");
+
+    let (sandbox, data) = with_volume(3, 4);
+    let refused = sandbox.fails("pool retire tank @d/drive2.img");
+    assert!(refused.contains("cannot retire") && refused.contains("hint: "), "{refused}");
+    assert!(holds(&sandbox, &data));
+    sandbox.ok("pool status");
+}
+
+#[test]
+fn a_drive_taken_offline_catches_up() {
+    let (sandbox, mut data) = with_volume(3, 5);
+    let id = drive(&status(&sandbox), &sandbox.text("d/drive2.img")).expect("there")["id"].clone();
+    let id = id.as_str().expect("an identity");
+    let off = sandbox.ok("pool offline tank @d/drive2.img");
+    assert!(off.text().contains(&format!("`stripewise pool online tank {id}`")), "{}", off.text());
+    let now = sandbox.run("pool status --json").expect_code(3).json()["pools"][0].clone();
+    assert_eq!(drive(&now, &sandbox.text("d/drive2.img")).expect("there")["state"], "offline");
+    let action = now["action"].as_str().expect("text");
+    assert!(action.starts_with(&format!("stripewise pool online tank {id}")), "{action}");
+    let changed = unique_bytes(300_000, 55);
+    sandbox.write("tank/a", 4097, &changed);
+    data[..300_000].copy_from_slice(&changed);
+    assert!(holds(&sandbox, &data));
+    // Another one cannot go too, and it stays.
+    let refused = sandbox.fails("pool offline tank @d/drive0.img");
+    assert!(refused.contains("could not be read: a"), "{refused}");
+
+    // It comes back under another name; its identity may be cut short.
+    std::fs::rename(sandbox.drive_path(2), sandbox.path("moved.img")).expect("moved");
+    sandbox.ok("pool online tank @moved.img --wait");
+    let now = sandbox.json("pool status")["pools"][0].clone();
+    assert_eq!(drive(&now, &sandbox.text("moved.img")).expect("there")["id"], id);
+    sandbox.ok(&format!("pool offline tank {}", &id[..8]));
+    sandbox.ok(&format!("pool online tank {} --wait", &id[..8]));
+    lose(&sandbox, "d/drive0.img");
+    assert!(holds(&sandbox, &data), "what changed meanwhile is on it");
+}
+
+#[test]
+fn only_drives_that_hold_nothing_are_removed() {
+    let (sandbox, data) = with_volume(3, 6);
+    sandbox.ok("drive make @e --count 2 --size 32MiB");
+    sandbox.ok("pool add tank @e/drive0.img --as spare");
+    let refused = sandbox.fails("pool remove tank @d/drive1.img");
+    assert!(refused.contains("pool retire"), "what to type instead: {refused}");
+    let removed = sandbox.ok("pool remove tank @e/drive0.img");
+    assert!(removed.text().contains("is no drive of pool tank any more"), "{}", removed.text());
+    assert_eq!(drive(&status(&sandbox), &sandbox.text("e/drive0.img")), None);
+    // It is free for others, without --force.
+    sandbox.ok("pool create other @e/drive0.img");
+    let refused = sandbox.fails("pool add tank @e/drive0.img");
+    assert!(refused.contains("holds a drive of pool `other`"), "whose it is: {refused}");
+    let refused = sandbox.fails("pool add tank @d/drive0.img");
+    assert!(refused.contains("is a drive of this pool already"), "{refused}");
+    assert!(sandbox.fails("pool add tank @e/drive1.img @e/drive1.img").contains("given twice"));
+    assert!(holds(&sandbox, &data));
+}
+
+#[test]
+fn a_spare_is_named_as_the_replacement() {
+    let (sandbox, data) = with_volume(3, 7);
+    sandbox.ok("drive make @e --count 1 --size 32MiB");
+    sandbox.ok("pool add tank @e/drive0.img --as spare");
+    let id = drive(&status(&sandbox), &sandbox.text("e/drive0.img")).expect("there")["id"].clone();
+    let id = id.as_str().expect("an identity");
+    sandbox.ok(&format!("pool replace tank @d/drive0.img {} --wait", &id[..10]));
+    assert_eq!(drive(&status(&sandbox), &sandbox.text("d/drive0.img")), None);
+    lose(&sandbox, "d/drive1.img");
+    assert!(holds(&sandbox, &data));
+}
+
+#[test]
+fn what_happened_is_kept() {
+    let (sandbox, _) = with_volume(4, 8);
+    sandbox.ok("pool offline tank @d/drive1.img");
+    sandbox.ok("pool online tank @d/drive1.img --wait");
+    let events = sandbox.json("pool events tank");
+    assert_eq!(keys(&events), ["events", "output_version", "pool"]);
+    let list = events["events"].as_array().expect("a list");
+    assert_eq!(keys(&list[0]), ["kind", "text", "time", "time_unix_ms"]);
+    let times: Vec<u64> =
+        list.iter().map(|event| event["time_unix_ms"].as_u64().expect("a number")).collect();
+    assert!(times.is_sorted(), "oldest first: {events}");
+    let since_1970 =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now").as_millis();
+    assert!(
+        times.iter().all(|&time| since_1970.abs_diff(u128::from(time)) < 600_000),
+        "by the clock: {events}"
+    );
+    let is_of = |kind: &str, word: &str| {
+        let says = |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains(word));
+        list.iter().filter(says).any(|event| event["kind"] == kind)
+    };
+    assert!(is_of("volume", "volume a"), "{events}");
+    assert!(is_of("drive", "drive1.img"), "{events}");
+    let text = sandbox.ok("pool events tank --last 2");
+    assert_eq!(text.text().lines().count(), 3, "a heading and two: {}", text.text());
+    assert!(text.text().starts_with("TIME "), "{}", text.text());
+}
+
+/// Whether somebody has the drive, told without trying to lock it.
+fn is_locked(sandbox: &Sandbox, name: &str) -> bool {
+    let inode = std::fs::metadata(sandbox.path(name)).expect("a drive").ino();
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
+    locks.lines().any(|line| line.contains(&format!(":{inode} ")))
+}
+
+#[test]
+fn what_drives_do_is_shown_where_something_runs() {
+    let (sandbox, _) = with_volume(3, 9);
+    let idle = sandbox.json("pool iostat tank");
+    assert_eq!(idle["running"], false);
+    assert_eq!(idle["intervals"][0]["drives"].as_array().map(Vec::len), Some(3));
+    assert!(sandbox.ok("pool iostat tank").text().contains("nothing runs"));
+    assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
+    assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
+
+    // A rebuild onto a drive so slow that it can be watched from beside, however busy the machine is.
+    sandbox.ok("drive make @e --count 1 --size 32MiB --pace 500KB/s");
+    lose(&sandbox, "d/drive1.img");
+    sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
+    let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
+    // Asked before, `iostat` would find nobody there, and have the pool itself for a moment.
+    while !is_locked(&sandbox, "d/drive0.img") {
+        assert!(child.try_wait().expect("a child").is_none(), "it waits");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let mut busy = Value::Null;
+    while child.try_wait().expect("a child").is_none() {
+        let answer = sandbox.run("pool iostat tank 1 1 --json");
+        if answer.code != 0 {
+            // It has the pool and says nothing of it yet: opening writes to that drive, too.
+            continue;
+        }
+        let shown = answer.json();
+        let drives = shown["intervals"][0]["drives"].as_array().cloned().unwrap_or_default();
+        // All that it is to write may have been asked of it before the interval began.
+        let writes = |drive: &&Value| {
+            drive["write_mb_per_s"].as_f64().is_some_and(|rate| rate > 0.05)
+                || drive["queued"].as_u64().is_some_and(|requests| requests > 0)
+        };
+        if let Some(drive) = drives.iter().find(writes) {
+            busy = drive.clone();
+            break;
+        }
+    }
+    assert!(child.try_wait().expect("a child").is_none(), "it is still at work");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert_eq!(busy["path"], sandbox.text("e/drive0.img"), "the one that is written: {busy}");
+    for key in
+        ["id", "role", "state", "requests", "requests_per_s", "read_mb_per_s", "busy_percent", "queued"]
+    {
+        assert!(busy.get(key).is_some(), "{key} is missing");
+    }
+}

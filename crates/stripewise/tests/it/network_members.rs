@@ -1,0 +1,637 @@
+//! Pools on drives behind NBD servers (nbdkit's): slow ones, ones that err, hang, die and come back, and hosts that are cut off.
+//! Skipped with a message where there is no nbdkit; those with hosts of their own also where network namespaces cannot be made.
+
+use crate::nbd_client;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::kit::daemon::{Daemon, PATIENCE, until, wait};
+use crate::kit::{Sandbox, unique_bytes};
+use nbd_client::Client;
+use serde_json::Value;
+
+/// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not to be taken for one.
+const TIMEOUT: &str = "timeout=3s";
+const MIB: usize = 1 << 20;
+/// What a command that writes has under way at a time is less.
+const MOST_UNDER_WAY: usize = 8 * MIB;
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("skipped: there is no {program} here (scripts/need.sh test installs it)");
+    }
+    found
+}
+
+/// A server of one file; killed if the test ends before it.
+struct Kit {
+    child: Child,
+}
+
+impl Kit {
+    /// With these words in front of those of the file plugin, on a socket @n{index}.sock, or elsewhere as the words say.
+    fn start(sandbox: &Sandbox, index: usize, words: &str) -> Self {
+        Self::start_with(
+            sandbox,
+            index,
+            words,
+            &format!("file {}", sandbox.text(&format!("d/drive{index}.img"))),
+        )
+    }
+
+    fn start_with(sandbox: &Sandbox, index: usize, words: &str, plugin: &str) -> Self {
+        let socket = sandbox.path(&format!("n{index}.sock"));
+        let _ = std::fs::remove_file(&socket);
+        let mut command = Command::new("nbdkit");
+        command.args(["-f", "-U"]).arg(&socket);
+        command.args(words.split_whitespace().filter(|word| word.starts_with("--")));
+        command.args(plugin.split_whitespace());
+        command.args(words.split_whitespace().filter(|word| !word.starts_with("--")));
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("nbdkit starts");
+        let kit = Self { child };
+        until("nbdkit listens", || socket.exists());
+        kit
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(kill.expect("kill runs").success());
+    }
+
+    /// Ends at once, as with its machine.
+    fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that hung goes on. nbdkit may abort instead: it answers a connection that was closed meanwhile (1.32: "connections.c: Assertion
+/// `sock >= 0' failed"). Then it is started again; what it had taken is in its file.
+fn wakes_up(sandbox: &Sandbox, kit: &mut Option<Kit>) {
+    let hung = kit.as_mut().expect("there");
+    hung.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(500));
+    if hung.child.try_wait().expect("it can be waited for").is_some() {
+        *kit = Some(Kit::start(sandbox, 2, ""));
+    }
+}
+
+fn uri(index: usize) -> String {
+    format!("nbd+unix:///?socket=n{index}.sock&{TIMEOUT}")
+}
+
+/// Four servers of files, a pool `tank` on them, and a volume `a` in it, with something in it.
+fn served(layout: &str, seed: u64) -> (Sandbox, Vec<Option<Kit>>, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 4 --size 64MiB");
+    let kits = (0..4).map(|index| Some(Kit::start(&sandbox, index, ""))).collect();
+    let uris: Vec<String> = (0..4).map(uri).collect();
+    sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
+    sandbox.ok(&format!("volume create tank/a --layout {layout} --size 48MiB"));
+    let data = unique_bytes(40 * MIB, seed);
+    sandbox.write("tank/a", 0, &data);
+    (sandbox, kits, data)
+}
+
+fn status(sandbox: &Sandbox) -> Value {
+    let answer = sandbox.run("pool status tank --json");
+    assert!(matches!(answer.code, 0 | 3), "{}", answer.err);
+    answer.json()["pools"][0].clone()
+}
+
+fn drive_state(sandbox: &Sandbox, index: usize) -> String {
+    status(sandbox)["drives"][index]["state"].as_str().expect("text").to_owned()
+}
+
+fn is_whole(sandbox: &Sandbox) -> bool {
+    if sandbox.run("pool status tank").code != 0 {
+        return false;
+    }
+    let status = status(sandbox);
+    let drives = status["drives"].as_array().expect("drives");
+    status["state"] == "online"
+        && status["activity"].as_array().is_some_and(Vec::is_empty)
+        && drives.iter().all(|drive| drive["state"] == "online")
+}
+
+/// Waits until all drives take part again and have what they should.
+fn until_whole(sandbox: &Sandbox, daemon: &Daemon) {
+    let begin = Instant::now();
+    while !is_whole(sandbox) {
+        // Pauses between attempts may add up to more than other tests have to wait.
+        if begin.elapsed() > 3 * PATIENCE {
+            let status = sandbox.run("pool status tank").out;
+            panic!("not whole:\n{}\n{}", String::from_utf8_lossy(&status), daemon.said());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Bytes written to a drive that is back, since it was opened again.
+fn written_bytes(sandbox: &Sandbox, index: usize) -> u64 {
+    let path = status(sandbox)["drives"][index]["path"].clone();
+    let mut bytes = 0;
+    // The word that `iostat` goes by is a second old at times.
+    until("the figures are of now", || {
+        let iostat = sandbox.json("pool iostat tank");
+        let drives = iostat["intervals"][0]["drives"].as_array().expect("drives").clone();
+        let drive = drives.iter().find(|drive| drive["path"] == path).expect("every drive is there");
+        bytes = drive["written_bytes"].as_u64().expect("a number");
+        drive["state"] == "online"
+    });
+    bytes
+}
+
+fn nothing_is_wrong(sandbox: &Sandbox) {
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+}
+
+/// Writes pieces until told to end; what the volume holds then.
+fn write_over(sandbox: &Sandbox, data: &mut [u8], pieces: std::ops::Range<usize>) {
+    for piece in pieces {
+        let bytes = unique_bytes(100_000, 1000 + piece as u64);
+        let at = piece * 200_000;
+        sandbox.write("tank/a", at as u64, &bytes);
+        data[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_a_lost_drive_and_gets_what_changed_when_it_is_back() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, mut data) = served("raid5", 1);
+    let daemon = Daemon::start(&sandbox, "tank");
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write_over(&sandbox, &mut data, 0..20));
+        std::thread::sleep(Duration::from_millis(100));
+        kits[1].take().expect("there").kill();
+        writing.join().expect("every write is taken");
+    });
+    until("the drive is missing", || drive_state(&sandbox, 1) == "missing");
+    assert_eq!(status(&sandbox)["state"], "degraded");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "degraded, every byte is right");
+    write_over(&sandbox, &mut data, 30..33);
+
+    kits[1] = Some(Kit::start(&sandbox, 1, ""));
+    until_whole(&sandbox, &daemon);
+    assert!(written_bytes(&sandbox, 1) > MIB as u64, "what changed is copied");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    // It counts again: another one may go.
+    kits[3].take().expect("there").kill();
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    kits[3] = Some(Kit::start(&sandbox, 3, ""));
+    until_whole(&sandbox, &daemon);
+    nothing_is_wrong(&sandbox);
+    daemon.end();
+}
+
+#[test]
+fn a_server_that_hangs_is_lost_when_its_time_is_over() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, mut data) = served("raid6", 2);
+    let daemon = Daemon::start(&sandbox, "tank");
+    kits[2].as_ref().expect("there").signal("-STOP");
+    let begin = Instant::now();
+    write_over(&sandbox, &mut data, 0..5);
+    assert!(begin.elapsed() < Duration::from_secs(25), "long before the engine's own patience would end");
+    until("it counts as missing, not as broken", || drive_state(&sandbox, 2) == "missing");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    wakes_up(&sandbox, &mut kits[2]);
+    until_whole(&sandbox, &daemon);
+    let copied = written_bytes(&sandbox, 2);
+    assert!(copied < 12 << 20, "only what changed is copied: {copied} bytes of some 20 MiB");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+
+    // Also while nobody asks for anything.
+    kits[2].as_ref().expect("there").signal("-STOP");
+    until("nobody asked, and it is missed", || drive_state(&sandbox, 2) == "missing");
+    wakes_up(&sandbox, &mut kits[2]);
+    until_whole(&sandbox, &daemon);
+    nothing_is_wrong(&sandbox);
+    daemon.end();
+}
+
+/// The servers of so many drives that the pool cannot go on die while this is written from the beginning of the volume; then they are there again.
+fn die_while_written(
+    sandbox: &Sandbox,
+    daemon: &Daemon,
+    kits: &mut [Option<Kit>],
+    which: &[usize],
+    bytes: &[u8],
+) {
+    let mut writing =
+        sandbox.command("volume write tank/a --offset 0").stdin(Stdio::piped()).spawn().expect("started");
+    let mut input = writing.stdin.take().expect("piped");
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(input.write_all(bytes)));
+        std::thread::sleep(Duration::from_millis(60));
+        which.iter().for_each(|index| kits[*index].take().expect("there").kill());
+        let ended = wait(&mut writing, 3 * PATIENCE);
+        if ended.is_none() {
+            let _ = writing.kill();
+        }
+        assert!(ended.is_some(), "the command hangs: {}", daemon.said());
+    });
+    until("they are missed", || !matches!(sandbox.run("pool status tank").code, 0 | 3));
+    for &index in which {
+        kits[index] = Some(Kit::start(sandbox, index, ""));
+    }
+}
+
+#[test]
+fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 9);
+    let daemon = Daemon::start(&sandbox, "tank");
+    // A piece is written or not, and the one that is under way either way when they die.
+    let piece = unique_bytes(20 * MIB, 4);
+    let all: Vec<usize> = (0..kits.len()).collect();
+    die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
+    until_whole(&sandbox, &daemon);
+    let now = sandbox.read("tank/a", 0, data.len());
+    for (block, got) in now.chunks(4096).enumerate() {
+        let at = block * 4096;
+        let before = &data[at..at + got.len()];
+        let after = piece.get(at..at + got.len()).unwrap_or(before);
+        assert!(got == before || got == after, "block {block} is neither old nor new");
+    }
+    sandbox.write("tank/a", 0, &now[..MIB]);
+    nothing_is_wrong(&sandbox);
+    daemon.end();
+}
+
+/// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by themselves when they are there again, and one
+/// command has the volume take writes.
+#[test]
+fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, mut data) = served("raid5", 10);
+    let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
+    let piece = unique_bytes(20 * MIB, 4);
+    for pair in [[1, 2], [0, 3]] {
+        let mut before = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
+        die_while_written(&sandbox, &daemon, &mut kits, &pair, &piece);
+        // Whether they have been fetched back already or not.
+        let action = sandbox.run("pool status tank --json").json()["pools"][0]["action"]
+            .as_str()
+            .expect("text")
+            .to_owned();
+        assert!(action.starts_with("stripewise pool online tank "), "{action}");
+        let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
+        assert!(done.text().contains("was opened anew"), "{}", done.text());
+        assert!(before.is_closed(), "it has to come again");
+        until_whole(&sandbox, &daemon);
+        // What was not being written is as it was. Of what was, a block may be refused: the power of its drive went, and that of another.
+        let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
+        let mut refused = 0;
+        for at in (0..data.len()).step_by(4096) {
+            let before = &data[at..at + 4096];
+            match client.try_read(at as u64, 4096) {
+                Ok(got) => assert!(
+                    got == before || piece.get(at..at + 4096) == Some(got.as_slice()),
+                    "block at {at}"
+                ),
+                Err(error) => {
+                    assert!(at < piece.len(), "the block at {at} was not being written: {error:?}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
+        // Written anew they are good again.
+        client.write(0, &piece);
+        data[..piece.len()].copy_from_slice(&piece);
+        assert!(client.read(0, (40 * MIB) as u32 / 2) == data[..20 * MIB]);
+        nothing_is_wrong(&sandbox);
+    }
+    daemon.end();
+}
+
+#[test]
+fn a_connection_that_is_lost_while_nothing_is_at_stake_is_made_again() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid0", 3);
+    let daemon = Daemon::start(&sandbox, "tank");
+    let generation = |sandbox: &Sandbox| {
+        sandbox.json("drive show @d/drive0.img")["drives"][0]["superblock"]["generation"].clone()
+    };
+    let before = generation(&sandbox);
+    for (index, kit) in kits.iter_mut().enumerate() {
+        kit.take().expect("there").kill();
+        *kit = Some(Kit::start(&sandbox, index, ""));
+    }
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    assert!(is_whole(&sandbox), "even where no drive may be lost");
+    assert_eq!(generation(&sandbox), before, "nobody was excluded meanwhile");
+    daemon.end();
+}
+
+#[test]
+fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 4);
+    let daemon = Daemon::start(&sandbox, "tank");
+    kits[0].take().expect("there").kill();
+    kits[0] = Some(Kit::start_with(&sandbox, 0, "", "memory 64M"));
+    until("it is left out", || drive_state(&sandbox, 0) == "missing");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    // It is there, and is seen not to be the one that is missing.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(drive_state(&sandbox, 0), "missing");
+    // It may take its own place as a new drive.
+    let refused = sandbox.fails(&format!("pool online tank {}", uri(0)));
+    assert!(refused.contains("is not there"), "{refused}");
+    sandbox.ok(&format!("pool replace tank {} {} --wait", uri(0), uri(0)));
+    until_whole(&sandbox, &daemon);
+    nothing_is_wrong(&sandbox);
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    let said = daemon.end();
+    assert!(said.contains("not taken back"), "{said}");
+}
+
+#[test]
+fn slow_servers_are_slow_and_nothing_else() {
+    if !has("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 4 --size 64MiB");
+    let _kits = [
+        Kit::start(&sandbox, 0, "--filter=delay rdelay=30ms wdelay=30ms"),
+        Kit::start(&sandbox, 1, "--filter=rate rate=400M"),
+        Kit::start(&sandbox, 2, ""),
+        Kit::start(
+            &sandbox,
+            3,
+            "--filter=blocksize-policy blocksize-minimum=4096 blocksize-preferred=4096 blocksize-maximum=64K",
+        ),
+    ];
+    let uris: Vec<String> = (0..4).map(uri).collect();
+    sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
+    sandbox.ok("volume create tank/a --layout raid5 --size 32MiB");
+    let data = unique_bytes(24 * MIB + 4321, 5);
+    sandbox.write("tank/a", 777, &data);
+    assert!(sandbox.read("tank/a", 777, data.len()) == data);
+    let status = status(&sandbox);
+    assert_eq!(status["state"], "online");
+    for drive in status["drives"].as_array().expect("drives") {
+        assert_eq!((&drive["read_errors"], &drive["write_errors"]), (&0.into(), &0.into()), "{drive}");
+    }
+}
+
+#[test]
+fn errors_of_a_server_are_counted_and_mended() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 6);
+    let daemon_free = kits[1].take().expect("there");
+    daemon_free.kill();
+    let trigger = sandbox.text("errors");
+    let words = format!("--filter=error error=EIO error-pread-rate=5% error-file={trigger}");
+    kits[1] = Some(Kit::start(&sandbox, 1, &words));
+    let daemon = Daemon::start(&sandbox, "tank");
+    std::fs::write(&trigger, "").expect("written");
+    let errors = |sandbox: &Sandbox| status(sandbox)["drives"][1]["read_errors"].as_u64().expect("a number");
+    until("some are seen", || {
+        assert!(sandbox.read("tank/a", 0, data.len()) == data, "what one drive cannot read the others have");
+        errors(&sandbox) > 0
+    });
+    std::fs::remove_file(&trigger).expect("there");
+    assert_eq!(drive_state(&sandbox, 1), "online", "a few errors are no loss");
+    nothing_is_wrong(&sandbox);
+    daemon.end();
+}
+
+#[test]
+fn exports_are_found_and_named_like_other_drives() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 7);
+    let full = format!("nbd+unix:///?socket={}&{TIMEOUT}", sandbox.text("n0.sock"));
+    assert_eq!(
+        status(&sandbox)["drives"][0]["path"],
+        full.as_str(),
+        "relative paths are those of whoever typed them"
+    );
+    let shown = sandbox.json(&format!("drive show {}", uri(0)));
+    assert_eq!(shown["drives"][0]["kind"], "NBD export");
+    assert_eq!(shown["drives"][0]["superblock"]["pool_name"], "tank");
+    // One of its drives leads to all of them.
+    sandbox.ok("pool export tank");
+    sandbox.ok(&format!("pool import --drive {}", uri(2)));
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    // Another time is no other drive, and neither is another drive of the pool.
+    sandbox.ok("pool offline tank nbd+unix:///?socket=n1.sock");
+    let twice = sandbox.fails(&format!("pool create new {} nbd+unix:///?socket=n1.sock", uri(1)));
+    assert!(twice.contains("are the same drive"), "{twice}");
+    let taken = sandbox.fails(&format!("pool create new {}", uri(1)));
+    assert!(taken.contains("holds a drive of pool `tank`"), "{taken}");
+    sandbox.ok("pool online tank nbd+unix:///?socket=n1.sock --wait");
+
+    // It may move to another place, and be replaced by a file.
+    kits[3].take().expect("there").kill();
+    std::fs::rename(sandbox.drive_path(3), sandbox.path("d/drive9.img")).expect("moved");
+    let _moved = Kit::start(&sandbox, 9, "");
+    sandbox.ok(&format!("pool online tank {} --wait", uri(9)));
+    assert!(is_whole(&sandbox));
+    sandbox.ok("drive make @e --count 1 --size 64MiB");
+    sandbox.ok(&format!("pool replace tank {} @e/drive0.img --wait", uri(0)));
+    sandbox.ok(&format!("pool add tank {} --as spare --force", uri(0)));
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    nothing_is_wrong(&sandbox);
+}
+
+#[test]
+fn what_is_of_no_use_is_told() {
+    if !has("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 3 --size 64MiB");
+    let _kits = [
+        Kit::start(&sandbox, 0, "--read-only"),
+        Kit::start(&sandbox, 1, "--filter=blocksize-policy blocksize-minimum=8192 blocksize-preferred=8192"),
+        Kit::start_with(&sandbox, 2, "", "memory 64K"),
+    ];
+    let stopped = Kit::start_with(&sandbox, 3, "", "memory 64M");
+    stopped.signal("-STOP");
+    let free_port =
+        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    std::fs::write(sandbox.path("file"), "").expect("written");
+    for (uri, parts) in [
+        (
+            format!("nbd://127.0.0.1:{free_port}/x"),
+            ["cannot be reached: Connection refused", "check that the server runs"],
+        ),
+        (
+            "nbd://no-such-host.invalid/x".to_owned(),
+            ["`no-such-host.invalid` is not known", "give the address"],
+        ),
+        (uri(7), ["cannot be reached: No such file", "check that the server runs"]),
+        ("nbd+unix:///?socket=file".to_owned(), ["cannot be reached: Connection refused", "check that"]),
+        (uri(0), ["the export is read-only", "for writing"]),
+        (uri(1), ["takes blocks of 8192 bytes and more", "something else"]),
+        (uri(2), ["65536 bytes", ""]),
+        (
+            "nbd+unix:///?socket=n3.sock&timeout=500ms".to_owned(),
+            ["no answer for 0.5 s", "lets in one client at a time"],
+        ),
+        ("nbds+unix:///?socket=n2.sock".to_owned(), ["nothing says who signs", "tls-certificates=DIR"]),
+        ("nbds+unix:///?socket=n2.sock&tls-certificates=d".to_owned(), ["ca-cert.pem", "client-key.pem"]),
+    ] {
+        let said = sandbox.fails(&format!("pool create tank {uri}"));
+        assert!(said.starts_with("error: ") && parts.iter().all(|part| said.contains(part)), "{said}");
+        assert!(!said.contains("os error"), "{said}");
+    }
+    for (uri, part) in [
+        ("nbd:///x", "says no host"),
+        ("nbd+unix:///x", "says no socket"),
+        ("nbd+vsock:///x", "is not one of nbd"),
+        ("nbd://h/x?timeout=1h", "from 100ms to 25s"),
+    ] {
+        let said = sandbox.run(&format!("pool create tank {uri}")).expect_code(2).err;
+        assert!(said.contains(part) && said.contains("hint: "), "{said}");
+    }
+    assert!(sandbox.json("pool list")["pools"].as_array().expect("a list").is_empty());
+    stopped.signal("-CONT");
+}
+
+/// Hosts of their own, as network namespaces: `ip` with these words.
+fn ip(words: &str) -> bool {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let done = Command::new("ip").env("PATH", path).args(words.split_whitespace()).output();
+    done.is_ok_and(|output| output.status.success())
+}
+
+/// A host on a cable of its own; gone when this is dropped.
+struct Host {
+    name: String,
+    cable: String,
+    address: String,
+}
+
+impl Host {
+    /// `None`, with a message, where such things cannot be made here.
+    fn new(index: usize) -> Option<Self> {
+        let number = std::process::id() % 10_000;
+        let name = format!("stripewise-{number}-{index}");
+        let cable = format!("sw{number}x{index}");
+        let net = format!("10.{}.{}", 80 + number / 250, number % 250);
+        let (ours, address) = (format!("{net}.{}", 4 * index + 1), format!("{net}.{}", 4 * index + 2));
+        let host = Self { name: name.clone(), cable: cable.clone(), address: address.clone() };
+        let made = ip(&format!("netns add {name}"))
+            && ip(&format!("link add {cable} type veth peer name far netns {name}"))
+            && ip(&format!("addr add {ours}/30 dev {cable}"))
+            && ip(&format!("link set {cable} up"))
+            && ip(&format!("-n {name} addr add {address}/30 dev far"))
+            && ip(&format!("-n {name} link set far up"));
+        if !made {
+            println!("skipped: network namespaces cannot be made here (root and iproute2 are needed)");
+            return None;
+        }
+        Some(host)
+    }
+
+    fn serve(&self, file: &Path) -> Kit {
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        let mut command = Command::new("ip");
+        command
+            .env("PATH", path)
+            .args(["netns", "exec", &self.name, "nbdkit", "-f", "-p", "10809", "file"])
+            .arg(file);
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+        let kit = Kit { child };
+        until("nbdkit listens", || std::net::TcpStream::connect((self.address.as_str(), 10809)).is_ok());
+        kit
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd://{}/?{TIMEOUT}", self.address)
+    }
+
+    /// Cuts its cable, or mends it.
+    fn cable(&self, state: &str) {
+        assert!(ip(&format!("-n {} link set far {state}", self.name)));
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = ip(&format!("link del {}", self.cable));
+        let _ = ip(&format!("netns del {}", self.name));
+    }
+}
+
+#[test]
+fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
+    if !has("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 3 --size 64MiB");
+    let mut hosts = Vec::new();
+    for index in 0..3 {
+        match Host::new(index) {
+            Some(host) => hosts.push(host),
+            None => return,
+        }
+    }
+    let _kits: Vec<Kit> =
+        hosts.iter().enumerate().map(|(index, host)| host.serve(&sandbox.drive_path(index))).collect();
+    let uris: Vec<String> = hosts.iter().map(Host::uri).collect();
+    sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
+    sandbox.ok("volume create tank/a --layout raid5 --size 48MiB");
+    let mut data = unique_bytes(40 * MIB, 8);
+    sandbox.write("tank/a", 0, &data);
+    let daemon = Daemon::start(&sandbox, "");
+
+    hosts[1].cable("down");
+    write_over(&sandbox, &mut data, 0..5);
+    until("it is missing", || drive_state(&sandbox, 1) == "missing");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    hosts[1].cable("up");
+    until_whole(&sandbox, &daemon);
+    let copied = written_bytes(&sandbox, 1);
+    assert!(copied < 12 << 20, "only what changed is copied: {copied} bytes");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    nothing_is_wrong(&sandbox);
+
+    // A daemon that begins while it is cut off goes on without it, and takes it in later.
+    daemon.end();
+    hosts[2].cable("down");
+    let daemon = Daemon::start(&sandbox, "tank");
+    write_over(&sandbox, &mut data, 10..12);
+    hosts[2].cable("up");
+    until_whole(&sandbox, &daemon);
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    nothing_is_wrong(&sandbox);
+    daemon.end();
+}

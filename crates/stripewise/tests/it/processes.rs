@@ -1,0 +1,136 @@
+//! Several processes on one pool, and processes that are stopped: one at a time changes it, others may look, and whoever
+//! comes next goes on.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::kit::{Sandbox, unique_bytes};
+
+/// Bytes to rebuild.
+const LENGTH: usize = 72 << 20;
+
+/// A degraded pool with a slow replacement that is to be filled.
+fn due_for_rebuild(pace: &str) -> (Sandbox, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 2 --size 80MiB");
+    sandbox.ok(&format!("drive make @d --count 1 --size 80MiB --first 2 --pace {pace}"));
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
+    sandbox.ok("volume create tank/a --layout raid1");
+    let data = unique_bytes(LENGTH, 21);
+    sandbox.write("tank/a", 0, &data);
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    sandbox.ok("pool replace tank @d/drive1.img @d/drive2.img");
+    (sandbox, data)
+}
+
+fn rebuild_percent(sandbox: &Sandbox) -> Option<f64> {
+    let answer = sandbox.run("pool status --json");
+    assert!(matches!(answer.code, 0 | 3), "{}", answer.err);
+    answer.json()["pools"][0]["activity"][0]["percent"].as_f64()
+}
+
+/// Waits until the status, asked from beside, shows that work is under way.
+fn until_under_way(sandbox: &Sandbox, child: &mut Child) -> f64 {
+    let start = Instant::now();
+    loop {
+        match rebuild_percent(sandbox) {
+            Some(percent) if percent > 5.0 => return percent,
+            _ => assert!(start.elapsed() < Duration::from_secs(30), "the rebuild does not begin"),
+        }
+        assert!(child.try_wait().expect("a child").is_none(), "it ended early");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_rebuild_shows_progress_keeps_others_out_and_goes_on_after_an_end() {
+    let (sandbox, data) = due_for_rebuild("6MB/s");
+    let mut child = sandbox.command("pool wait tank rebuild").spawn().expect("started");
+    let percent = until_under_way(&sandbox, &mut child);
+    assert!(percent < 100.0);
+    // Whoever would change the pool waits a moment and then says who has it.
+    let refused = sandbox.fails("volume delete tank/a --yes");
+    let says = format!("error: pool `tank` is in use by process {} (`pool wait tank rebuild`)", child.id());
+    assert!(refused.starts_with(&says), "{refused}");
+
+    // Killed without a warning; the next one goes on, and says how far it is.
+    child.kill().expect("killed");
+    let output = child.wait_with_output().expect("ended");
+    let progress = String::from_utf8(output.stderr).expect("text");
+    assert!(progress.contains("rebuild of tank/a: ") && progress.contains(" left"), "{progress}");
+    let done = sandbox.ok("pool wait tank rebuild");
+    assert!(done.text().contains("the rebuild of pool tank is done"), "{}", done.text());
+    std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
+    assert!(sandbox.read("tank/a", 0, LENGTH) == data, "the rebuilt drive holds all of it");
+}
+
+#[test]
+fn an_interrupt_ends_in_order() {
+    // So slow that it cannot be done before the signal arrives, however busy the machine is.
+    let (sandbox, _) = due_for_rebuild("1MB/s");
+    let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
+    let reached = until_under_way(&sandbox, &mut child);
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    let output = child.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(1));
+    let says = String::from_utf8(output.stderr).expect("text");
+    assert!(says.starts_with("error: interrupted; the rebuild of pool `tank` is not done"), "{says}");
+    assert!(says.contains("hint: `stripewise pool wait tank rebuild` goes on from here"), "{says}");
+    assert!(reached < 100.0 && rebuild_percent(&sandbox).is_some(), "it is still due");
+    let shown = sandbox.json("volume show tank/a");
+    let drives = shown["volumes"][0]["drives"].as_array().expect("a list");
+    let lacking: u64 = drives.iter().filter_map(|drive| drive["lacking_bytes"].as_u64()).sum();
+    assert!((1..70 << 20).contains(&lacking), "what was done is kept: {shown}");
+}
+
+/// A volume with something in it, over which a writer went that was killed while its input was still open.
+fn killed_writer(layout: &str) -> (Sandbox, Vec<u8>, Vec<u8>) {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok(&format!("volume create tank/a --layout {layout}"));
+    let data = unique_bytes(32 << 20, 22);
+    sandbox.write("tank/a", 0, &data);
+    let mut child =
+        sandbox.command("volume write tank/a").stdin(std::process::Stdio::piped()).spawn().expect("started");
+    let mut stdin = child.stdin.take().expect("piped");
+    let noise = unique_bytes(20 << 20, 23);
+    std::io::Write::write_all(&mut stdin, &noise).expect("it reads");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    (sandbox, data, noise)
+}
+
+/// Copies or parity fit: without a drive the same is read as with it, old bytes or new ones.
+fn is_whole(sandbox: &Sandbox, data: &[u8], noise: &[u8]) {
+    let whole = sandbox.read("tank/a", 0, data.len());
+    for (index, block) in whole.chunks(512).enumerate() {
+        let place = index * 512..index * 512 + 512;
+        assert!(
+            *block == data[place.clone()] || noise.get(place).is_some_and(|new| new == block),
+            "block {index}"
+        );
+    }
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    assert!(sandbox.read("tank/a", 0, data.len()) == whole);
+}
+
+#[test]
+fn what_a_killed_writer_left_open_is_told_and_compared() {
+    let (sandbox, data, noise) = killed_writer("raid10 --checksums off");
+    let status = sandbox.json("pool status");
+    assert_eq!(status["pools"][0]["activity"][0]["kind"], "scrub");
+    assert_eq!(status["pools"][0]["action"], "stripewise pool wait tank scrub");
+    assert_eq!(sandbox.json("pool wait tank scrub")["worked"], true);
+    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
+    is_whole(&sandbox, &data, &noise);
+}
+
+#[test]
+fn with_a_journal_nothing_is_left_to_compare() {
+    let (sandbox, data, noise) = killed_writer("raid5");
+    // Whoever opens the pool to change it carries out what the journal has.
+    sandbox.ok("pool set tank rebuild-priority=medium");
+    assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
+    is_whole(&sandbox, &data, &noise);
+}

@@ -1,0 +1,344 @@
+//! A daemon: commands for its pools are carried out by it and look the same; it ends in order, and whatever ends it otherwise
+//! loses nothing that was acknowledged as durable.
+
+use crate::nbd_client;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use crate::kit::daemon::{Daemon, until};
+use crate::kit::{Sandbox, corrupt, unique_bytes};
+
+#[test]
+fn commands_are_the_same_with_a_daemon_and_without() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    let daemon = Daemon::start(&sandbox, "");
+    sandbox.ok("volume create tank/a --layout raid5 --size 20MiB");
+    let data = unique_bytes(9 << 20, 1);
+    sandbox.write("tank/a", 12_345, &data);
+    assert!(sandbox.read("tank/a", 12_345, data.len()) == data);
+    // At once, not as of some second ago.
+    let status = sandbox.json("pool status tank");
+    assert!(status["pools"][0]["volumes"][0]["written_bytes"].as_u64().expect("a number") >= 9 << 20);
+    assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
+    assert_eq!(sandbox.json("volume show tank/a")["volumes"][0]["layout"], "raid5");
+
+    // Messages, hints and exit codes as well; also those of a command line that is wrong.
+    let wrong = sandbox.run("volume create tank/b --layout raid9").expect_code(2);
+    assert!(wrong.err.contains("there is no layout \"raid9\""), "{}", wrong.err);
+    let unknown = sandbox.fails("volume delete tank/none --yes");
+    assert!(unknown.starts_with("error: ") && unknown.contains("hint: "), "{unknown}");
+    let document = sandbox.run("volume delete tank/none --yes --json").expect_code(1).json();
+    assert!(document["error"].as_str().expect("text").contains("none"));
+    let short = sandbox.run("volume read tank/a --offset 20MiB --length 1").expect_code(1);
+    assert!(short.out.is_empty() && short.err.contains("it ends at"), "{}", short.err);
+
+    // Relative paths are those of whoever typed them.
+    std::fs::create_dir(sandbox.path("elsewhere")).expect("made");
+    sandbox.ok("drive make @elsewhere --count 1 --size 32MiB");
+    let mut add = sandbox.command("pool add tank drive0.img --as spare");
+    let output = add.current_dir(sandbox.path("elsewhere")).output().expect("run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let drives = sandbox.json("pool status tank")["pools"][0]["drives"].as_array().expect("drives").clone();
+    assert!(drives.iter().any(|drive| drive["path"] == sandbox.text("elsewhere/drive0.img")));
+
+    let said = daemon.end();
+    assert!(said.contains("all pools are closed"), "{said}");
+    assert!(!sandbox.path("home/control.sock").exists());
+    assert!(sandbox.read("tank/a", 12_345, data.len()) == data, "without it all is as it was");
+}
+
+#[test]
+fn what_cannot_be_served_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    let unknown = sandbox.fails("serve nothing");
+    assert!(unknown.contains("there is no pool `nothing`") && unknown.contains("hint: "), "{unknown}");
+    let daemon = Daemon::start(&sandbox, "tank");
+    let second = sandbox.fails("serve tank");
+    assert!(second.contains("a daemon runs already") && second.contains("hint: "), "{second}");
+    sandbox.ok("pool status tank");
+    // What a killed one left is in nobody's way.
+    daemon.kill();
+    assert!(sandbox.path("home/control.sock").exists());
+    sandbox.ok("pool status tank");
+    let daemon = Daemon::start(&sandbox, "tank");
+    sandbox.ok("pool status tank");
+    daemon.end();
+    std::fs::write(sandbox.path("home/control.sock"), "not a socket").expect("written");
+    let refused = sandbox.fails("serve tank");
+    assert!(refused.contains("not a socket"), "{refused}");
+}
+
+#[test]
+fn what_was_written_survives_a_kill() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid6 --size 20MiB");
+    sandbox.ok("volume create tank/b --layout raid5 --size 20MiB --write-back");
+    let daemon = Daemon::start(&sandbox, "");
+    let (kept, under_way) = (unique_bytes(7 << 20, 2), unique_bytes(8 << 20, 3));
+    sandbox.write("tank/a", 4096, &kept);
+    sandbox.write("tank/b", 4096, &kept);
+    // Behind it more comes in all the time, from a caller that is cut off with it.
+    let mut writer =
+        sandbox.command("volume write tank/a --offset 8MiB").stdin(Stdio::piped()).spawn().expect("started");
+    let mut input = writer.stdin.take().expect("piped");
+    input.write_all(&under_way[..4 << 20]).expect("taken");
+    until("it is under way", || sandbox.read("tank/a", 9 << 20, 1 << 20) == under_way[1 << 20..2 << 20]);
+    daemon.kill();
+    drop(input);
+    let output = writer.wait_with_output().expect("ended");
+    let says = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{says}");
+    assert!(says.contains("ended before the command was done") && says.contains("hint: "), "{says}");
+
+    let daemon = Daemon::start(&sandbox, "");
+    for volume in ["tank/a", "tank/b"] {
+        assert!(sandbox.read(volume, 4096, kept.len()) == kept, "{volume}");
+    }
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert_eq!(scrub.text().matches("nothing wrong was found").count(), 2, "{}", scrub.text());
+    daemon.end();
+}
+
+#[test]
+fn jobs_are_worked_on_and_one_that_waits_keeps_nobody_out() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 2 --size 80MiB");
+    sandbox.ok("drive make @d --count 1 --size 80MiB --first 2 --pace 8MB/s");
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
+    sandbox.ok("volume create tank/a --layout raid1 --size 60MiB");
+    let data = unique_bytes(40 << 20, 4);
+    sandbox.write("tank/a", 0, &data);
+    let daemon = Daemon::start(&sandbox, "");
+    sandbox.ok("pool offline tank @d/drive1.img");
+    let due = sandbox.ok("pool replace tank @d/drive1.img @d/drive2.img");
+    assert!(due.text().contains("goes on in the daemon"), "{}", due.text());
+
+    let waiter = sandbox.command("pool wait tank rebuild").spawn().expect("started");
+    until("the daemon works on it by itself", || {
+        let answer = sandbox.run("pool status tank --json").json();
+        answer["pools"][0]["activity"][0]["percent"].as_f64() > Some(1.0)
+    });
+    // Others are served meanwhile.
+    sandbox.ok("volume create tank/b --layout raid1 --size 4MiB");
+    assert!(sandbox.read("tank/a", 0, 1 << 20) == data[..1 << 20]);
+    // Killed in the middle; the next goes on where it was, without being asked.
+    daemon.kill();
+    assert_eq!(waiter.wait_with_output().expect("ended").status.code(), Some(1));
+    let daemon = Daemon::start(&sandbox, "");
+    until("the rebuild ends", || sandbox.run("pool status tank").code == 0);
+    let wait = sandbox.ok("pool wait tank rebuild");
+    assert!(wait.text().contains("no rebuild to do"), "{}", wait.text());
+    std::fs::remove_file(sandbox.path("d/drive0.img")).expect("there");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "from the new drive alone");
+    daemon.end();
+}
+
+#[test]
+fn drives_go_and_come_back_under_a_daemon() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 40MiB");
+    let daemon = Daemon::start(&sandbox, "");
+    let data = unique_bytes(20 << 20, 5);
+    sandbox.write("tank/a", 0, &data);
+    sandbox.ok("pool offline tank @d/drive1.img");
+    sandbox.run("pool status tank").expect_code(3);
+    sandbox.write("tank/a", 0, &data[1 << 20..2 << 20]);
+    sandbox.ok("pool online tank @d/drive1.img --wait");
+    sandbox.run("pool status tank").expect_code(0);
+
+    // Pulled without a word, and put back.
+    std::fs::rename(sandbox.path("d/drive2.img"), sandbox.path("pulled.img")).expect("moved");
+    until("that is noticed", || sandbox.run("pool status tank").code == 3);
+    sandbox.write("tank/a", 1 << 20, &data[..1 << 20]);
+    std::fs::rename(sandbox.path("pulled.img"), sandbox.path("d/drive2.img")).expect("moved");
+    sandbox.ok("pool online tank @d/drive2.img --wait");
+    sandbox.run("pool status tank").expect_code(0);
+
+    // One that was refused is nobody's afterwards.
+    std::fs::write(sandbox.path("diary.img"), vec![7; 32 << 20]).expect("written");
+    assert!(sandbox.fails("pool add tank @diary.img").contains("data of an unknown kind"));
+    sandbox.ok("pool create other @diary.img --force");
+
+    // Rot is found and repaired.
+    corrupt(&sandbox.path("d/drive3.img"), sandbox.place_of(3, &data[..400_000]), 1 << 14);
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert!(scrub.text().contains("repaired from the others"), "{}", scrub.text());
+    daemon.end();
+    let mut expected = data.clone();
+    expected[..1 << 20].copy_from_slice(&data[1 << 20..2 << 20]);
+    expected[1 << 20..2 << 20].copy_from_slice(&data[..1 << 20]);
+    assert!(sandbox.read("tank/a", 0, data.len()) == expected);
+}
+
+/// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place. The last one may be there or not.
+fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<u64, Vec<u8>>) -> u64 {
+    for number in 0.. {
+        let (at, bytes) = ((16 << 20) + number % 300 * 65536, unique_bytes(65536, 1000 + number));
+        if client.ask(nbd_client::WRITE, nbd_client::FUA, at, 65536, &bytes) != 0 {
+            durable.remove(&at);
+            break;
+        }
+        durable.insert(at, bytes);
+    }
+    durable.len() as u64
+}
+
+/// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which the status names, has the daemon go on
+/// with all that was acknowledged.
+#[test]
+fn more_drives_than_can_be_lost_go_and_come_back() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 40MiB");
+    let data = unique_bytes(16 << 20, 5);
+    sandbox.write("tank/a", 0, &data);
+    let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
+    let socket = sandbox.path("nbd.sock");
+    let mut durable = BTreeMap::new();
+    for pair in [[1, 2], [3, 0]] {
+        let mut client = nbd_client::Client::ready(&socket, "tank/a");
+        let away = |index: usize| sandbox.path(&format!("away{index}.img"));
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| write_until_it_fails(&mut client, &mut durable));
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            for index in pair {
+                std::fs::rename(sandbox.drive_path(index), away(index)).expect("moved");
+            }
+            assert!(writing.join().expect("no panic") > 0);
+        });
+        let mut status = serde_json::Value::Null;
+        until("it is noticed", || {
+            let answer = sandbox.run("pool status tank --json");
+            status = answer.json()["pools"][0].clone();
+            answer.code == 1
+        });
+        let action = status["action"].as_str().expect("text").to_owned();
+        let words = action.strip_prefix("stripewise ").expect("a command").to_owned();
+        assert!(words.starts_with("pool online tank "), "{status:#}");
+        // Nothing is closed for a drive that is not there.
+        sandbox.fails(&words);
+        assert!(!daemon.said().contains("is opened anew") || pair == [3, 0], "{}", daemon.said());
+        for index in pair {
+            std::fs::rename(away(index), sandbox.drive_path(index)).expect("moved");
+        }
+        let done = sandbox.ok(&words);
+        assert!(done.text().contains("was opened anew"), "{}", done.text());
+        // Who was connected is closed, so that he comes again.
+        assert!(client.is_closed(), "it does not stay with what is no more");
+        let mut again = nbd_client::Client::ready(&socket, "tank/a");
+        assert!(again.read(0, data.len() as u32) == data);
+        for (at, bytes) in &durable {
+            assert!(again.read(*at, 65536) == *bytes, "what was acknowledged at {at} is there");
+        }
+        again.write(0, &data);
+        until("the pool is whole again", || sandbox.run("pool status tank").code == 0);
+    }
+    let scrub = sandbox.ok("pool scrub tank --wait");
+    assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
+    daemon.end();
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+}
+
+#[test]
+fn pools_come_and_go_while_it_runs() {
+    let sandbox = Sandbox::new();
+    let daemon = Daemon::start(&sandbox, "");
+    sandbox.pool(2);
+    let lock_names_it = || {
+        let locks = std::fs::read_dir(sandbox.path("home/pools")).into_iter().flatten().flatten();
+        locks
+            .filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
+            .any(|text| text.contains("control.sock"))
+    };
+    until("the new pool is served", lock_names_it);
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
+    sandbox.ok("pool export tank");
+    assert!(sandbox.json("pool list")["pools"].as_array().expect("pools").is_empty());
+    sandbox.ok("pool import --dir @d");
+    until("it is served again", lock_names_it);
+    assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
+    sandbox.ok("pool destroy tank --yes");
+    assert!(sandbox.json("pool list")["pools"].as_array().expect("pools").is_empty());
+    daemon.end();
+}
+
+#[test]
+fn a_pool_on_a_volume_of_a_served_pool() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 5 --size 160MiB");
+    sandbox.ok("pool create below @d/drive0.img @d/drive1.img @d/drive2.img");
+    sandbox.ok("volume create below/x --layout raid5 --size 64MiB");
+    sandbox.ok("pool create above below/x @d/drive3.img");
+    sandbox.ok("volume create above/a --layout raid1 --size 24MiB");
+    let data = unique_bytes(9 << 20, 6);
+    let daemon = Daemon::start(&sandbox, "above");
+    sandbox.write("above/a", 0, &data);
+    // The one below is served with it.
+    sandbox.ok("volume create below/y --layout raid5 --size 64MiB");
+    // A new one, made in the daemon, since only it can reach the volume.
+    sandbox.ok("pool create other below/y @d/drive4.img --force");
+    assert!(sandbox.read("above/a", 0, data.len()) == data);
+    daemon.end();
+    std::fs::remove_file(sandbox.path("d/drive3.img")).expect("there");
+    assert!(sandbox.read("above/a", 0, data.len()) == data);
+}
+
+#[test]
+fn whoever_sends_rubbish_harms_nobody() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 16MiB");
+    let daemon = Daemon::start(&sandbox, "");
+    let path = sandbox.path("home/control.sock");
+    let connect = || UnixStream::connect(&path).expect("it listens");
+    // More at once than it takes at a time: those who have nothing to say give way to those who wait.
+    let silent: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
+    let begin = std::time::Instant::now();
+    sandbox.ok("volume list tank");
+    assert!(
+        begin.elapsed() < std::time::Duration::from_secs(20),
+        "behind 200 that are silent: {:?}",
+        begin.elapsed()
+    );
+    for seed in 0..50 {
+        let mut stream = connect();
+        let mut bytes = unique_bytes(300, seed);
+        if seed % 2 == 0 {
+            bytes[..5].copy_from_slice(&[b'C', 200, 0, 0, 0]);
+        }
+        // It may have left already.
+        let _ = stream.write_all(&bytes);
+    }
+    // Somebody who asks for much and reads none of it, and somebody who leaves in the middle.
+    let ask = |words: &[&str]| {
+        let command = serde_json::json!({
+            "version": 1, "words": words, "folder": "/", "colours": {"out": false, "err": false}, "input_bytes": null
+        });
+        let body = command.to_string();
+        let mut frame = vec![b'C'];
+        frame.extend((body.len() as u32).to_le_bytes());
+        frame.extend(body.as_bytes());
+        let mut stream = connect();
+        stream.write_all(&frame).expect("sent");
+        stream
+    };
+    let deaf = ask(&["volume", "read", "tank/a"]);
+    drop(ask(&["volume", "read", "tank/a"]));
+    drop(ask(&["volume", "write", "tank/a"]));
+    drop(ask(&["pool", "wait", "tank", "destage"]));
+    let data = unique_bytes(1 << 20, 7);
+    sandbox.write("tank/a", 0, &data);
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    drop((silent, deaf));
+    // Only its owner may connect.
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    daemon.end();
+}

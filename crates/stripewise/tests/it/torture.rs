@@ -1,0 +1,35 @@
+//! `simulate torture` as scripts call it: names, keys and exit codes.
+
+use crate::kit::{Sandbox, keys};
+
+#[test]
+fn torture_has_the_keys_promised_and_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    let words = "--json --quiet simulate torture --seed 5 --runs 3";
+    let answer = sandbox.run(words);
+    let report: serde_json::Value = serde_json::from_slice(&answer.out).expect("one JSON document");
+    assert_eq!(keys(&report), ["coverage", "failures", "first_seed", "output_version", "runs"]);
+    assert_eq!((&report["first_seed"], &report["runs"]), (&5.into(), &3.into()));
+    let counted = [
+        "bit_rot",
+        "conversions",
+        "drive_losses",
+        "interrupted_rebuilds",
+        "latent_errors",
+        "lost_writes",
+        "misdirected_writes",
+        "power_cuts",
+        "torn_writes",
+    ];
+    assert_eq!(keys(&report["coverage"]), counted);
+    assert!(report["coverage"]["power_cuts"].as_u64().is_some_and(|cuts| cuts > 0));
+    let is_broken = report["failures"].as_array().is_some_and(|failures| !failures.is_empty());
+    assert_eq!(answer.code, i32::from(is_broken), "{report:#}");
+    assert_eq!(sandbox.run(words).out, answer.out, "the same seeds, the same report");
+    assert!(!sandbox.path("home").exists(), "nothing to remember");
+}
+
+#[test]
+fn torture_without_runs_is_wrong_usage() {
+    assert_eq!(Sandbox::new().run("simulate torture --runs 0").code, 2);
+}

@@ -1,0 +1,357 @@
+//! The ways into a daemon: NBD with programs that nobody here wrote, and HTTP.
+
+use crate::kit;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use crate::kit::daemon::{Daemon, until};
+use crate::kit::{Sandbox, unique_bytes};
+use serde_json::{Value, json};
+
+/// Whether a program can be run; says so if not, since the test then tests less.
+fn is_here(program: &str) -> bool {
+    let here = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if here.is_err() {
+        println!("skipped: {program} is not installed");
+    }
+    here.is_ok()
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}{text}");
+    text
+}
+
+#[test]
+fn volumes_are_exported_over_nbd() {
+    if !is_here("nbdinfo") || !is_here("nbdcopy") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 24MiB");
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --nbd tcp:0 --http 0");
+    let socket = sandbox.text("nbd.sock");
+    let uri = |volume: &str| format!("nbd+unix:///{volume}?socket={socket}");
+    let list: Value =
+        serde_json::from_str(&run(Command::new("nbdinfo").args(["--list", "--json", &uri("")])))
+            .expect("JSON");
+    let exports = list["exports"].as_array().expect("exports");
+    assert_eq!(exports.len(), 1);
+    assert_eq!(
+        (&exports[0]["export-name"], &exports[0]["export-size"]),
+        (&json!("tank/a"), &json!(24 << 20))
+    );
+
+    let data = unique_bytes(24 << 20, 1);
+    std::fs::write(sandbox.path("in.bin"), &data).expect("written");
+    run(Command::new("nbdcopy").args(["--flush", &sandbox.text("in.bin"), &uri("tank/a")]));
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "the command line sees what came over NBD");
+    // Volumes come and go while it runs; one that is used stays.
+    sandbox.ok("volume create tank/b --layout raid10 --size 8MiB");
+    assert_eq!(run(Command::new("nbdinfo").args(["--size", &uri("tank/b")])).trim(), (8 << 20).to_string());
+    let mut client = Command::new("nbdkit");
+    if is_here("nbdkit") {
+        let pid = sandbox.text("nbdkit.pid");
+        let (through, of_us) = (sandbox.text("through.sock"), uri("tank/b"));
+        client.args(["--exit-with-parent", "-f", "-P", &pid, "-U", &through, "nbd", &of_us, "shared=true"]);
+        let mut client = client.spawn().expect("started");
+        until("it is connected", || std::fs::metadata(&pid).is_ok());
+        let refused = sandbox.fails("volume delete tank/b --yes");
+        assert!(refused.contains("a client has tank/b open"), "{refused}");
+        let refused = sandbox.run_with_input("volume write tank/b", b"under it").expect_code(1).err;
+        assert!(refused.contains("a client has tank/b open"), "{refused}");
+        assert!(sandbox.fails("pool destroy tank --yes").contains("a client has tank/b open"));
+        client.kill().expect("killed");
+        client.wait().expect("ended");
+    }
+    until("nobody is connected", || sandbox.run("volume delete tank/b --yes").code == 0);
+    let gone = Command::new("nbdinfo").args(["--size", &uri("tank/b")]).output().expect("run");
+    assert!(!gone.status.success());
+
+    // Nothing acknowledged as durable is lost with the daemon.
+    daemon.kill();
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
+    run(Command::new("nbdcopy").args([&uri("tank/a"), &sandbox.text("out.bin")]));
+    assert!(std::fs::read(sandbox.path("out.bin")).expect("there") == data);
+    daemon.end();
+    assert!(!sandbox.path("nbd.sock").exists());
+    let said = sandbox.run("serve --nbd udp:7").expect_code(2).err;
+    assert!(said.contains("no place to listen"), "{said}");
+}
+
+#[test]
+fn what_lies_below_another_pool_is_not_exported() {
+    if !is_here("nbdinfo") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 4 --size 128MiB");
+    sandbox.ok("pool create below @d/drive0.img @d/drive1.img @d/drive2.img");
+    sandbox.ok("volume create below/x --layout raid5 --size 64MiB");
+    sandbox.ok("volume create below/free --layout raid5 --size 16MiB");
+    sandbox.ok("pool create above below/x @d/drive3.img");
+    sandbox.ok("volume create above/a --layout raid1 --size 16MiB");
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
+    let uri = format!("nbd+unix://?socket={}", sandbox.text("nbd.sock"));
+    let list: Value =
+        serde_json::from_str(&run(Command::new("nbdinfo").args(["--list", "--json", &uri]))).expect("JSON");
+    let mut names: Vec<&str> = list["exports"]
+        .as_array()
+        .expect("exports")
+        .iter()
+        .filter_map(|e| e["export-name"].as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["above/a", "below/free"]);
+    daemon.end();
+}
+
+/// A daemon's HTTP interface.
+struct Web {
+    port: u16,
+    token: Option<String>,
+}
+
+impl Web {
+    /// Asks; the status and the body.
+    fn ask_raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            head += "Host: localhost\r\n";
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        if let Some(token) = &self.token {
+            head += &format!("Authorization: Bearer {token}\r\n");
+        }
+        stream.write_all(format!("{head}\r\n").as_bytes()).expect("sent");
+        // It may have said no already.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        let status = std::str::from_utf8(&answer[9..12]).expect("text").parse().expect("a status");
+        (status, answer[end + 4..].to_vec())
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, answer) =
+            self.ask_raw(method, path, &[("Content-Type", "application/json")], text.as_bytes());
+        (status, serde_json::from_slice(&answer).unwrap_or(Value::Null))
+    }
+
+    fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.ask(method, path, body);
+        assert_eq!(status, 200, "{method} {path}: {answer}");
+        answer
+    }
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
+}
+
+#[test]
+fn http_does_what_the_command_line_does() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 6 --size 32MiB");
+    let web = Web { port: free_port(), token: None };
+    let daemon = Daemon::start(&sandbox, &format!("--http {}", web.port));
+    let drives: Vec<String> = (0..4).map(|index| sandbox.text(&format!("d/drive{index}.img"))).collect();
+    let made = web.ok("POST", "/api/v1/pools", json!({"name": "tank", "drives": drives}));
+    assert_eq!((&made["output_version"], &made["pools"][0]["name"]), (&json!(1), &json!("tank")));
+    let volume = json!({"name": "a", "layout": "raid5", "size_bytes": 16 << 20});
+    assert_eq!(web.ok("POST", "/api/v1/pools/tank/volumes", volume)["volumes"][0]["layout"], "raid5");
+
+    let bytes = "/api/v1/pools/tank/volumes/a/bytes";
+    let data = unique_bytes(3 << 20, 1);
+    let (status, _) = web.ask_raw("PUT", &format!("{bytes}?offset=70000"), &[], &data);
+    assert_eq!(status, 200);
+    let (status, read) = web.ask_raw("GET", &format!("{bytes}?offset=70000&length={}", data.len()), &[], &[]);
+    assert!(status == 200 && read == data);
+    assert!(sandbox.read("tank/a", 70_000, data.len()) == data);
+
+    // Drives, settings, jobs, changes of the volume.
+    let spare = sandbox.text("d/drive4.img");
+    web.ok("POST", "/api/v1/pools/tank/drives", json!({"drives": [spare], "role": "spare"}));
+    web.ok("PATCH", "/api/v1/pools/tank", json!({"rebuild_priority": "high", "space_warning": 90}));
+    let pool = web.ok("GET", "/api/v1/pools/tank", Value::Null)["pools"][0].clone();
+    assert_eq!((&pool["rebuild_priority_percent"], &pool["space_warning_percent"]), (&json!(60), &json!(90)));
+    let drive = pool["drives"][1]["id"].as_str().expect("an identity").to_owned();
+    web.ok("POST", &format!("/api/v1/pools/tank/drives/{drive}/offline"), Value::Null);
+    assert_eq!(web.ok("GET", "/api/v1/pools", Value::Null)["pools"][0]["state"], "degraded");
+    let with = sandbox.text("d/drive5.img");
+    web.ok("POST", &format!("/api/v1/pools/tank/drives/{drive}/replace"), json!({"with": with}));
+    until("the daemon rebuilds by itself", || {
+        web.ok("GET", "/api/v1/pools/tank", Value::Null)["pools"][0]["state"] == "online"
+    });
+    web.ok("PATCH", "/api/v1/pools/tank/volumes/a", json!({"size_bytes": 20 << 20}));
+    web.ok("PATCH", "/api/v1/pools/tank/volumes/a", json!({"convert": {"layout": "raid6"}}));
+    until("it is converted", || {
+        let volume = web.ok("GET", "/api/v1/pools/tank/volumes/a", Value::Null)["volumes"][0].clone();
+        volume["layout"] == "raid6" && volume["state"] == "online"
+    });
+    web.ok("POST", "/api/v1/pools/tank/scrub", Value::Null);
+    assert!(
+        web.ok("GET", "/api/v1/pools/tank/events", Value::Null)["events"].as_array().expect("events").len()
+            > 5
+    );
+    let load = web.ok("GET", "/api/v1/pools/tank/iostat", Value::Null);
+    assert!(load["running"] == true && load["intervals"][0]["drives"][0]["written_bytes"].as_u64() > Some(0));
+
+    // What cannot be: told as by the command line, with a status that fits.
+    let (status, answer) = web.ask("GET", "/api/v1/pools/none", Value::Null);
+    assert!(status == 409 && answer["error"].as_str().expect("text").contains("no pool `none`"), "{answer}");
+    let (status, answer) =
+        web.ask("POST", "/api/v1/pools/tank/volumes", json!({"name": "b", "layout": "raid9"}));
+    assert!(status == 400 && answer["error"].as_str().expect("text").contains("raid9"), "{answer}");
+    let (status, answer) = web.ask("DELETE", "/api/v1/pools/tank/volumes/a", Value::Null);
+    assert!(status == 400 && answer["hint"].is_string(), "{answer}");
+    for (path, body) in [
+        ("/api/v1/pools/tank/volumes", json!({"name": "b"})),
+        ("/api/v1/pools/tank/volumes", json!({"name": "b", "layout": "raid1", "unknown": 1})),
+        ("/api/v1/pools/tank/volumes", json!([1, 2, 3])),
+    ] {
+        assert_eq!(web.ask("POST", path, body.clone()).0, 422, "{body}");
+    }
+    assert_eq!(web.ask_raw("POST", "/api/v1/pools", &[("Content-Type", "application/json")], b"{").0, 400);
+    assert_eq!(web.ask("GET", "/api/v2/pools", Value::Null).0, 404);
+    // A name is never taken for an option.
+    let (status, answer) = web.ask("POST", "/api/v1/pools", json!({"name": "--force", "drives": ["--help"]}));
+    assert!(status == 400 && answer["error"].is_string(), "{answer}");
+    assert_eq!(web.ask_raw("GET", &format!("{bytes}?offset=0&length=99999999999"), &[], &[]).0, 400);
+    assert_eq!(web.ask_raw("PUT", bytes, &[], &vec![0; (16 << 20) + 1]).0, 413);
+
+    // A page of a foreign site is not let in, though it may be led here.
+    assert_eq!(web.ask_raw("GET", "/api/v1/pools", &[("Host", "evil.example")], b"").0, 403);
+    let page = [("Origin", "http://evil.example"), ("Content-Type", "application/json")];
+    assert_eq!(web.ask_raw("POST", "/api/v1/pools/tank/scrub", &page, b"").0, 403);
+
+    let (status, figures) = web.ask_raw("GET", "/metrics", &[], b"");
+    let figures = String::from_utf8(figures).expect("text");
+    assert_eq!(status, 200);
+    assert!(figures.contains("stripewise_pool_state{pool=\"tank\",state=\"online\"} 1\n"), "{figures}");
+    for line in figures.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        assert!(name.starts_with("stripewise_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    let description = web.ok("GET", "/api/v1/openapi.json", Value::Null);
+    let paths = description["paths"].as_object().expect("paths");
+    assert!(paths.len() >= 15 && paths.contains_key("/api/v1/pools/{pool}/volumes/{volume}"), "{paths:?}");
+
+    web.ok("DELETE", "/api/v1/pools/tank/volumes/a?yes=true", Value::Null);
+    web.ok("DELETE", "/api/v1/pools/tank?yes=true", Value::Null);
+    assert_eq!(web.ok("GET", "/api/v1/pools", Value::Null)["pools"], json!([]));
+    daemon.end();
+}
+
+#[test]
+fn other_machines_need_a_token() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    let port = free_port();
+    let refused = sandbox.run(&format!("serve --http 0.0.0.0:{port}")).expect_code(2);
+    assert!(refused.err.contains("needs a token") && refused.err.contains("hint: "), "{}", refused.err);
+    std::fs::write(sandbox.path("token"), "short\n").expect("written");
+    assert!(
+        sandbox.fails(&format!("serve --http {port} --http-token-file @token")).contains("holds no token")
+    );
+    assert!(
+        sandbox
+            .fails(&format!("serve --http {port} --http-token-file @none"))
+            .contains("cannot read the token")
+    );
+    std::fs::write(sandbox.path("token"), "a-secret-that-is-long-enough\n").expect("written");
+    let daemon = Daemon::start(&sandbox, &format!("--http 0.0.0.0:{port} --http-token-file @token"));
+    let ask = |token: Option<&str>| {
+        Web { port, token: token.map(str::to_owned) }.ask("GET", "/api/v1/pools", Value::Null)
+    };
+    assert_eq!(ask(None).0, 401);
+    assert_eq!(ask(Some("a-secret-that-is-long-enougH")).0, 401);
+    assert_eq!(ask(Some("a-secret-that-is-long-enough")).0, 200);
+    let taken = Command::new(env!("CARGO_BIN_EXE_stripewise"))
+        .args(["serve", "--http", &port.to_string()])
+        .env("STRIPEWISE_HOME", sandbox.path("another"))
+        .output()
+        .expect("run");
+    let says = String::from_utf8_lossy(&taken.stderr);
+    assert!(taken.status.code() == Some(1) && says.contains("cannot listen for HTTP"), "{says}");
+    daemon.end();
+}
+
+#[test]
+fn trouble_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(3);
+    sandbox.ok("volume create tank/a --layout raid5 --size 20MiB");
+    let data = unique_bytes(12 << 20, 1);
+    sandbox.write("tank/a", 0, &data);
+    assert!(sandbox.fails("alert test").contains("no daemon runs"));
+    let daemon = Daemon::start(&sandbox, "");
+    assert!(sandbox.fails("alert test").contains("was given no way to send alerts"));
+    daemon.end();
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
+    let (told, posts) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut request, mut part) = (Vec::new(), [0; 4096]);
+            while !request.ends_with(b"}") {
+                match stream.read(&mut part) {
+                    Ok(read @ 1..) => request.extend(&part[..read]),
+                    _ => break,
+                }
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let body = text.rsplit("\r\n\r\n").next().unwrap_or_default().to_owned();
+            if told.send(serde_json::from_str::<Value>(&body).unwrap_or(Value::Null)).is_err() {
+                return;
+            }
+        }
+    });
+    let said = sandbox.text("said");
+    std::fs::write(
+        sandbox.path("alert.sh"),
+        format!("#!/bin/sh\necho \"$STRIPEWISE_KIND $STRIPEWISE_TEXT\" >> {said}\n"),
+    )
+    .expect("written");
+    run(Command::new("chmod").args(["755", &sandbox.text("alert.sh")]));
+    let words = format!("--alert-command @alert.sh --alert-webhook {url}");
+    let daemon = Daemon::start(&sandbox, &words);
+    let tested = sandbox.json("alert test");
+    assert_eq!(tested["sent"].as_array().expect("ways").len(), 2, "{tested}");
+    assert_eq!(posts.recv_timeout(kit::daemon::PATIENCE).expect("told")["kind"], "test");
+
+    // Rot that a scrub finds, then a drive that goes.
+    kit::corrupt(&sandbox.path("d/drive2.img"), sandbox.place_of(2, &data[..400_000]), 1 << 14);
+    sandbox.ok("pool scrub tank --wait");
+    // Nobody uses the pool, and it is noticed all the same.
+    std::fs::remove_file(sandbox.path("d/drive1.img")).expect("there");
+    let mut kinds = Vec::new();
+    // Both may be seen in one look, the state first.
+    while !(kinds.contains(&"state".to_owned()) && kinds.contains(&"scrub".to_owned())) {
+        let alert = posts.recv_timeout(kit::daemon::PATIENCE).expect("told");
+        assert_eq!(alert["pool"], "tank");
+        assert!(!alert["text"].as_str().expect("text").is_empty());
+        kinds.push(alert["kind"].as_str().expect("text").to_owned());
+    }
+    until("the command was told as well", || {
+        std::fs::read_to_string(&said).unwrap_or_default().contains("state degraded: ")
+    });
+    daemon.end();
+}
