@@ -66,7 +66,8 @@ fn print(name: &str, (median, least, most): (f64, f64, f64)) {
 fn verify_at_random(name: &str, column_bytes: u64, bytes: &Buffer) {
     let executor = VirtualExecutor::new();
     let spec = ChecksumSpec { volume_id: 1 << 100 | 7, width: 4, slab_bytes: 64 << 20 };
-    let options = ChecksumOptions { cache_bytes: 256 << 20, prefer_newest: false, first_stamp: 1 };
+    let options =
+        ChecksumOptions { cache_bytes: 256 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
     let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(Nowhere));
     let blocks = column_bytes / BLOCK_BYTES;
     executor.block_on(async {
@@ -110,7 +111,8 @@ fn main() {
     verify_at_random("verify a 4 KiB block, 32 GiB of data", 8 << 30, &bytes);
 
     let spec = ChecksumSpec { volume_id: 1, width: 4, slab_bytes: 64 << 20 };
-    let options = ChecksumOptions { cache_bytes: 1 << 20, prefer_newest: false, first_stamp: 1 };
+    let options =
+        ChecksumOptions { cache_bytes: 1 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
     let sums = Checksums::new(&BufferPool::new(8 << 20), spec, options, Rc::new(Nowhere));
     for (name, length, times) in [("64 KiB", 64 << 10, 8192_u64), ("256 MiB", 256 << 20, 2)] {
         let data = Buffer::from_bytes(&vec![0x5a; length]);

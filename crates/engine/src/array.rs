@@ -23,6 +23,7 @@ use stripewise_layout::{Geometry, LayoutError, Shape};
 
 use crate::columns::Members;
 use crate::defer_pace::DeferPace;
+use crate::destage::LARGEST_DEFERRED_BYTES;
 use crate::error::ArrayError;
 use crate::heat::Heat;
 use crate::member::Member;
@@ -33,6 +34,7 @@ use crate::regions::{RegionShape, Regions};
 use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
 use crate::sums::{BlockSums, SumsInit};
+use crate::tuning::{MapGrain, Tuning};
 use crate::write_log::WriteLog;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
@@ -79,11 +81,13 @@ pub struct ArrayOptions {
     pub in_flight_bytes: u64,
     /// Bytes of rebuild and scrub I/O in memory at a time.
     pub background_bytes: u64,
+    /// Times and sizes; those of the pool that the array belongs to are its own as well.
+    pub tuning: Tuning,
 }
 
 impl Default for ArrayOptions {
     fn default() -> Self {
-        Self { in_flight_bytes: 128 << 20, background_bytes: 32 << 20 }
+        Self { in_flight_bytes: 128 << 20, background_bytes: 32 << 20, tuning: Tuning::default() }
     }
 }
 
@@ -130,10 +134,10 @@ impl ArraySpec {
     }
 
     /// Bytes that the region map of `rows` rows takes at each of its places.
-    pub fn map_bytes(&self, rows: u64) -> Result<u64, ArrayError> {
+    pub fn map_bytes(&self, rows: u64, grain: MapGrain) -> Result<u64, ArrayError> {
         let shape = RegionShape::of(&self.geometry()?);
         let per_row = self.slab_bytes / shape.member_region_bytes;
-        Ok(RegionShape::map_bytes(rows.saturating_mul(per_row)))
+        Ok(RegionShape::map_bytes(rows.saturating_mul(per_row), grain))
     }
 }
 
@@ -323,7 +327,8 @@ impl Array {
         assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
         let shape = RegionShape::of(&geometry);
         let regions_per_row = spec.slab_bytes / shape.member_region_bytes;
-        let regions = Rc::new(Regions::new(shape, spec.id, size_bytes.div_ceil(shape.region_data_bytes)));
+        let count = size_bytes.div_ceil(shape.region_data_bytes);
+        let regions = Rc::new(Regions::new(shape, options.tuning.map_grain, spec.id, count));
         let array = Self(Rc::new_cyclic(|me| Inner {
             me: me.clone(),
             context: context.clone(),
@@ -346,7 +351,7 @@ impl Array {
             sums: OnceCell::new(),
             needs_replay: Cell::new(false),
             write_back,
-            pending: Pending::new(),
+            pending: Pending::new(options.tuning.pending_bytes.max(LARGEST_DEFERRED_BYTES)),
             destaging: Cell::new(false),
             defer_pace: DeferPace::new(),
             dead: RefCell::default(),

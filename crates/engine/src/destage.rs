@@ -2,7 +2,7 @@
 //!
 //! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging takes a stripe and puts pending
 //! pieces together, as many as pays (`destage_round.rs`), plans them as one write, logs the new *parity* (replay has the data
-//! already) and writes in place. It begins when a stripe has waited for [`HOLD_NS`], so that neighbours can join it, or at once
+//! already) and writes in place. It begins when a stripe has waited for [`crate::tuning::Tuning::destage_hold_ns`], so that neighbours can join it, or at once
 //! when the journal fills; oldest records first, since a ring is freed from its oldest end, and within a batch in the order of
 //! the drives. Clients that find no room in the journal write in place (`defer_pace.rs` says when else).
 //!
@@ -26,18 +26,14 @@ use crate::pending::PendingPiece;
 use crate::stripe_table::{Piece, StripeGuard};
 use crate::write_log::{Logged, WriteLog};
 
-/// The shortest time that a piece waits for neighbours while there is room.
-const HOLD_NS: u64 = 1_000_000_000;
 /// After a failure destaging is tried again this much later.
 const RETRY_NS: u64 = 100_000_000;
 /// Where all stripes are in use, it looks again this much later.
 const BUSY_NS: u64 = 100_000;
-/// Stripes destaged at a time.
-const BATCH: usize = 64;
 /// What a drive transfers in the time of one request is at least this where that begins with a seek.
 const SEEK_BYTES: u64 = 64 << 10;
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
-const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
+pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
 
 /// Room that a deferred piece has before it waits for its stripe.
 pub(crate) struct Room {
@@ -328,9 +324,10 @@ impl Inner {
     /// The oldest pending stripes that nobody has. Not to be waited for: who writes one in place has destaged it before, and may
     /// be waiting for room.
     fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
-        let oldest = self.pending.oldest(2 * BATCH);
+        let most = self.options.tuning.destage_stripes;
+        let oldest = self.pending.oldest(2 * most);
         let free = oldest.iter().filter_map(|&stripe| Some((stripe, self.table.try_lock(stripe)?)));
-        let mut held: Vec<(u64, StripeGuard)> = free.take(BATCH).collect();
+        let mut held: Vec<(u64, StripeGuard)> = free.take(most).collect();
         // In the order in which they lie on the drives.
         held.sort_unstable_by_key(|(stripe, _)| *stripe);
         held
@@ -366,12 +363,13 @@ impl Inner {
     /// How long destaging can still wait for neighbours; `None` when it is time.
     fn destage_pause_ns(&self) -> Option<u64> {
         let log = self.write_log()?;
-        if log.journal.fill().percent() >= 50 || self.pending.bytes() >= crate::pending::PENDING_BYTES / 2 {
+        if log.journal.fill().percent() >= 50 || self.pending.bytes() >= self.options.tuning.pending_bytes / 2
+        {
             return None;
         }
         let since = self.pending.waiting_since_ns()?;
         let waited = self.context.now_ns().saturating_sub(since);
-        (waited < HOLD_NS).then(|| HOLD_NS - waited)
+        self.options.tuning.destage_hold_ns.checked_sub(waited).filter(|left_ns| *left_ns > 0)
     }
 
     async fn pressure(&self) {

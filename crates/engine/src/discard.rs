@@ -11,10 +11,7 @@ use stripewise_drive::{IoRequest, Operation};
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
-use crate::regions::{RegionState, Regions};
-
-/// Write-zeroes sends its zeros in writes of at most this size.
-const ZERO_WRITE_BYTES: u64 = 1 << 20;
+use crate::regions::RegionState;
 
 impl Array {
     /// The range's contents are no longer needed; reading it gives zeros or what was there.
@@ -37,7 +34,9 @@ impl Array {
             let mut at = start;
             while at < end {
                 let region = at / region_bytes;
-                let length = (end - at).min(ZERO_WRITE_BYTES).min((region + 1) * region_bytes - at);
+                let length = (end - at)
+                    .min(inner.options.tuning.zero_write_bytes)
+                    .min((region + 1) * region_bytes - at);
                 if inner.holds_nothing(region) {
                     // It reads as zeros as it is; a thin volume takes no space for it.
                     at += length;
@@ -128,7 +127,7 @@ impl Inner {
         let is_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
         self.regions.mark_unwritten(region);
         if is_durable {
-            self.persist_page(Regions::page_of(region)).await?;
+            self.persist_page(self.regions.page_of(region)).await?;
         }
         self.forget_sums(region);
         let region_bytes = self.regions.shape.region_data_bytes;

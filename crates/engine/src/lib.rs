@@ -44,6 +44,7 @@ mod scrub;
 mod settle;
 mod stripe_table;
 mod sums;
+pub mod tuning;
 mod write;
 mod write_log;
 

@@ -12,6 +12,7 @@ use crate::member::Member;
 use crate::rebuild::RowRebuild;
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
 use crate::sums::{SumsInit, page_bytes_per_slab};
+use crate::tuning::MapGrain;
 
 /// Memory for checksum pages, unless the caller changes it.
 const SUMS_CACHE_BYTES: usize = 64 << 20;
@@ -82,7 +83,7 @@ impl LinearSpec {
     fn slabs(&self) -> Result<(u64, u64), ArrayError> {
         let spec = self.array_spec();
         let slabs = self.sums_bytes(spec.slab_bytes).1;
-        let map_slabs = spec.map_bytes(slabs)?.div_ceil(spec.slab_bytes);
+        let map_slabs = spec.map_bytes(slabs, MapGrain::default())?.div_ceil(spec.slab_bytes);
         Ok((map_slabs, slabs.saturating_sub(map_slabs + self.journal_slabs)))
     }
 

@@ -11,9 +11,6 @@ use crate::error::ArrayError;
 use crate::member::Class;
 use crate::regions::PAGE_BYTES;
 
-/// Dirty marks are taken back when their chunk was quiet for this long.
-const SETTLE_INTERVAL_NS: u64 = 5_000_000_000;
-
 impl Array {
     /// Where the region map lies.
     pub fn map_places(&self) -> Vec<AreaPlace> {
@@ -239,7 +236,7 @@ impl Inner {
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
             while inner.regions.any_to_settle() && !inner.is_closed() {
-                inner.context.sleep_ns(SETTLE_INTERVAL_NS).await;
+                inner.context.sleep_ns(inner.options.tuning.settle_interval_ns).await;
                 if inner.is_closed() || inner.settle(false).await.is_err() {
                     break;
                 }

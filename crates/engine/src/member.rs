@@ -20,6 +20,8 @@ use stripewise_drive::{
     DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation, completion,
 };
 
+use crate::tuning::Tuning;
+
 /// Who asks: clients, or a job that must leave them their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -39,16 +41,20 @@ pub struct MemberOptions {
     pub timeout_ns: u64,
     /// Medium errors on reads after which the drive is failed; the count halves every hour.
     pub max_read_errors: u32,
+    /// Scattered segments of memory in one merged request ([`Tuning::merged_segments`]).
+    pub merged_segments: usize,
 }
 
 impl Default for MemberOptions {
     fn default() -> Self {
-        Self { timeout_ns: 30_000_000_000, max_read_errors: 64 }
+        Self {
+            timeout_ns: 30_000_000_000,
+            max_read_errors: 64,
+            merged_segments: Tuning::default().merged_segments,
+        }
     }
 }
 
-/// Most scattered memory segments of one merged request (the kernel takes 1024).
-const MAX_SEGMENTS: usize = 512;
 /// A client that sends its next request when it has the answer to the last is still load in between: background work that
 /// is ahead of its share waits this long for it.
 const ANTICIPATION_NS: u64 = 2_000_000;
@@ -65,6 +71,16 @@ struct Pending {
     sender: CompletionSender,
     /// Asked again after a merged request failed: must not be merged again.
     alone: bool,
+}
+
+/// How large a merged request becomes.
+#[derive(Clone, Copy)]
+struct MergeLimits {
+    max_bytes: u64,
+    /// Between reads that are merged.
+    gap_bytes: u64,
+    /// Scattered segments of memory.
+    max_segments: usize,
 }
 
 #[derive(Default)]
@@ -127,7 +143,8 @@ impl ClassQueue {
 
     /// The oldest request with all waiting neighbours on the drive that fit into one request, in drive order. Reads count
     /// as neighbours across a hole of up to `gap_bytes`.
-    fn pop_merged(&mut self, max_bytes: u64, gap_bytes: u64) -> Option<SmallVec<[Pending; 4]>> {
+    fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
+        let MergeLimits { max_bytes, gap_bytes, max_segments } = limits;
         let oldest = self.pop_oldest()?;
         let kind = merge_kind(oldest.request.operation).filter(|_| !oldest.alone);
         let gap_bytes = if oldest.request.operation == Operation::Read { gap_bytes } else { 0 };
@@ -147,7 +164,7 @@ impl ClassQueue {
             };
             let next = &self.waiting[key].as_ref().expect("indexed entries are waiting").request;
             let span = end.max(next.end_bytes()) - start.min(next.offset_bytes);
-            if span > max_bytes || segments + next.segments.len() + 1 > MAX_SEGMENTS {
+            if span > max_bytes || segments + next.segments.len() + 1 > max_segments {
                 break;
             }
             segments += next.segments.len() + 1;
@@ -609,11 +626,12 @@ impl Member {
 
     fn dispatch(self: &Rc<Self>) {
         let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
+        let limits = MergeLimits { max_bytes, gap_bytes, max_segments: self.options.merged_segments };
         loop {
             let (class, parts) = {
                 let mut queue = self.queue.borrow_mut();
                 let Some(class) = self.next_class(&queue) else { return };
-                let Some(parts) = queue.of(class).pop_merged(max_bytes, gap_bytes) else { return };
+                let Some(parts) = queue.of(class).pop_merged(limits) else { return };
                 (class, parts)
             };
             let request = merged_request(&parts, &self.ditch);

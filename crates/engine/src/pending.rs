@@ -3,7 +3,7 @@
 //! One entry per stripe with the pieces in the order in which they were acknowledged; where they overlap the last counts. A
 //! piece stays until it is in place, so a read always finds the newest version either here or there.
 //!
-//! Memory: the pieces are copies, at most [`PENDING_BYTES`] of them; further writes wait.
+//! Memory: the pieces are copies, at most [`crate::tuning::Tuning::pending_bytes`] of them; further writes wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,9 +12,6 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
 
 use crate::destage_round::{Extent, Shape, next_round};
-
-/// Bytes kept at a time.
-pub(crate) const PENDING_BYTES: u64 = 64 << 20;
 
 /// New data of a contiguous range of a stripe's data.
 pub(crate) struct PendingPiece {
@@ -53,12 +50,13 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub fn new() -> Self {
+    /// For at most so many bytes.
+    pub fn new(bytes: u64) -> Self {
         Self {
             stripes: RefCell::default(),
             by_age: RefCell::default(),
             bytes: Cell::new(0),
-            room: Semaphore::new(PENDING_BYTES),
+            room: Semaphore::new(bytes),
         }
     }
 

@@ -15,9 +15,6 @@ use crate::error::ArrayError;
 use crate::member::Class;
 use crate::stripe_table::StripeGuard;
 
-/// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all copies busy with long runs.
-const MIRROR_ZONE_BYTES: u64 = 1 << 20;
-
 /// A direct read under way.
 struct Direct {
     stripe: u64,
@@ -191,7 +188,8 @@ impl Inner {
             // The copies may disagree: always the same one, so that two reads do not.
             return (first, left);
         }
-        let turn = ((first.offset_bytes / MIRROR_ZONE_BYTES) % copies as u64) as usize;
+        let zone_bytes = self.options.tuning.mirror_zone_bytes;
+        let turn = ((first.offset_bytes / zone_bytes) % copies as u64) as usize;
         let mut best = self.geometry.copy_place(offset, turn).0;
         let mut best_load = self.load_at(best) / 2;
         for copy in (0..copies).filter(|copy| *copy != turn) {

@@ -5,7 +5,7 @@
 //! region that is being written for the first time, stripes count one by one: the first write to a stripe writes it
 //! whole, with zeros around the new data, so it needs no pre-reads and leaves the stripe consistent.
 //!
-//! A *chunk* is 64 regions. Its dirty mark is durable before the first write into it and is taken back when it has been
+//! A *chunk* is 64 regions ([`MapGrain`]). Its dirty mark is durable before the first write into it and is taken back when it has been
 //! quiet for a while: after a crash only dirty chunks can have copies or parity that disagree, and only they are
 //! resynchronised.
 //!
@@ -23,21 +23,18 @@ use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, BufferPool, Event};
 use stripewise_layout::Geometry;
 
+use crate::tuning::MapGrain;
+
 /// Size of a region on each member, where the layout allows it.
 const REGION_BYTES: u64 = 1 << 20;
-/// Regions under one dirty mark.
-pub(crate) const REGIONS_PER_CHUNK: u64 = 64;
 /// One page of the map.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 48;
-const REGIONS_PER_PAGE: u64 = 15_872;
 /// Bytes of one bit per region of a page.
-const BITS_BYTES: usize = (REGIONS_PER_PAGE / 8) as usize;
+const BITS_BYTES: usize = (MapGrain::MOST_REGIONS_PER_PAGE / 8) as usize;
 const BEHIND_AT: usize = HEADER_BYTES + BITS_BYTES;
 const DIRTY_AT: usize = BEHIND_AT + BITS_BYTES;
 const MAGIC: [u8; 8] = *b"SWREGMAP";
-/// Regions that may be partly initialised at once; writers into further new regions wait until some were completed.
-pub(crate) const MAX_PARTIAL_REGIONS: usize = 2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionState {
@@ -79,13 +76,13 @@ impl RegionShape {
     }
 
     /// Bytes that the map of so many regions takes at each of its places.
-    pub fn map_bytes(regions: u64) -> u64 {
-        pages_for(regions) * 2 * PAGE_BYTES as u64
+    pub fn map_bytes(regions: u64, grain: MapGrain) -> u64 {
+        pages_for(regions, grain) * 2 * PAGE_BYTES as u64
     }
 }
 
-fn pages_for(regions: u64) -> u64 {
-    regions.div_ceil(REGIONS_PER_PAGE).max(1)
+fn pages_for(regions: u64, grain: MapGrain) -> u64 {
+    regions.div_ceil(grain.regions_per_page).max(1)
 }
 
 #[derive(Default, Clone, Copy)]
@@ -111,6 +108,7 @@ struct Page {
 
 pub(crate) struct Regions {
     pub shape: RegionShape,
+    grain: MapGrain,
     volume_id: u128,
     states: RefCell<Vec<RegionState>>,
     /// Regions written while a column of their row was away.
@@ -130,9 +128,10 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    pub fn new(shape: RegionShape, volume_id: u128, regions: u64) -> Self {
+    pub fn new(shape: RegionShape, grain: MapGrain, volume_id: u128, regions: u64) -> Self {
         let map = Self {
             shape,
+            grain,
             volume_id,
             states: RefCell::default(),
             behind: RefCell::default(),
@@ -166,11 +165,17 @@ impl Regions {
         self.states.borrow_mut().resize(regions as usize, RegionState::Unwritten);
         self.behind.borrow_mut().resize(regions as usize, false);
         self.behind_durable.borrow_mut().resize(regions as usize, false);
-        self.chunks.borrow_mut().resize(regions.div_ceil(REGIONS_PER_CHUNK) as usize, Chunk::default());
+        self.chunks
+            .borrow_mut()
+            .resize(regions.div_ceil(self.grain.regions_per_chunk) as usize, Chunk::default());
         let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
-        self.pages.borrow_mut().resize_with(pages_for(regions) as usize, page);
+        self.pages.borrow_mut().resize_with(pages_for(regions, self.grain) as usize, page);
         self.unwritten.set(self.unwritten.get() + regions - old.min(regions) - old.saturating_sub(regions));
         self.all_written.set(self.unwritten.get() == 0);
+    }
+
+    fn chunk_of(&self, region: u64) -> usize {
+        (region / self.grain.regions_per_chunk) as usize
     }
 
     pub fn region_of(&self, stripe: u64) -> u64 {
@@ -246,7 +251,7 @@ impl Regions {
             self.set_state(region, RegionState::Partial);
         }
         let mut chunks = self.chunks.borrow_mut();
-        let chunk = &mut chunks[(region / REGIONS_PER_CHUNK) as usize];
+        let chunk = &mut chunks[self.chunk_of(region)];
         chunk.in_flight += 1;
         chunk.touched = true;
         // A region that the durable map does not know as written needs no mark: after a crash it reads as zeros.
@@ -288,7 +293,7 @@ impl Regions {
             let unsettled = match self.state(region) {
                 RegionState::Unwritten => false,
                 RegionState::Partial | RegionState::Fresh | RegionState::Ready => true,
-                RegionState::Written => self.chunks.borrow()[(region / REGIONS_PER_CHUNK) as usize].dirty,
+                RegionState::Written => self.chunks.borrow()[self.chunk_of(region)].dirty,
             };
             if unsettled {
                 self.mark_behind(region);
@@ -310,7 +315,7 @@ impl Regions {
 
     /// After a write, successful or not.
     pub fn end_write(&self, region: u64) {
-        self.chunks.borrow_mut()[(region / REGIONS_PER_CHUNK) as usize].in_flight -= 1;
+        self.chunks.borrow_mut()[self.chunk_of(region)].in_flight -= 1;
     }
 
     /// The stripe holds what was written, with zeros around it.
@@ -360,7 +365,7 @@ impl Regions {
                 continue;
             }
             self.set_state(region, RegionState::Ready);
-            let chunk = &mut self.chunks.borrow_mut()[(region / REGIONS_PER_CHUNK) as usize];
+            let chunk = &mut self.chunks.borrow_mut()[self.chunk_of(region)];
             chunk.dirty = true;
             chunk.touched = true;
             self.change_page_of(region);
@@ -377,7 +382,7 @@ impl Regions {
     }
 
     fn change_page_of(&self, region: u64) {
-        self.pages.borrow_mut()[(region / REGIONS_PER_PAGE) as usize].version += 1;
+        self.pages.borrow_mut()[self.page_of(region)].version += 1;
     }
 
     /// Makes the page's durable copy count as behind; gives the version to be made durable.
@@ -387,8 +392,8 @@ impl Regions {
         pages[page].version
     }
 
-    pub fn page_of(region: u64) -> usize {
-        (region / REGIONS_PER_PAGE) as usize
+    pub fn page_of(&self, region: u64) -> usize {
+        (region / self.grain.regions_per_page) as usize
     }
 
     pub fn page_count(&self) -> usize {
@@ -449,8 +454,8 @@ impl Regions {
     }
 
     fn note_durable(&self, write: &PageWrite) {
-        let first = write.page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.count());
+        let first = write.page as u64 * self.grain.regions_per_page;
+        let last = (first + self.grain.regions_per_page).min(self.count());
         if write.version == self.page_version(write.page) {
             for region in first..last {
                 if self.state(region) == RegionState::Ready {
@@ -460,8 +465,8 @@ impl Regions {
             let range = first as usize..last as usize;
             self.behind_durable.borrow_mut()[range.clone()].copy_from_slice(&self.behind.borrow()[range]);
             let mut chunks = self.chunks.borrow_mut();
-            for chunk in
-                &mut chunks[(first / REGIONS_PER_CHUNK) as usize..last.div_ceil(REGIONS_PER_CHUNK) as usize]
+            for chunk in &mut chunks[(first / self.grain.regions_per_chunk) as usize
+                ..last.div_ceil(self.grain.regions_per_chunk) as usize]
             {
                 chunk.durable = chunk.dirty;
             }
@@ -472,7 +477,7 @@ impl Regions {
         (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
     }
 
-    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field zero 4, reserved 4; then a
+    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field zero 4, grain 4; then a
     /// bit per region (written), a bit per region (written while a column was away), a bit per chunk (dirty), little endian,
     /// lowest bit first.
     fn encode(&self, page: usize, sequence: u64, bytes: &mut [u8]) {
@@ -480,8 +485,9 @@ impl Regions {
         bytes[8..24].copy_from_slice(&self.volume_id.to_le_bytes());
         bytes[24..32].copy_from_slice(&(page as u64).to_le_bytes());
         bytes[32..40].copy_from_slice(&sequence.to_le_bytes());
-        let first = page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.count());
+        bytes[44..48].copy_from_slice(&self.grain.code().to_le_bytes());
+        let first = page as u64 * self.grain.regions_per_page;
+        let last = (first + self.grain.regions_per_page).min(self.count());
         for region in first..last {
             if matches!(self.state(region), RegionState::Ready | RegionState::Written) {
                 let bit = (region - first) as usize;
@@ -493,8 +499,9 @@ impl Regions {
             }
         }
         let chunks = self.chunks.borrow();
-        let first_chunk = (first / REGIONS_PER_CHUNK) as usize;
-        for (bit, chunk) in chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter().enumerate()
+        let first_chunk = (first / self.grain.regions_per_chunk) as usize;
+        for (bit, chunk) in
+            chunks[first_chunk..last.div_ceil(self.grain.regions_per_chunk) as usize].iter().enumerate()
         {
             if chunk.dirty {
                 bytes[DIRTY_AT + bit / 8] |= 1 << (bit % 8);
@@ -512,14 +519,15 @@ impl Regions {
         let fits = bytes[0..8] == MAGIC
             && bytes[8..24] == self.volume_id.to_le_bytes()
             && bytes[24..32] == (page as u64).to_le_bytes()
-            && bytes[40..44] == checksum.to_le_bytes();
+            && bytes[40..44] == checksum.to_le_bytes()
+            && bytes[44..48] == self.grain.code().to_le_bytes();
         fits.then(|| u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes")))
     }
 
     /// Takes over a page read from a member.
     pub fn load_page(&self, page: usize, sequence: u64, bytes: &[u8]) {
-        let first = page as u64 * REGIONS_PER_PAGE;
-        let last = (first + REGIONS_PER_PAGE).min(self.count());
+        let first = page as u64 * self.grain.regions_per_page;
+        let last = (first + self.grain.regions_per_page).min(self.count());
         let set = |from: usize, bit: usize| bytes[from + bit / 8] >> (bit % 8) & 1 == 1;
         for region in first..last {
             if set(HEADER_BYTES, (region - first) as usize) {
@@ -530,10 +538,10 @@ impl Regions {
             self.behind_count.set(self.behind_count.get() + u64::from(behind));
             self.behind_durable.borrow_mut()[region as usize] = behind;
         }
-        let first_chunk = (first / REGIONS_PER_CHUNK) as usize;
+        let first_chunk = (first / self.grain.regions_per_chunk) as usize;
         let mut chunks = self.chunks.borrow_mut();
         for (bit, chunk) in
-            chunks[first_chunk..last.div_ceil(REGIONS_PER_CHUNK) as usize].iter_mut().enumerate()
+            chunks[first_chunk..last.div_ceil(self.grain.regions_per_chunk) as usize].iter_mut().enumerate()
         {
             let dirty = set(DIRTY_AT, bit);
             *chunk = Chunk { dirty, durable: dirty, unsynced: dirty, ..Chunk::default() };
@@ -549,14 +557,15 @@ impl Regions {
             member_region_bytes: REGION_BYTES,
             region_data_bytes: REGION_BYTES,
         };
-        let map = Self::new(shape, 0, REGIONS_PER_PAGE + 100);
+        let grain = MapGrain::default();
+        let map = Self::new(shape, grain, 0, grain.regions_per_page + 100);
         let mut page = [0; PAGE_BYTES];
         let length = bytes.len().min(PAGE_BYTES);
         page[..length].copy_from_slice(&bytes[..length]);
         page[0..8].copy_from_slice(&MAGIC);
         page[8..32].fill(0);
         page[24] = 1;
-        page[40..44].fill(0);
+        page[40..48].fill(0);
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &page) as u32;
         page[40..44].copy_from_slice(&checksum.to_le_bytes());
         let Some(sequence) = map.check_page(1, &page) else { return false };
@@ -566,7 +575,7 @@ impl Regions {
 
     /// Whether a crash may have left copies or parity of this region disagreeing.
     pub fn is_unsynced(&self, region: u64) -> bool {
-        self.chunks.borrow()[(region / REGIONS_PER_CHUNK) as usize].unsynced
+        self.chunks.borrow()[self.chunk_of(region)].unsynced
     }
 
     pub fn unsynced_chunks(&self) -> Vec<u64> {
@@ -579,7 +588,7 @@ impl Regions {
     }
 
     pub fn regions_of_chunk(&self, chunk: u64) -> std::ops::Range<u64> {
-        chunk * REGIONS_PER_CHUNK..((chunk + 1) * REGIONS_PER_CHUNK).min(self.count())
+        chunk * self.grain.regions_per_chunk..((chunk + 1) * self.grain.regions_per_chunk).min(self.count())
     }
 
     /// Whether any chunk is dirty for another reason than an old crash.
@@ -612,7 +621,7 @@ impl Regions {
                     chunk.dirty = false;
                     // Not durable as clean yet, but a new write must make its mark durable again.
                     chunk.durable = false;
-                    changed.push(index * REGIONS_PER_CHUNK);
+                    changed.push(index * self.grain.regions_per_chunk);
                 }
             }
         }
@@ -664,7 +673,7 @@ mod tests {
     #[test]
     fn what_was_written_anew_while_a_flush_was_under_way_is_not_taken_for_flushed() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
-        let regions = Regions::new(shape, 1, 2);
+        let regions = Regions::new(shape, MapGrain::default(), 1, 2);
         (0..2).for_each(|region| write_all(&regions, region));
         let flushed = regions.take_fresh();
         regions.mark_unwritten(0);

@@ -132,7 +132,7 @@ impl Inner {
         }
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let journal = Journal::create(&self.context, &self.buffers, id, epoch, areas, copies, host).await?;
-        self.set_destage_room(&journal);
+        self.set_limits(&journal);
         *self.log.borrow_mut() = Some(Rc::new(self.new_log(journal)));
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Inner {
                 });
             }
         }
-        self.set_destage_room(&journal);
+        self.set_limits(&journal);
         if is_any_over {
             // Durably, before anything is written: the first write of a region is not in the journal, and what is found there
             // after the next crash must not be older than that.
@@ -204,10 +204,12 @@ impl Inner {
     }
 
     /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.
-    fn set_destage_room(&self, journal: &Journal) {
+    fn set_limits(&self, journal: &Journal) {
         if self.write_back {
             journal.set_destage_percent(120 + 100 * self.geometry.parity_units() as u64);
         }
+        let tuning = &self.options.tuning;
+        journal.set_batch_limits(tuning.journal_batch_bytes, tuning.journal_batch_notes);
     }
 
     pub async fn close_journal(&self) -> Result<(), ArrayError> {

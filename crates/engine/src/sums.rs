@@ -9,7 +9,7 @@
 //! The sums of all columns are kept up, also of those that are missing, so that what is reconstructed can be verified; where
 //! parity that nobody has is not even computed, nothing is recorded of it.
 //!
-//! Memory: the pages' cache, and [`MAX_KNOWN_BAD`] names of blocks.
+//! Memory: the pages' cache, and [`crate::tuning::Tuning::known_bad_blocks`] names of blocks.
 
 mod pages;
 mod recorded;
@@ -31,12 +31,6 @@ use crate::regions::RegionState;
 use pages::SlabPages;
 pub(crate) use pages::page_bytes_per_slab;
 pub(crate) use recorded::{NewSums, OLD_SUMS, Recording, UnitSums};
-
-/// Bad blocks remembered by name, so that each is counted once however often it is read; of more than that, some are counted
-/// again.
-const MAX_KNOWN_BAD: usize = 65_536;
-/// Regions noted as begun, before those that are past it are forgotten.
-const MAX_BEGUN: usize = 4096;
 
 /// How an array keeps checksums.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +63,7 @@ impl Inner {
         };
         let options = ChecksumOptions {
             cache_bytes: init.cache_bytes,
+            window_pages: self.options.tuning.checksum_window_pages,
             prefer_newest: true,
             first_stamp: init.first_stamp,
         };
@@ -190,7 +185,7 @@ impl Inner {
     pub fn note_bad_block(&self, place: Place, start: u64) {
         let Some(sums) = self.sums.get() else { return };
         let mut known = sums.known_bad.borrow_mut();
-        if known.len() >= MAX_KNOWN_BAD {
+        if known.len() >= self.options.tuning.known_bad_blocks {
             known.clear();
         }
         if known.insert((place.member, (place.offset_bytes + start) / BLOCK_BYTES))
@@ -239,7 +234,7 @@ impl Inner {
         }
         if result.is_ok() {
             let mut begun = sums.begun.borrow_mut();
-            if begun.len() >= MAX_BEGUN {
+            if begun.len() >= self.options.tuning.begun_regions {
                 begun.retain(|&region| self.regions.state(region) == RegionState::Unwritten);
             }
             begun.insert(region);

@@ -21,7 +21,7 @@ use crate::array::{Array, Inner};
 use crate::destage::Room;
 use crate::error::ArrayError;
 use crate::member::Class;
-use crate::regions::{MAX_PARTIAL_REGIONS, RegionState};
+use crate::regions::RegionState;
 use crate::stripe_table::{Piece, Turn, Waiting};
 
 mod content;
@@ -32,10 +32,6 @@ mod ready;
 mod work;
 
 pub(crate) use work::{UnitParts, written_ranges};
-
-/// The longest a sequential writer's last stripe is held back for its rest; only while other writes are being carried out,
-/// so a lone writer never waits.
-const HOLD_NS: u64 = 50_000_000;
 
 impl Array {
     /// Writes `data` at `offset_bytes`, both multiples of 512. With `fua` it is durable when this ends, else after the next
@@ -140,7 +136,7 @@ impl Inner {
 
     /// Keeps the number of partly initialised regions bounded, before any stripe is held.
     async fn admit_new_regions(&self) -> Result<(), ArrayError> {
-        while self.regions.partial_count() >= MAX_PARTIAL_REGIONS {
+        while self.regions.partial_count() >= self.options.tuning.partial_regions {
             let oldest = self.regions.partial_regions()[0];
             self.complete_region(oldest).await?;
         }
@@ -182,7 +178,8 @@ impl Inner {
 
     /// Waits until the stripe's queue covers it, or no write is being carried out whose end could bring more.
     async fn hold_for_more(&self, stripe: u64) {
-        let deadline = self.context.now_ns() + HOLD_NS;
+        // Only while other writes are being carried out, so a lone writer never waits.
+        let deadline = self.context.now_ns() + self.options.tuning.gather_hold_ns;
         // The writer's other stripes begin their work in this same turn.
         stripewise_drive::yield_now().await;
         loop {

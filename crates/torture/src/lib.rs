@@ -87,10 +87,22 @@ pub struct Options {
     pub sabotage: Option<Sabotage>,
     /// Keep what happened, in words, for the report of a single run.
     pub keep_log: bool,
-    /// Without what came to torture later: conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes with
-    /// a drive (1). Both are drawn from streams of their own; so each of these seeds is two runs, and the one without is
-    /// what it was when it was kept.
-    pub as_kept: bool,
+    /// Which version of the drawing makes a run of a seed.
+    pub drawn: Drawn,
+}
+
+/// What torture learned, it draws from streams of their own, so that a seed kept from before can still be
+/// run as it was then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drawn {
+    /// Everything there is.
+    #[default]
+    Now,
+    /// The engine's own times and sizes, and no fault or life that came since.
+    BeforeTuning,
+    /// Nor conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes with a
+    /// drive (1).
+    BeforeConversions,
 }
 
 /// How often what was tried. Faults are counted when they struck, not when they were prepared.

@@ -2,7 +2,7 @@
 //! instant in which something is acknowledged as durable that the drive does not have; so what makes that true has to be on the
 //! other drives by then, above all that the drive is out. With the power the drive is back.
 //!
-//! One run of four has this ([`crate::Options::as_kept`] leaves it out), drawn from a stream of its own.
+//! One run of four has this ([`crate::Drawn::BeforeConversions`] leaves it out), drawn from a stream of its own.
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -1,11 +1,12 @@
 //! What a run is made of, drawn from its seed: drives, volumes, how the engine is set, how many lives.
 
 use stripewise_drive::SplitMix64;
+use stripewise_engine::tuning::{MapGrain, Tuning};
 use stripewise_layout::{LayoutSpec, Level};
 
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
-use crate::{Options, Promises};
+use crate::{Drawn, Options, Promises};
 
 const MIB: u64 = 1 << 20;
 const LEVELS: [Level; 10] = [
@@ -96,6 +97,7 @@ impl Plan {
                 checksums,
                 background_bytes: (1 + random.below(8)) * MIB,
                 max_read_errors: 8 + random.below(57) as u32,
+                tuning: draw_tuning(seed, options),
             },
             volumes,
             promises,
@@ -103,6 +105,65 @@ impl Plan {
             shuffled: random.chance(0.7),
         }
     }
+}
+
+/// Small times and sizes for most runs, so that what takes minutes and gigabytes on real drives happens
+/// within a run; each of its own, so that no two of them always meet. From a stream of its own.
+fn draw_tuning(seed: u64, options: &Options) -> Tuning {
+    let random = &mut SplitMix64::new(seed ^ 0x7475_6e69_6e67);
+    let usual = Tuning::default();
+    if options.drawn != Drawn::Now || random.chance(0.2) {
+        return usual;
+    }
+    let mut ns = |usual_ns: u64| match random.below(4) {
+        0 => usual_ns,
+        1 => 20_000_000 + random.below(80_000_000),
+        _ => 2_000_000 + random.below(4_000_000),
+    };
+    let tuning = Tuning {
+        settle_interval_ns: ns(usual.settle_interval_ns),
+        gather_hold_ns: ns(usual.gather_hold_ns),
+        destage_hold_ns: ns(usual.destage_hold_ns),
+        thin_patience_ns: ns(usual.thin_patience_ns),
+        rebuild_checkpoint_ns: ns(usual.rebuild_checkpoint_ns),
+        scrub_checkpoint_ns: ns(usual.scrub_checkpoint_ns),
+        convert_record_ns: ns(usual.convert_record_ns),
+        ..usual
+    };
+    let mut count = |usual: u64, least: u64, more: u64| match random.below(4) {
+        0 => usual,
+        _ => least + random.below(more),
+    };
+    let tuning = Tuning {
+        partial_regions: count(2048, 2, 4) as usize,
+        destage_stripes: count(64, 2, 3) as usize,
+        pending_bytes: count(64 << 20, 256 << 10, 1 << 20),
+        journal_batch_bytes: count(1 << 20, 8 << 10, 64 << 10),
+        journal_batch_notes: count(320, 1, 8) as usize,
+        zero_write_bytes: count(256, 1, 16) * 4096,
+        mirror_zone_bytes: count(256, 1, 32) * 4096,
+        merged_segments: count(512, 2, 8) as usize,
+        checksum_cache_bytes: count(256 << 20, 32 << 10, 32 << 10) as usize,
+        checksum_window_pages: count(256, 1, 4) as usize,
+        known_bad_blocks: count(65_536, 1, 8) as usize,
+        begun_regions: count(4096, 1, 4) as usize,
+        commit_piece_bytes: count(256, 1, 3) as usize * 4096,
+        thin_rows: count(16, 1, 3),
+        released_rows: count(16, 1, 3),
+        rebuild_rows: count(64, 1, 3),
+        rebuild_look_ahead: count(128, 1, 4) as usize,
+        drain_batch_bytes: count(4 << 10, 1, 4) * MIB,
+        convert_window_bytes: count(64, 1, 8) * (64 << 10),
+        convert_piece_bytes: count(16, 1, 2) * (64 << 10),
+        convert_unrecorded_bytes: count(256 << 20, 64 << 10, 2 << 20),
+        ..tuning
+    };
+    let regions_per_chunk = count(64, 1, 3);
+    let map_grain = match count(MapGrain::MOST_REGIONS_PER_PAGE, 1, 4) {
+        MapGrain::MOST_REGIONS_PER_PAGE => MapGrain { regions_per_chunk: 64, ..MapGrain::default() },
+        chunks => MapGrain { regions_per_chunk, regions_per_page: regions_per_chunk * chunks },
+    };
+    Tuning { map_grain, ..tuning }
 }
 
 /// A volume for a pool of so many drives, which can do without `tolerance` of them if that is possible.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive};
+use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
     ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
     PoolState, Role, Volume, VolumeSpec,
@@ -53,17 +54,23 @@ pub struct Settings {
     pub slab_bytes: u64,
     /// Medium errors after which a drive has failed.
     pub max_read_errors: u32,
+    /// The engine's times and sizes.
+    pub tuning: Tuning,
 }
 
 impl Settings {
     fn options(&self) -> PoolOptions {
         PoolOptions {
-            checksum_cache_bytes: None,
             array: ArrayOptions {
                 in_flight_bytes: self.in_flight_bytes,
                 background_bytes: self.background_bytes,
+                tuning: self.tuning,
             },
-            member: MemberOptions { timeout_ns: self.timeout_ns, max_read_errors: self.max_read_errors },
+            member: MemberOptions {
+                timeout_ns: self.timeout_ns,
+                max_read_errors: self.max_read_errors,
+                ..MemberOptions::default()
+            },
             rebuild_priority_percent: None,
             id_seed: Some(self.seed),
             unix_ms: None,

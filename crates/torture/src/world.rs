@@ -11,7 +11,7 @@ use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::subject::{Facts, Settings, disk_label};
-use crate::{Coverage, Failure, Options, RunReport};
+use crate::{Coverage, Drawn, Failure, Options, RunReport};
 
 /// A drive of the run, whether or not it is plugged in.
 pub struct Disk {
@@ -118,14 +118,15 @@ impl World {
     pub fn new(seed: u64, options: &Options) -> Rc<Self> {
         let mut random = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x7052_7475_7265);
         let plan = Plan::draw(seed, &mut random, options);
+        let has_later = options.drawn != Drawn::BeforeConversions;
         let world = Self {
             seed,
             options: *options,
             plan,
             random: RefCell::new(random),
-            conversions: (seed % 4 == 3 && !options.as_kept)
+            conversions: (seed % 4 == 3 && has_later)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
-            losses: (seed % 4 == 1 && !options.as_kept)
+            losses: (seed % 4 == 1 && has_later)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
             disks: RefCell::default(),
             volumes: RefCell::default(),

@@ -3,7 +3,7 @@
 //! `STRIPEWISE_TEST_RUNS=1000 cargo test -p stripewise-torture --features mutations --test mutations -- --nocapture`.
 
 use stripewise_engine::mutation::{Mutation, choose};
-use stripewise_torture::{Failure, Options, run};
+use stripewise_torture::{Drawn, Failure, Options, run};
 
 /// What is broken, and a seed that shows it.
 const FOUND_AT: [(Mutation, u64); 10] = [
@@ -33,7 +33,7 @@ fn seeds(mutation: Mutation, last: u64) -> impl Iterator<Item = u64> {
 
 fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {
     choose(mutation);
-    let failures = run(seed, &Options::default()).failures;
+    let failures = run(seed, &Options { drawn: Drawn::BeforeTuning, ..Options::default() }).failures;
     choose(None);
     failures
 }

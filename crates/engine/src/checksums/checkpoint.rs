@@ -5,7 +5,7 @@
 //! A page that changes while it is being written is written as it is at that moment, twice perhaps in two versions, and
 //! stays changed: whatever was set before the checkpoint began is durable at its end, in both places.
 //!
-//! Memory: at most `WINDOW` pages are under way at a time.
+//! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,8 +18,6 @@ use super::page::PAGE_BYTES;
 use super::{Checksums, PageId, Side};
 use crate::error::ArrayError;
 
-/// Pages under way at a time: 1 MiB. Neighbours are merged by the drives' queues.
-const WINDOW: usize = 256;
 /// A page whose drive gives errors, yet is not excluded for them, is tried so often.
 const ATTEMPTS: usize = 4;
 
@@ -115,9 +113,9 @@ impl Checksums {
     /// meet writes of this one.
     async fn write_all(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {
         let mut result = Ok(());
-        let mut under_way = VecDeque::with_capacity(WINDOW.min(pages.len()));
+        let mut under_way = VecDeque::with_capacity(self.window_pages.min(pages.len()));
         for (page, version) in pages {
-            if under_way.len() == WINDOW {
+            if under_way.len() == self.window_pages {
                 let (page, answer) = under_way.pop_front().expect("a full window");
                 result = result.and(self.finish(page, side, answer).await);
             }

@@ -128,6 +128,8 @@ pub struct ChecksumSpec {
 pub struct ChecksumOptions {
     /// Memory for pages.
     pub cache_bytes: usize,
+    /// Pages under way at a time when they are written. Neighbours are merged by the drives' queues.
+    pub window_pages: usize,
     /// Read both places of a page and take the newer, instead of the copy only where the own one is invalid or does not
     /// agree with a block. It costs one more read, beside the other, for each page that is not in memory; without it, a
     /// drive that lost the writes of a block *and* of its page is believed until the next audit. To be set in any case

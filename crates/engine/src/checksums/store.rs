@@ -33,6 +33,7 @@ pub struct Checksums {
     pub(super) io: Rc<dyn PageIo>,
     pub(super) identity: Identity,
     pub(super) pages_per_slab_log2: u32,
+    pub(super) window_pages: usize,
     pub(super) cache: Cache,
     /// Pages being loaded, and who is to be told of the end.
     loading: RefCell<FxHashMap<u64, Rc<Event>>>,
@@ -180,6 +181,7 @@ impl Checksums {
             pages_per_slab_log2: (spec.slab_bytes / PAGE_COVERS_BYTES).trailing_zeros(),
             spec,
             io,
+            window_pages: options.window_pages.max(1),
             cache: Cache::new(options.cache_bytes.max(MIN_CACHE_BYTES)),
             loading: RefCell::default(),
             reloads: Cell::new(0),

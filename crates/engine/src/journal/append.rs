@@ -30,12 +30,8 @@ const MAX_IN_FLIGHT: u32 = 4;
 const SMALL_IN_FLIGHT: u32 = 2;
 /// Pages beside which a head does not count.
 const LARGE_PAGES: u64 = 16;
-/// A batch of several appends ends here.
-const GROUP_BYTES: u64 = 1 << 20;
 /// Pieces of memory of one write; what has more is copied together.
 const MAX_SEGMENTS: usize = 480;
-/// Runs of release notes in one batch; more go ahead in batches of their own.
-const MAX_NOTES: usize = 320;
 
 type Sequences = SmallVec<[u64; 4]>;
 
@@ -92,7 +88,9 @@ impl Journal {
             HEADER_BYTES as u64 + records.iter().map(|r| descriptor_bytes(r) as u64).sum::<u64>();
         let payload: u64 = records.iter().map(payload_bytes).sum();
         let segments = records.iter().flat_map(|r| &r.parts).map(|part| part.segments.len()).sum();
-        if head_bytes + (MAX_NOTES * NOTE_BYTES) as u64 > MAX_HEAD_BYTES || payload > u64::from(u32::MAX) {
+        if head_bytes + (self.0.state.borrow().batch_notes * NOTE_BYTES) as u64 > MAX_HEAD_BYTES
+            || payload > u64::from(u32::MAX)
+        {
             return Err(ArrayError::Journal("an entry has too much in it".to_owned()));
         }
         let grant = reservation.take();
@@ -194,7 +192,7 @@ impl State {
     }
 
     fn note_bytes(&mut self) -> u64 {
-        (self.pending_notes().min(MAX_NOTES) * NOTE_BYTES) as u64
+        (self.pending_notes().min(self.batch_notes) * NOTE_BYTES) as u64
     }
 
     /// The next batch: how many appends it takes, and where it goes. `None`: nothing to do, or not now.
@@ -202,7 +200,7 @@ impl State {
         if self.broken.is_some() {
             return None;
         }
-        if self.pending_notes() > MAX_NOTES && !self.queue.is_empty() {
+        if self.pending_notes() > self.batch_notes && !self.queue.is_empty() {
             // They must be durable before what comes now is acknowledged.
             let rings = self.choose_for_mark(1);
             return (!rings.is_empty()).then_some((0, rings));
@@ -250,7 +248,7 @@ impl State {
             payload += pending.payload_bytes;
             segments += pending.segments;
             let (base, whole) = (pages_of(head, payload), pages_of(head + note_bytes, payload));
-            let full = head + payload > GROUP_BYTES
+            let full = head + payload > self.batch_bytes
                 || segments > MAX_SEGMENTS
                 || base > longest
                 || head + note_bytes > MAX_HEAD_BYTES;
@@ -294,7 +292,7 @@ impl Inner {
     /// A batch of the first `count` appends in the queue, in all of `rings`.
     fn compose(&self, state: &mut State, count: usize, rings: RingIds) -> Work {
         let group: SmallVec<[Pending; 8]> = state.queue.drain(..count).collect();
-        let notes = state.take_notes(MAX_NOTES);
+        let notes = state.take_notes(state.batch_notes);
         let records: u64 = group.iter().map(|pending| pending.records.len() as u64).sum();
         let fields: u64 = group.iter().map(|pending| pending.head_bytes - HEADER_BYTES as u64).sum();
         let head_bytes =

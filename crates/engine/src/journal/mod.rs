@@ -408,6 +408,12 @@ impl Journal {
         self.0.changed();
     }
 
+    /// Where a batch of several appends ends, and how many runs of release notes it has at most.
+    pub fn set_batch_limits(&self, bytes: u64, notes: usize) {
+        let mut state = self.0.state.borrow_mut();
+        (state.batch_bytes, state.batch_notes) = (bytes, notes.max(1));
+    }
+
     /// The epoch that all batches carry.
     pub fn epoch(&self) -> u64 {
         self.0.epoch

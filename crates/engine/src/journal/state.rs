@@ -11,6 +11,7 @@ use super::batch::{Note, PAGE_BYTES};
 use super::space::Waiter;
 use super::{Held, JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
+use crate::tuning::Tuning;
 
 /// Where one copy of a batch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,10 @@ pub(super) struct State {
     next_ring: u64,
     pub copies: usize,
     pub destage_percent: u64,
+    /// A batch of several appends ends here.
+    pub batch_bytes: u64,
+    /// Runs of release notes in one batch; more go ahead in batches of their own.
+    pub batch_notes: usize,
     pub next_number: u64,
     pub next_sequence: u64,
     /// In the order of their numbers.
@@ -153,6 +158,8 @@ impl State {
             next_ring: 0,
             copies,
             destage_percent: 125,
+            batch_bytes: Tuning::default().journal_batch_bytes,
+            batch_notes: Tuning::default().journal_batch_notes,
             next_number,
             next_sequence: 1,
             batches: VecDeque::new(),

@@ -85,7 +85,8 @@ impl Inner {
         let with_journal = record.write_back || record.checksums || shape.parity_units() > 0;
         let size_bytes = Some(record.size_bytes);
         // Without rows for now.
-        let wish = Wish { spec: &spec, size_bytes, thin: true, with_journal, drives };
+        let grain = self.tuning().map_grain;
+        let wish = Wish { spec: &spec, size_bytes, thin: true, with_journal, grain, drives };
         let row_bytes = spec.row_data_bytes()?;
         let new_rows = record.size_bytes.div_ceil(row_bytes);
         let part = &record.parts[0];

@@ -192,7 +192,7 @@ impl Inner {
             (number, Self::check_room(&planned))
         };
         room?;
-        let member = Member::new(&self.context, drive, self.options.member);
+        let member = Member::new(&self.context, drive, self.options.member());
         if let Err(error) = writer::wipe(&member).await {
             member.stop();
             return Err(error.into());
@@ -317,7 +317,7 @@ impl Inner {
         } else {
             Manifest { volumes: Vec::new(), ..manifest }
         };
-        let member = Member::new(&self.context, drive, self.options.member);
+        let member = Member::new(&self.context, drive, self.options.member());
         let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);

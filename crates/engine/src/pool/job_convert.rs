@@ -30,17 +30,6 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 
-/// Copied at a time, about: whole stripes of the new layout.
-const WINDOW_BYTES: u64 = 4 << 20;
-/// Read and written by one request, about.
-const PIECE_BYTES: u64 = 1 << 20;
-/// The frontier is recorded at the latest when so much was copied.
-const MOST_UNRECORDED_BYTES: u64 = 256 << 20;
-/// Or after so long.
-const RECORD_NS: u64 = 10 * SECOND_NS;
-/// Rows given back by one commit.
-const ROWS_PER_RELEASE: u64 = 16;
-
 /// What the reason begins with where a conversion waits for space.
 pub(super) const NO_ROOM: &str = "there is no room for more of it";
 
@@ -155,7 +144,7 @@ impl Inner {
         progress: &Progress,
     ) -> Result<(), Stop> {
         let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
-        let most_unrecorded = row_bytes.min(MOST_UNRECORDED_BYTES);
+        let most_unrecorded = row_bytes.min(self.tuning().convert_unrecorded_bytes);
         let mut recorded_ns = self.context.now_ns();
         // What an interruption left.
         self.release_left_behind(converting, zones).await?;
@@ -176,7 +165,7 @@ impl Inner {
                 Err(Stop::Full(_)) if unrecorded > 0 => true,
                 Err(stop) => return Err(stop),
             };
-            let is_late = self.context.now_ns() - recorded_ns >= RECORD_NS;
+            let is_late = self.context.now_ns() - recorded_ns >= self.tuning().convert_record_ns;
             let is_all = zones.cursor.get() == zones.size_bytes();
             if unrecorded > 0 && (is_full || is_late || is_all || unrecorded >= most_unrecorded) {
                 self.move_frontier(converting, zones).await?;
@@ -200,7 +189,7 @@ impl Inner {
     /// Copies what is next, and moves the cursor behind it.
     async fn copy_window(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
         let start = zones.cursor.get();
-        let end = window_end(&zones.new, start, WINDOW_BYTES);
+        let end = window_end(&zones.new, start, self.tuning().convert_window_bytes);
         if start == end {
             return Ok(());
         }
@@ -242,7 +231,7 @@ impl Inner {
         let mut pieces = Vec::new();
         let mut at = start;
         while at < end {
-            let to = window_end(&zones.new, at, PIECE_BYTES).min(end);
+            let to = window_end(&zones.new, at, self.tuning().convert_piece_bytes).min(end);
             pieces.push(self.copy_piece(converting, zones, at, to));
             at = to;
         }
@@ -348,7 +337,7 @@ impl Inner {
         let blocks_per_slab = old.spec().slab_bytes / BLOCK_BYTES;
         let mut row = zones.released_rows.get();
         while row < end {
-            let to = (row + ROWS_PER_RELEASE).min(end);
+            let to = (row + self.tuning().released_rows).min(end);
             if (row..to).any(|row| !old.rows().is_hole(row)) {
                 // Whoever began to read when these rows counted has them still.
                 old.drain_reads().await;

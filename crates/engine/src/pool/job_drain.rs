@@ -24,10 +24,12 @@ use super::takeover::{candidates, stretches};
 use super::volume_record::MetaPlaceRecord;
 use crate::rows::{SlotPlace, SlotState};
 
-/// Bytes that are moved before it is recorded, about.
-const BATCH_BYTES: u64 = 4 << 30;
-
 impl Inner {
+    /// Steps before it is recorded, at most.
+    fn most_steps(&self, manifest: &Manifest) -> u64 {
+        (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512)
+    }
+
     /// Works on emptying the first drive that is to be emptied; whether anything was done.
     pub(super) async fn drain(&self) -> bool {
         for number in self.retiring() {
@@ -88,7 +90,7 @@ impl Inner {
         let Some(link) = first_to_move(&manifest, &space, number, |part| healable.contains(&part)) else {
             return Vec::new();
         };
-        let most = link.rows.min(most_steps(&manifest));
+        let most = link.rows.min(self.most_steps(&manifest));
         let found = space.replace(&[link.onto], &[], most, Some(link.from.slab));
         found.map_or_else(Vec::new, |found| steps_of(&link, &found))
     }
@@ -99,7 +101,7 @@ impl Inner {
         let healable = self.healable();
         let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
         let all = stretches(&manifest, wanted, |part| healable.contains(&part));
-        let most = most_steps(&manifest);
+        let most = self.most_steps(&manifest);
         let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
         let mut space = self.space.borrow_mut();
         let mut steps = Vec::new();
@@ -193,11 +195,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// Steps before it is recorded, at most.
-fn most_steps(manifest: &Manifest) -> u64 {
-    (BATCH_BYTES / manifest.slab_bytes).clamp(16, 512)
 }
 
 /// One step for each row that was given a slab.

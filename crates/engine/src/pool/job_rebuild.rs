@@ -1,6 +1,6 @@
 //! Filling columns that were given new slabs, or that catch up: many rows at once, the most exposed first.
 //!
-//! So many rows are in work at once that every drive has something to do ([`MAX_ROWS_AT_ONCE`]), bounded by the memory that
+//! So many rows are in work at once that every drive has something to do ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that
 //! their regions take: a quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. What was
 //! filled is recorded every few seconds, by a commit that takes it from the arrays. Rows that hold nothing written cost
 //! nothing. When drives come or go the rows in work are ended and what is due is looked at anew, so that what has become more
@@ -17,16 +17,11 @@ use super::Inner;
 use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::{DriveId, Id};
-use super::jobs::{Parts, Progress, SECOND_NS};
+use super::jobs::{Parts, Progress};
 use super::row_queue::{Due, RowQueue};
 use crate::array::Array;
 use crate::error::ArrayError;
 use crate::rows::{Run, SlotPlace, SlotState};
-
-/// What was filled is recorded this often.
-const CHECKPOINT_NS: u64 = 5 * SECOND_NS;
-/// Rows in work at once, at most.
-const MAX_ROWS_AT_ONCE: u64 = 64;
 
 /// What is to be filled in one part.
 #[derive(Default)]
@@ -136,7 +131,7 @@ impl Inner {
         let largest = parts.map(row_bytes).max().unwrap_or(1);
         let drives = self.manifest.borrow().drives.iter().filter(|drive| drive.is_online()).count() as u64;
         let limit = self.options.array.background_bytes.saturating_mul(drives.max(4)) / 4;
-        (limit / largest).clamp(1, MAX_ROWS_AT_ONCE)
+        (limit / largest).clamp(1, self.tuning().rebuild_rows)
     }
 
     /// Fills what is to be filled, until it is done or something changed; whether there was anything.
@@ -161,11 +156,11 @@ impl Inner {
             .collect();
         self.jobs.begin(lane, parts.clone());
         let workers = self.rows_at_once(parts.keys().copied());
-        let queue = RefCell::new(RowQueue::new(due));
+        let queue = RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead));
         let lost = Cell::new(0);
         let working = join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost)));
         let checkpoint = || async move { self.commit(None, |_| ()).await };
-        self.watched(&parts, working, CHECKPOINT_NS, checkpoint).await;
+        self.watched(&parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
         self.jobs.pause(lane);
         self.end_rebuild(&parts, lost.get()).await;
         // What is due next may be of the same parts; their progress goes on.

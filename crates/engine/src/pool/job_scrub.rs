@@ -18,8 +18,6 @@ use crate::array::Array;
 use crate::error::ArrayError;
 use crate::scrub::ScrubReport;
 
-/// How far a scrub has come is recorded this often.
-const CHECKPOINT_NS: u64 = 30 * SECOND_NS;
 /// The clock is looked at this often at least: it may have jumped.
 const LOOK_S: u64 = 600;
 /// The slowest patrol that can be set.
@@ -144,7 +142,7 @@ impl Inner {
             move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
         let nothing = || std::future::ready(Ok(()));
         let work = array.resync(&progress);
-        if let Err(error) = self.watched(&parts, work, CHECKPOINT_NS, nothing).await
+        if let Err(error) = self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
             && !matches!(error, ArrayError::Closed)
         {
             let name = self.volume_of(part).1;
@@ -182,7 +180,7 @@ impl Inner {
             let at = std::cell::Cell::new(first);
             let work = self.scrub_array(&array, &at, &progress, &mut report);
             let checkpoint = || self.checkpoint_scrub(volume, &array, passed + at.get());
-            match self.watched(&parts, work, CHECKPOINT_NS, checkpoint).await {
+            match self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.array(part).is_some() {

@@ -428,7 +428,7 @@ impl Inner {
             let mut next_ns = self.context.now_ns() + interval_ns;
             while !done.get() {
                 let end = pin!(ended.wait());
-                let _ = self.context.time_limit_ns(TICK_NS, end).await;
+                let _ = self.context.time_limit_ns(TICK_NS.min(interval_ns), end).await;
                 let now_ns = self.context.now_ns();
                 if done.get() {
                     break;

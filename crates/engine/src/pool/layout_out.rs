@@ -15,6 +15,7 @@ use super::volume_record::{JournalPlaceRecord, MetaPlaceRecord, MetaRecord, Part
 use crate::array::ArraySpec;
 use crate::error::ArrayError;
 use crate::rows::{RowTable, SlotState};
+use crate::tuning::MapGrain;
 
 /// Copies of the map, where there are drives for so many.
 const MAP_COPIES: usize = 4;
@@ -37,6 +38,8 @@ pub(super) struct Wish<'a> {
     /// No rows yet.
     pub thin: bool,
     pub with_journal: bool,
+    /// How its region map lies.
+    pub grain: MapGrain,
     /// Drives that rows may lie on.
     pub drives: Vec<u32>,
 }
@@ -94,20 +97,21 @@ struct Needs {
 }
 
 /// Room for more rows than there are: the map is not moved for every MiB that a volume grows.
-pub(super) fn map_size(spec: &ArraySpec, rows: u64) -> Result<(u32, u64), ArrayError> {
-    let least = spec.map_bytes(rows)?;
+pub(super) fn map_size(spec: &ArraySpec, rows: u64, grain: MapGrain) -> Result<(u32, u64), ArrayError> {
+    let least = spec.map_bytes(rows, grain)?;
     let slabs = least.div_ceil(spec.slab_bytes);
     let room = slabs * spec.slab_bytes;
     let (mut low, mut high) = (rows, rows.saturating_mul(64) + 4096);
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        if spec.map_bytes(middle)? <= room { low = middle } else { high = middle }
+        if spec.map_bytes(middle, grain)? <= room { low = middle } else { high = middle }
     }
     Ok((slabs as u32, low))
 }
 
-fn needs(spec: &ArraySpec, rows: u64, share_rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
-    let (map_slabs, map_rows) = map_size(spec, rows)?;
+fn needs(wish: &Wish<'_>, rows: u64, share_rows: u64, most_area_bytes: u64) -> Result<Needs, ArrayError> {
+    let spec = wish.spec;
+    let (map_slabs, map_rows) = map_size(spec, rows, wish.grain)?;
     let share = share_rows.saturating_mul(spec.slab_bytes) / JOURNAL_SHARE;
     let area_bytes = share.min(most_area_bytes).max(spec.least_journal_bytes()?);
     Ok(Needs { map_slabs, map_rows, area_slabs: area_bytes.div_ceil(spec.slab_bytes) as u32 })
@@ -197,7 +201,7 @@ fn place_all(
     }
     // A thin volume's journal suits what there is, not what was promised.
     let share_rows = if wish.thin { rows.min(space.max_rows(&wish.drives, width)) } else { rows };
-    let needed = needs(wish.spec, rows, share_rows, MOST_SHARED_AREA_BYTES)?;
+    let needed = needs(wish, rows, share_rows, MOST_SHARED_AREA_BYTES)?;
     let sets = sets_for_map(wish, &taken.rows)?;
     let places = match place_map(space, wish, needed.map_slabs, &sets) {
         Ok(places) => places,
@@ -287,7 +291,7 @@ fn place_journal(
     let own = space.emptiest(&space.usable(Role::Journal));
     if own.len() >= least {
         let free = own.iter().map(|&drive| space.free_slabs(drive)).nth(least - 1).unwrap_or(0);
-        let wanted = needs(wish.spec, 1, rows, MOST_OWN_AREA_BYTES)?.area_slabs;
+        let wanted = needs(wish, 1, rows, MOST_OWN_AREA_BYTES)?.area_slabs;
         let slabs = wanted.min((free / 4) as u32).max(area_slabs);
         for slabs in [slabs, area_slabs] {
             if let Ok(places) = spread_places(space, &own, least, JOURNAL_AREAS.max(least), slabs) {

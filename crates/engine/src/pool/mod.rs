@@ -101,6 +101,7 @@ pub use volume_record::Pin;
 
 use crate::array::{Array, ArrayMember, ArrayOptions};
 use crate::member::{Member, MemberOptions};
+use crate::tuning::Tuning;
 use drive_record::Errors;
 use format::Manifest;
 use freed::Freed;
@@ -128,14 +129,12 @@ const REPEATABLE_START_UNIX_MS: u64 = 1_700_000_000_000;
 /// Limits and switches of a pool in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolOptions {
-    /// For every volume's array.
+    /// For every volume's array; the pool's own times and sizes are here, too.
     pub array: ArrayOptions,
     /// For every drive.
     pub member: MemberOptions,
     /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a new one.
     pub rebuild_priority_percent: Option<u32>,
-    /// Memory for the checksums of each volume, bytes. Left out: 256 MiB, as much as 200 GB of drives in use at a time need.
-    pub checksum_cache_bytes: Option<usize>,
     /// How often rows' tiers are decided, and how long heat lasts.
     pub tiers: TierOptions,
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
@@ -144,6 +143,13 @@ pub struct PoolOptions {
     /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's clock, so that a run can be
     /// repeated.
     pub unix_ms: Option<fn() -> u64>,
+}
+
+impl PoolOptions {
+    /// Limits of a drive's queue, with the pool's sizes.
+    pub(crate) fn member(&self) -> MemberOptions {
+        MemberOptions { merged_segments: self.array.tuning.merged_segments, ..self.member }
+    }
 }
 
 /// What a new pool is made of.
@@ -352,6 +358,11 @@ pub(crate) fn check_priority(percent: u32) -> Result<(), PoolError> {
 impl Inner {
     fn rc(&self) -> Rc<Inner> {
         self.me.upgrade().expect("whoever calls holds the pool")
+    }
+
+    /// Times and sizes.
+    fn tuning(&self) -> &Tuning {
+        &self.options.array.tuning
     }
 
     fn name(&self) -> String {

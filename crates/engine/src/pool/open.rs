@@ -261,7 +261,7 @@ pub(super) fn open_drive(
     errors_before: Errors,
 ) -> OpenDrive {
     let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
-    OpenDrive { member: Member::new(context, drive, options.member), errors_before, behind: None }
+    OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct
@@ -285,7 +285,7 @@ fn assembled(
         ids: RefCell::new(ids),
         space: RefCell::new(FreeSlabs::new(&manifest)),
         freed: Default::default(),
-        writer: Writer::new(pool_id),
+        writer: Writer::new(pool_id, options.array.tuning.commit_piece_bytes),
         attempted: Cell::new(manifest.generation),
         stamped: Cell::new(manifest.generation),
         manifest: RefCell::new(manifest),

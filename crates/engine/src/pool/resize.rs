@@ -120,7 +120,7 @@ impl Inner {
         }
         let mut meta = None;
         if rows > part.meta.map_rows {
-            let (slabs, map_rows) = map_size(array.spec(), rows)?;
+            let (slabs, map_rows) = map_size(array.spec(), rows, self.tuning().map_grain)?;
             let active = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
             let on: Vec<u32> = active.map(|place| place.drive).collect();
             let mut space = self.space.borrow_mut();

@@ -8,9 +8,6 @@ use smallvec::SmallVec;
 
 use super::ids::Id;
 
-/// Stretches looked at for the next row.
-const WINDOW: usize = 128;
-
 /// Consecutive rows that are to be filled, on the same drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Due {
@@ -32,18 +29,21 @@ pub(super) struct DueRow {
 }
 
 /// Rows that are to be rebuilt.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct RowQueue {
     due: VecDeque<Due>,
     /// Rows under way on each drive.
     busy: BTreeMap<u32, u32>,
+    /// Stretches looked at for the next row.
+    look_ahead: usize,
 }
 
 impl RowQueue {
-    pub fn new(mut due: Vec<Due>) -> Self {
+    /// Looks at so many stretches for the next row.
+    pub fn new(mut due: Vec<Due>, look_ahead: usize) -> Self {
         // Stable: parts and rows in order otherwise.
         due.sort_by_key(|due| due.left);
-        Self { due: due.into(), busy: BTreeMap::new() }
+        Self { due: due.into(), busy: BTreeMap::new(), look_ahead: look_ahead.max(1) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -58,7 +58,7 @@ impl RowQueue {
             let most = due.drives.iter().map(busy).max().unwrap_or(0);
             (most, due.drives.iter().map(busy).sum::<u32>())
         };
-        let window = self.due.iter().take(WINDOW).take_while(|due| due.left == left);
+        let window = self.due.iter().take(self.look_ahead).take_while(|due| due.left == left);
         let (index, _) = window.enumerate().min_by_key(|(index, due)| (cost(due), *index))?;
         let due = &mut self.due[index];
         let row = DueRow { part: due.part, row: due.first_row, drives: due.drives.clone() };
@@ -92,12 +92,15 @@ mod tests {
 
     #[test]
     fn the_most_exposed_come_first_and_rows_of_idle_drives_among_them() {
-        let mut queue = RowQueue::new(vec![
-            due(0, 1, 1, &[0, 1]),
-            due(10, 2, 0, &[0, 1]),
-            due(20, 1, 0, &[0, 2]),
-            due(30, 1, 0, &[2, 3]),
-        ]);
+        let mut queue = RowQueue::new(
+            vec![
+                due(0, 1, 1, &[0, 1]),
+                due(10, 2, 0, &[0, 1]),
+                due(20, 1, 0, &[0, 2]),
+                due(30, 1, 0, &[2, 3]),
+            ],
+            128,
+        );
         let order: Vec<DueRow> = std::iter::from_fn(|| queue.next()).collect();
         let rows: Vec<u64> = order.iter().map(|row| row.row).collect();
         assert_eq!(rows, [10, 30, 11, 20, 0]);

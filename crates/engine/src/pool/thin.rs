@@ -20,13 +20,6 @@ use crate::error::ArrayError;
 use crate::member::Member;
 use crate::rows::SlotState;
 
-/// Rows given at once, at most.
-const MOST_ROWS: u64 = 16;
-/// How long a write waits for slabs that are free but still in use.
-const PATIENCE_NS: u64 = 2_000_000_000;
-/// Rows taken back in one commit, at most.
-const ROWS_PER_RELEASE: usize = 16;
-
 /// What an array knows of its pool.
 pub(super) struct PoolHost(Weak<Inner>);
 
@@ -94,7 +87,7 @@ impl Inner {
         match self.take_rows(part, wanted) {
             Err(_) if self.is_reclaiming() => {
                 let reclaimed = std::pin::pin!(self.until_reclaimed());
-                let _ = self.context.time_limit_ns(PATIENCE_NS, reclaimed).await;
+                let _ = self.context.time_limit_ns(self.tuning().thin_patience_ns, reclaimed).await;
                 self.take_rows(part, wanted)
             }
             taken => taken,
@@ -140,7 +133,7 @@ impl Inner {
             if let Ok(new) = space.allocate_rows(&drives, wanted.width, rows, wanted.first_row) {
                 let mut steps = self.thin_steps.borrow_mut();
                 let step = steps.entry(part).or_insert(1);
-                *step = (*step * 2).min(MOST_ROWS);
+                *step = (*step * 2).min(self.tuning().thin_rows);
                 return Ok(new);
             }
         }
@@ -202,7 +195,7 @@ impl Inner {
         let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
         let unused: Vec<u64> =
             candidates.filter(|&row| !rows.is_hole(row) && is_unused(array, row)).collect();
-        for batch in unused.chunks(ROWS_PER_RELEASE) {
+        for batch in unused.chunks(self.tuning().released_rows as usize) {
             if self.release_rows(array, batch).await.is_err() {
                 return;
             }

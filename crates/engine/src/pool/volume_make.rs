@@ -179,7 +179,8 @@ impl Inner {
         let checksums = spec.checksums.unwrap_or(true);
         // Without one, what was being written when power was cut would not agree with its checksums afterwards.
         let with_journal = write_back || checksums || shape.parity_units() > 0;
-        let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, drives };
+        let grain = self.tuning().map_grain;
+        let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, drives };
         let laid_out = lay_out(&mut self.space.borrow_mut(), &wish).map_err(|error| match error {
             NotLaidOut::Other(error) => error,
             NotLaidOut::NoRoom { needed_rows, possible_rows } => PoolError::NoSpace {

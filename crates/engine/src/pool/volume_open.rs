@@ -13,9 +13,6 @@ use super::{BLOCK_BYTES, Inner, OpenMode, PoolError};
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
 use crate::sums::SumsInit;
 
-/// Memory for checksums of each volume, unless the pool's options say otherwise: enough for 200 GB of drives in use at a time.
-const CHECKSUM_CACHE_BYTES: usize = 256 << 20;
-
 impl PartRecord {
     /// What arrays are made from.
     pub(super) fn spec(&self, slab_bytes: u64) -> ArraySpec {
@@ -51,7 +48,7 @@ impl Inner {
     fn sums_init(&self) -> SumsInit {
         SumsInit {
             first_stamp: self.manifest.borrow().generation << 32,
-            cache_bytes: self.options.checksum_cache_bytes.unwrap_or(CHECKSUM_CACHE_BYTES),
+            cache_bytes: self.tuning().checksum_cache_bytes,
         }
     }
 

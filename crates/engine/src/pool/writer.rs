@@ -22,9 +22,6 @@ use super::slots::version_1_places;
 use super::{BLOCK_BYTES, MIB};
 use crate::member::{Class, Member};
 
-/// Largest single write.
-const PIECE_BYTES: usize = 1 << 20;
-
 /// A drive that is to get a commit.
 #[derive(Clone)]
 pub(crate) struct Target {
@@ -68,6 +65,7 @@ struct State {
 /// Writes a pool's commits, one at a time.
 pub(crate) struct Writer {
     pool_id: PoolId,
+    piece_bytes: usize,
     state: RefCell<State>,
 }
 
@@ -84,8 +82,10 @@ struct Plan {
 }
 
 impl Writer {
-    pub fn new(pool_id: PoolId) -> Self {
-        Self { pool_id, state: RefCell::default() }
+    /// `piece_bytes`: the largest single write, rounded up to whole blocks.
+    pub fn new(pool_id: PoolId, piece_bytes: usize) -> Self {
+        let piece_bytes = piece_bytes.max(1).next_multiple_of(BLOCK_BYTES as usize);
+        Self { pool_id, piece_bytes, state: RefCell::default() }
     }
 
     /// A drive at hand has its newest state in this slot, which is not written over next.
@@ -168,7 +168,7 @@ impl Writer {
     async fn write(&self, plan: &Plan, target: &Target) -> Result<(), DriveError> {
         let header = target.header(self.pool_id);
         let places = slot_places(target.capacity_bytes, self.slot(plan, target.number));
-        let ends = places.map(|place| plan.write(target, &header, place));
+        let ends = places.map(|place| plan.write(target, &header, place, self.piece_bytes));
         let mut results = join_all(ends).await;
         for error in results.iter().filter_map(|result| result.as_ref().err()) {
             target.member.note_write_error(error, false);
@@ -206,7 +206,13 @@ impl Plan {
     }
 
     /// Writes to one end of a drive, whose copy of the slot is at `place`.
-    async fn write(&self, target: &Target, header: &Header, place: u64) -> Result<(), DriveError> {
+    async fn write(
+        &self,
+        target: &Target,
+        header: &Header,
+        place: u64,
+        piece_bytes: usize,
+    ) -> Result<(), DriveError> {
         let entry_place = place + BLOCK_BYTES + self.at;
         let mut start = entry_place;
         let mut head = Vec::with_capacity(2 * BLOCK_BYTES as usize);
@@ -225,7 +231,7 @@ impl Plan {
         let mut taken = 0;
         loop {
             if let Some(rest) = &self.rest {
-                let piece = rest.slice(taken..rest_bytes.min(taken + PIECE_BYTES));
+                let piece = rest.slice(taken..rest_bytes.min(taken + piece_bytes));
                 taken += piece.len();
                 segments.push(piece);
             }

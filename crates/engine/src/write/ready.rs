@@ -8,7 +8,7 @@ use stripewise_layout::UnitRange;
 use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::member::Class;
-use crate::regions::{RegionState, Regions, WriteIntent};
+use crate::regions::{RegionState, WriteIntent};
 use crate::sums::Recording;
 use crate::write::work::Work;
 
@@ -40,7 +40,7 @@ impl Inner {
             let away = self.is_column_away(self.row_of(work.index));
             let (intent, needs_mark) = WriteIntent::new(&self.regions, region, away);
             work.intent = Some(intent);
-            let page = Regions::page_of(region);
+            let page = self.regions.page_of(region);
             if needs_mark && !pages.contains(&page) {
                 pages.push(page);
             }

@@ -35,5 +35,6 @@ mod rows;
 mod scrub;
 mod spare_cuts;
 mod tiers;
+mod tuning;
 mod write_back;
 mod write_hole;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Buffer, Drive, IoRequest, MemoryDrive};
-use stripewise_engine::{JobKind, OpenMode, Pool, PoolOptions, PoolSpec, PoolState, ScrubReport};
+use stripewise_engine::{JobKind, OpenMode, Pool, PoolSpec, PoolState, ScrubReport};
 
 const BLOCK: u64 = 4096;
 const VOLUME_BYTES: u64 = 5 * MIB;
@@ -426,7 +426,8 @@ fn pages_of_a_column_that_is_being_filled_stay_in_memory() {
     let size_bytes = 32 * MIB;
     let images = memory_drives(3, 112);
     let drives = as_drives(&images);
-    let little = PoolOptions { checksum_cache_bytes: Some(1), ..options(7) };
+    let mut little = options(7);
+    little.array.tuning.checksum_cache_bytes = 1;
     let life = Life::new();
     life.run(async {
         let spec = PoolSpec { slab_bytes: Some(size_bytes), ..spec("tank", &drives, &[]) };

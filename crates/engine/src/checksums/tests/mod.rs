@@ -129,7 +129,7 @@ pub struct Bed {
 }
 
 pub const OPTIONS: ChecksumOptions =
-    ChecksumOptions { cache_bytes: 1 << 20, prefer_newest: false, first_stamp: 1 };
+    ChecksumOptions { cache_bytes: 1 << 20, window_pages: 256, prefer_newest: false, first_stamp: 1 };
 pub const VOLUME: u128 = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
 
 pub fn open(places: &Rc<Places>, options: ChecksumOptions) -> Rc<Checksums> {
