@@ -57,6 +57,11 @@ pub trait ArrayHost {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// The file system under a drive is full: the array writes nothing more. Told once.
+    fn file_system_full(&self, drive: &str) {
+        let _ = drive;
+    }
+
     /// Gives slabs to rows that have none, records it durably and calls [`Array::set_rows`]. For thin volumes; an error says
     /// why there is no space.
     fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
@@ -187,7 +192,8 @@ pub struct ArrayInit {
     pub members: Vec<ArrayMember>,
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout with parity.
     pub write_back: bool,
-    /// Nothing may be written: the array is opened protected, and what a crash left in its journal stays there.
+    /// Nothing may be written: the array is opened protected. Its members keep what is written to them in memory, so that what a
+    /// crash left in the journal can be carried out for whoever reads.
     pub read_only: bool,
 }
 
@@ -216,6 +222,8 @@ pub(crate) struct Inner {
     pub stripes_per_row: u64,
     pub regions_per_row: u64,
     pub size_bytes: Cell<u64>,
+    /// Clients' writes beyond this are refused, though the array reaches further: while its size is being changed.
+    pub writes_end: Cell<u64>,
     pub block_bytes: Cell<u64>,
     pub rows: RefCell<RowTable>,
     pub members: RefCell<Members>,
@@ -229,8 +237,11 @@ pub(crate) struct Inner {
     pub log: RefCell<Option<Rc<WriteLog>>>,
     /// Set for good when the array is put together, if it has checksums.
     pub sums: OnceCell<BlockSums>,
-    /// A crash left records in the journal that could not be carried out, since nothing may be written.
-    pub needs_replay: Cell<bool>,
+    /// The journal's places and an epoch, of an array opened for reading only that was not read yet: what the journal holds is
+    /// carried out before the first read, on members that keep it in memory.
+    pub unread_journal: RefCell<Option<(Vec<AreaPlace>, u64)>>,
+    /// Reading it goes one at a time.
+    pub reading_journal: Semaphore,
     pub write_back: bool,
     pub pending: Pending,
     pub destaging: Cell<bool>,
@@ -271,6 +282,9 @@ pub(crate) struct Inner {
     pub unsynced: Cell<bool>,
     /// Nothing is written any more, see [`Array::protect`].
     pub protected: Cell<bool>,
+    /// The drive under which the file system is full: nothing is written in place any more. A stripe of which a write failed
+    /// half-way is put right by the journal when the array is opened next, if no other write comes in between.
+    pub full: RefCell<Option<Rc<str>>>,
     /// Something was, or may have been, written since opening.
     pub changed: Cell<bool>,
 }
@@ -339,6 +353,7 @@ impl Array {
             stripes_per_row: regions_per_row * shape.stripes_per_region,
             regions_per_row,
             size_bytes: Cell::new(size_bytes),
+            writes_end: Cell::new(u64::MAX),
             block_bytes: Cell::new(512),
             spec,
             rows: RefCell::new(rows),
@@ -349,7 +364,8 @@ impl Array {
             map_places: RefCell::new(map),
             log: RefCell::default(),
             sums: OnceCell::new(),
-            needs_replay: Cell::new(false),
+            unread_journal: RefCell::default(),
+            reading_journal: Semaphore::new(1),
             write_back,
             pending: Pending::new(options.tuning.pending_bytes.max(LARGEST_DEFERRED_BYTES)),
             destaging: Cell::new(false),
@@ -380,6 +396,7 @@ impl Array {
             closed_in_order: Cell::new(false),
             unsynced: Cell::new(false),
             protected: Cell::new(read_only),
+            full: RefCell::default(),
             changed: Cell::new(false),
         }));
         if let Some(checksums) = checksums {
@@ -413,15 +430,12 @@ impl Array {
         let inner = &self.0;
         inner.check_writable()?;
         let region_bytes = inner.regions.shape.region_data_bytes;
-        let old = inner.size_bytes.replace(size_bytes);
+        let old = inner.size_bytes.get();
         if size_bytes < old {
             // What is left of the last region must read as zeros if the volume grows again.
             let kept = size_bytes.next_multiple_of(region_bytes).min(old);
             if kept > size_bytes {
-                inner.size_bytes.set(old);
-                let zeroed = self.write_zeroes(size_bytes, (kept - size_bytes) / 512 * 512).await;
-                inner.size_bytes.set(size_bytes);
-                zeroed?;
+                inner.zero(size_bytes, kept / 512 * 512).await?;
                 inner.flush().await?;
             }
         }
@@ -437,6 +451,7 @@ impl Array {
         for region in regions..inner.regions.count() {
             inner.forget_sums(region);
         }
+        inner.size_bytes.set(size_bytes);
         inner.regions.resize(regions);
         inner.persist_map().await
     }
@@ -499,7 +514,25 @@ impl Array {
 
     /// Whether the array takes no writes.
     pub fn is_protected(&self) -> bool {
-        self.0.protected.get()
+        self.0.stopped().is_some()
+    }
+
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was acknowledged is durable: to `end_bytes`,
+    /// or less where the file system below is full. For whoever has to say how much of a write counts.
+    pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        let inner = &self.0;
+        if inner.protected.get() {
+            return start_bytes;
+        }
+        let flushed = match inner.is_full() {
+            true => inner.flush_what_is_whole().await,
+            false => inner.flush().await.map(|()| true),
+        };
+        match flushed {
+            Ok(true) => end_bytes,
+            Ok(false) => inner.regions.first_undurable(start_bytes, end_bytes),
+            Err(_) => start_bytes,
+        }
     }
 
     /// Makes everything acknowledged so far durable. What was closed in order is; of what was closed otherwise nobody knows.
@@ -516,6 +549,11 @@ impl Array {
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.closed.set(true);
         if self.0.protected.get() {
+            return Ok(());
+        }
+        if self.0.is_full() {
+            // The journal keeps what is not in place. What cannot be flushed was never said to be.
+            let _ = self.0.flush_what_is_whole().await;
             return Ok(());
         }
         self.0.destage_all().await?;
@@ -562,19 +600,38 @@ impl Inner {
         if self.closed.get() {
             return Err(ArrayError::Closed);
         }
-        if self.needs_replay.get() {
-            return Err(ArrayError::NeedsReplay);
-        }
         Ok(())
+    }
+
+    /// To be asked before a client writes to a range.
+    pub fn check_writable_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.check_range(offset_bytes, length_bytes)?;
+        let capacity_bytes = self.writes_end.get();
+        if offset_bytes + length_bytes > capacity_bytes {
+            return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
+        }
+        self.check_writable()
     }
 
     /// To be asked before anything that writes.
     pub fn check_writable(&self) -> Result<(), ArrayError> {
-        if self.protected.get() {
-            return Err(ArrayError::Protected);
+        if let Some(why) = self.stopped() {
+            return Err(why);
         }
         self.changed.set(true);
         Ok(())
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn stopped(&self) -> Option<ArrayError> {
+        if let Some(drive) = &*self.full.borrow() {
+            return Some(ArrayError::FileSystemFull { drive: drive.to_string() });
+        }
+        self.protected.get().then_some(ArrayError::Protected)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.borrow().is_some()
     }
 
     pub fn count(&self, change: impl FnOnce(&mut ArrayCounters)) {

@@ -290,9 +290,17 @@ impl Inner {
     }
 
     /// A write was refused, also the second time. The drive is excluded, unless the array cannot do without it: then the
-    /// write has failed, and what the drive still holds stays readable.
+    /// write has failed, and what the drive still holds stays readable. A drive whose file system is full is not broken, and
+    /// others are likely to lie there, too: writing stops instead.
     pub async fn note_write_error(&self, error: &DriveError) -> Result<(), ArrayError> {
         let Some(member) = self.member_that_gave(error) else { return Ok(()) };
+        if error.kind == DriveErrorKind::NoSpace {
+            member.member.note_write_error(error, false);
+            if self.full.borrow_mut().replace(member.member.label().clone()).is_none() {
+                self.host.file_system_full(member.member.label());
+            }
+            return Err(ArrayError::FileSystemFull { drive: member.member.label().to_string() });
+        }
         let spare = self.can_spare(member.number);
         member.member.note_write_error(error, spare);
         if !spare {

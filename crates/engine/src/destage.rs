@@ -281,6 +281,7 @@ impl Inner {
 
     pub async fn destage_all(&self) -> Result<(), ArrayError> {
         while !self.pending.is_empty() {
+            self.check_writable()?;
             self.destage_batch().await?;
         }
         self.flush().await
@@ -341,7 +342,7 @@ impl Inner {
         self.destaging.set(true);
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
-            while !inner.pending.is_empty() && !inner.is_closed() && !inner.protected.get() {
+            while !inner.pending.is_empty() && !inner.is_closed() && inner.stopped().is_none() {
                 if let Some(wait_ns) = inner.destage_pause_ns() {
                     let pressure = std::pin::pin!(inner.pressure());
                     if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {

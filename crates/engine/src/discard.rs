@@ -16,8 +16,7 @@ use crate::regions::RegionState;
 impl Array {
     /// The range's contents are no longer needed; reading it gives zeros or what was there.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.0.check_range(offset_bytes, length_bytes)?;
-        self.0.check_writable()?;
+        self.0.check_writable_range(offset_bytes, length_bytes)?;
         self.0.unwrite_regions(offset_bytes, offset_bytes + length_bytes).await?;
         Ok(())
     }
@@ -25,28 +24,11 @@ impl Array {
     /// The range reads as zeros afterwards; durable after the next flush.
     pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         let inner = &self.0;
-        inner.check_range(offset_bytes, length_bytes)?;
-        inner.check_writable()?;
+        inner.check_writable_range(offset_bytes, length_bytes)?;
         let end_bytes = offset_bytes + length_bytes;
         let (first, last) = inner.unwrite_regions(offset_bytes, end_bytes).await?;
         for (start, end) in [(offset_bytes, first.min(end_bytes)), (last.max(offset_bytes), end_bytes)] {
-            let region_bytes = inner.regions.shape.region_data_bytes;
-            let mut at = start;
-            while at < end {
-                let region = at / region_bytes;
-                let length = (end - at)
-                    .min(inner.options.tuning.zero_write_bytes)
-                    .min((region + 1) * region_bytes - at);
-                if inner.holds_nothing(region) {
-                    // It reads as zeros as it is; a thin volume takes no space for it.
-                    at += length;
-                    continue;
-                }
-                let zeroes = inner.buffers.allocate_zeroed(length as usize);
-                let _permit = inner.admission.acquire(length).await;
-                inner.write_admitted(Class::Foreground, at, zeroes, false).await?;
-                at += length;
-            }
+            inner.zero(start, end).await?;
             if first >= last {
                 // No whole region inside: the first round wrote everything.
                 break;
@@ -90,6 +72,24 @@ impl Array {
 }
 
 impl Inner {
+    /// Writes zeros from `start` to `end`, but for regions that read as zeros as they are: a thin volume takes no space for them.
+    pub async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
+        let region_bytes = self.regions.shape.region_data_bytes;
+        let mut at = start;
+        while at < end {
+            let region = at / region_bytes;
+            let length =
+                (end - at).min(self.options.tuning.zero_write_bytes).min((region + 1) * region_bytes - at);
+            if !self.holds_nothing(region) {
+                let zeroes = self.buffers.allocate_zeroed(length as usize);
+                let _permit = self.admission.acquire(length).await;
+                self.write_admitted(Class::Foreground, at, zeroes, false).await?;
+            }
+            at += length;
+        }
+        Ok(())
+    }
+
     /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty, `(end, end)`, if none).
     async fn unwrite_regions(&self, start: u64, end: u64) -> Result<(u64, u64), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;

@@ -58,6 +58,13 @@ pub enum ArrayError {
     /// There is no space left for a thin volume to grow into.
     #[error("no space left: {0}")]
     NoSpace(String),
+    /// A drive is a file whose file system has no space left. Nothing more is written, so all drives stay current, and everything
+    /// is as it was when there is space and the pool was opened again.
+    #[error("writing stopped: the file system under {drive} is full (ENOSPC)")]
+    FileSystemFull {
+        /// The drive's label.
+        drive: String,
+    },
     /// A column of a row is not, or no longer, being moved or filled: its drive went, or the pool gave it another place.
     #[error("column {column} of row {row} has another place now")]
     Moved {
@@ -66,9 +73,6 @@ pub enum ArrayError {
         /// The column.
         column: usize,
     },
-    /// After a crash the journal holds writes that are not in place yet, and nothing may be written.
-    #[error("the volume was not closed; what its journal holds has to be written before it can be read")]
-    NeedsReplay,
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

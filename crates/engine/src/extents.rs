@@ -74,6 +74,10 @@ impl Inner {
         let region_bytes = self.regions.shape.region_data_bytes;
         let region = at / region_bytes;
         let region_end = (region + 1) * region_bytes;
+        if self.unread_journal.borrow().is_some() {
+            // What the journal has may lie anywhere.
+            return (true, region_end);
+        }
         if self.holds_nothing(region) {
             return (false, region_end);
         }

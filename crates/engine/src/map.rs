@@ -47,11 +47,23 @@ impl Inner {
             // not yet marked as written.
             return if self.changed.get() { Err(ArrayError::Protected) } else { Ok(()) };
         }
+        if self.is_full() {
+            return match self.flush_what_is_whole().await? {
+                true => Ok(()),
+                false => self.check_writable(),
+            };
+        }
         if self.regions.partial_count() > 0 {
             for region in self.regions.partial_regions() {
                 self.complete_region(region).await?;
             }
         }
+        self.flush_what_is_whole().await.map(drop)
+    }
+
+    /// As [`Self::flush`], but for regions that were written in part, for the first time: these take space where nothing was
+    /// written yet. Whether there is no such region.
+    pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
         // Regions that somebody else is about to mark may be this caller's: they must be marked when this ends.
         while self.marking.get() {
             self.marked.wait().await;
@@ -70,7 +82,8 @@ impl Inner {
         if let Some(log) = self.write_log() {
             log.mark().await?;
         }
-        self.record_lost().await
+        self.record_lost().await?;
+        Ok(!self.regions.is_any_in_part())
     }
 
     /// Makes durable what new regions hold, so that the map can say so.
@@ -131,7 +144,10 @@ impl Inner {
     }
 
     async fn write_page(&self, page: usize) -> Result<(), ArrayError> {
-        self.check_writable()?;
+        if self.protected.get() {
+            return Err(ArrayError::Protected);
+        }
+        self.changed.set(true);
         let Some(write) = self.regions.begin_page(page, &self.buffers) else {
             self.regions.page_changed.wait().await;
             return Ok(());

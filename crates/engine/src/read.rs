@@ -42,6 +42,9 @@ impl Array {
     ) -> Result<Buffer, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length as u64)?;
+        if inner.unread_journal.borrow().is_some() {
+            Box::pin(inner.recover_in_memory()).await?;
+        }
         if length == 0 {
             return Ok(inner.buffers.allocate(0));
         }

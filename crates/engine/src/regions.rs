@@ -242,6 +242,22 @@ impl Regions {
         regions
     }
 
+    /// Whether any region was written in part, for the first time.
+    pub fn is_any_in_part(&self) -> bool {
+        self.partial.borrow().values().any(|mask| mask.iter().any(|word| *word != 0))
+    }
+
+    /// From where on, between two places of the volume, a crash may take back what was written for the first time.
+    pub fn first_undurable(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        let region_bytes = self.shape.region_data_bytes;
+        let is_new = |region: &u64| {
+            matches!(self.state(*region), RegionState::Partial | RegionState::Fresh | RegionState::Ready)
+        };
+        let mut regions = start_bytes / region_bytes..end_bytes.div_ceil(region_bytes);
+        let first = regions.find(is_new).map_or(end_bytes, |region| region * region_bytes);
+        first.clamp(start_bytes, end_bytes)
+    }
+
     /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the row misses it. `true` if
     /// the marks of chunk and region have to become durable first.
     pub fn begin_write(&self, region: u64, away: bool) -> bool {

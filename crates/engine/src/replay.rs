@@ -48,7 +48,7 @@ impl Array {
     pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
-        let is_unclear = inner.needs_replay.get() || !inner.regions.unsynced_chunks().is_empty();
+        let is_unclear = !inner.regions.unsynced_chunks().is_empty();
         if inner.write_log().is_some() || is_unclear {
             return Ok(false);
         }
@@ -144,10 +144,29 @@ impl Inner {
             return Ok(());
         }
         if self.protected.get() {
-            // Closing leaves no dirty mark; where there is one, there may be something in the journal.
-            self.needs_replay.set(!self.regions.unsynced_chunks().is_empty());
+            // Also where no chunk is marked as dirty: what is pending in new regions marks none.
+            *self.unread_journal.borrow_mut() = Some((places.to_vec(), fresh_epoch));
             return Ok(());
         }
+        self.replay_journal(areas, fresh_epoch).await
+    }
+
+    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to them.
+    pub async fn recover_in_memory(&self) -> Result<(), ArrayError> {
+        let _alone = self.reading_journal.acquire(1).await;
+        let Some((places, fresh_epoch)) = self.unread_journal.borrow().clone() else { return Ok(()) };
+        self.protected.set(false);
+        let full = self.full.take();
+        let replayed = self.replay_journal(self.journal_areas(&places), fresh_epoch).await;
+        self.protected.set(true);
+        self.full.replace(full);
+        self.changed.set(false);
+        replayed?;
+        self.unread_journal.take();
+        Ok(())
+    }
+
+    async fn replay_journal(&self, areas: Vec<Area>, fresh_epoch: u64) -> Result<(), ArrayError> {
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let epoch = Some(fresh_epoch);
         let (journal, mut replay) =

@@ -49,8 +49,7 @@ impl Array {
         fua: bool,
     ) -> Result<(), ArrayError> {
         let inner = &self.0;
-        inner.check_range(offset_bytes, data.len() as u64)?;
-        inner.check_writable()?;
+        inner.check_writable_range(offset_bytes, data.len() as u64)?;
         if data.is_empty() {
             return Ok(());
         }

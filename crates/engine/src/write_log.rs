@@ -174,7 +174,9 @@ impl WriteLog {
         self.start_making_room();
         let room = match select(reservation, denied).await {
             Either::Left((room, _)) => room,
-            Either::Right(_) => Err(ArrayError::Protected),
+            Either::Right(_) => {
+                Err(self.inner.upgrade().and_then(|inner| inner.stopped()).unwrap_or(ArrayError::Protected))
+            }
         };
         self.waiting.set(self.waiting.get() - 1);
         room
@@ -185,7 +187,7 @@ impl WriteLog {
         inner.context.clone().spawn(async move {
             let Some(log) = inner.write_log() else { return };
             let mut next_release_ns = 0;
-            while log.waiting.get() > 0 && !inner.protected.get() {
+            while log.waiting.get() > 0 && inner.stopped().is_none() {
                 inner.start_destaging();
                 log.start_marking_regions(&inner);
                 // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
@@ -203,7 +205,7 @@ impl WriteLog {
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
-            if inner.protected.get() {
+            if inner.stopped().is_some() {
                 log.room_denied.notify_all();
             }
         });

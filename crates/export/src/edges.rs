@@ -105,13 +105,8 @@ pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Re
     Ok(sectors.slice(at..at + length))
 }
 
-/// Writes any bytes.
-pub(crate) async fn write(
-    export: &impl Export,
-    offset: u64,
-    data: Buffer,
-    fua: bool,
-) -> Result<(), ArrayError> {
+/// Writes any bytes; durable when this ends if `fua`, else after the next flush.
+pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
     if is_whole(offset, data.len() as u64) {
         let _inside = export.edges().enter().await;
         return export.write(offset, data, fua).await;

@@ -14,6 +14,6 @@ pub mod fuse;
 pub mod nbd;
 mod pools;
 
-pub use edges::{EdgeGate, SECTOR_BYTES};
+pub use edges::{EdgeGate, SECTOR_BYTES, write};
 pub use export::{Ending, Export, Exports};
-pub use pools::{PoolExports, VolumeExport};
+pub use pools::{Hold, PoolExports, VolumeExport};

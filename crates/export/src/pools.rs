@@ -1,7 +1,7 @@
 //! The volumes of open pools as exports called `POOL/VOL`. Pools are added and taken away while servers run; their volumes come
 //! and go with them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -107,6 +107,55 @@ struct Shared {
     in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
     /// Those with which it is over, and that somebody has still: files that are open, and go on with their successors.
     ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
+    /// What clients may not open now, by the number of the hold.
+    held: RefCell<HashMap<u64, Held>>,
+    holds: Cell<u64>,
+}
+
+/// Volumes that clients may not open now: one, or (`None`) all of a pool.
+struct Held {
+    pool: String,
+    volume: Option<String>,
+    /// What holders of one volume write through, so that they share its gate for parts of sectors.
+    export: RefCell<Weak<VolumeExport>>,
+}
+
+impl Held {
+    fn covers(&self, name: &str) -> bool {
+        is_of(name, &self.pool, self.volume.as_deref())
+    }
+}
+
+/// Whether `POOL/VOL` is a volume of the pool, and the one that is meant.
+fn is_of(name: &str, pool: &str, volume: Option<&str>) -> bool {
+    let parts = name.split_once('/');
+    parts.is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
+}
+
+/// For as long as it lives no client opens what it holds. Several holds of the same volume go together.
+pub struct Hold {
+    exports: PoolExports,
+    number: u64,
+}
+
+impl Hold {
+    /// The volume that it holds, for writing to it; all holders of the volume get the same export.
+    pub fn export(&self, volume: &Volume) -> Rc<VolumeExport> {
+        let held = self.exports.0.held.borrow();
+        let shared = held.values().filter_map(|held| held.export.borrow().upgrade());
+        let mut shared = shared.filter(|export| export.volume.id() == volume.id());
+        let export = shared.next().unwrap_or_else(|| Rc::new(VolumeExport::new(volume.clone(), false)));
+        if let Some(own) = held.get(&self.number) {
+            *own.export.borrow_mut() = Rc::downgrade(&export);
+        }
+        export
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.exports.0.held.borrow_mut().remove(&self.number);
+    }
 }
 
 impl PoolExports {
@@ -151,11 +200,37 @@ impl PoolExports {
     /// What is there now in the place of an export with which it is over: the same volume, as large as it was, of the same pool, opened
     /// anew.
     pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
-        let (then, now) = (&ended.volume, self.find(name)?);
+        let (then, now) = (&ended.volume, self.take(name)?);
         let is_it = now.volume.id() == then.id()
             && now.volume.pool().id() == then.pool().id()
             && now.size_bytes() == ended.size_bytes();
         is_it.then_some(now)
+    }
+
+    /// Keeps clients from opening a volume, or (`None`) any of a pool, unless one has it open: then its name is the error. A client
+    /// that came between a look at [`Self::in_use`] and what is done after it would have the volume taken from under it.
+    pub fn hold(&self, pool: &str, volume: Option<&str>) -> Result<Hold, String> {
+        if let Some(name) = self.in_use().into_iter().find(|name| is_of(name, pool, volume)) {
+            return Err(name);
+        }
+        let number = self.0.holds.get();
+        self.0.holds.set(number + 1);
+        let (pool, volume) = (pool.to_owned(), volume.map(str::to_owned));
+        self.0.held.borrow_mut().insert(number, Held { pool, volume, export: RefCell::default() });
+        Ok(Hold { exports: self.clone(), number })
+    }
+
+    /// Whether clients may not open `POOL/VOL` now.
+    pub fn is_held(&self, name: &str) -> bool {
+        self.0.held.borrow().values().any(|held| held.covers(name))
+    }
+
+    /// An export to look at, held or not: how large it is, and which volume.
+    pub(crate) fn look_at(&self, name: &str) -> Option<Rc<VolumeExport>> {
+        let (volume, read_only) = self.open(name)?;
+        let known = self.0.in_use.borrow().get(name).and_then(Weak::upgrade);
+        let known = known.filter(|known| known.volume.id() == volume.id());
+        Some(known.unwrap_or_else(|| Rc::new(VolumeExport::new(volume, read_only))))
     }
 
     fn open(&self, name: &str) -> Option<(Volume, bool)> {
@@ -166,10 +241,9 @@ impl PoolExports {
     }
 }
 
-impl Exports for PoolExports {
-    type Export = VolumeExport;
-
-    fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
+impl PoolExports {
+    /// The export of that name, in use from now on.
+    fn take(&self, name: &str) -> Option<Rc<VolumeExport>> {
         let (volume, read_only) = self.open(name)?;
         let mut in_use = self.0.in_use.borrow_mut();
         let known = in_use.get(name).and_then(Weak::upgrade);
@@ -180,6 +254,14 @@ impl Exports for PoolExports {
         let export = Rc::new(VolumeExport::new(volume, read_only));
         in_use.insert(name.to_owned(), Rc::downgrade(&export));
         Some(export)
+    }
+}
+
+impl Exports for PoolExports {
+    type Export = VolumeExport;
+
+    fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
+        if self.is_held(name) { None } else { self.take(name) }
     }
 
     fn list(&self) -> Vec<String> {

@@ -32,11 +32,16 @@ enum Standstill {
     Lacking(Vec<DriveStatus>),
     /// Nothing is lacking any more; but this volume takes no writes.
     Protected(String),
+    /// The file system under a drive was full.
+    Full,
 }
 
 fn standstill(pool: &Pool) -> Option<Standstill> {
     if pool.mode() == OpenMode::ReadOnly {
         return None;
+    }
+    if pool.full_drive().is_some() {
+        return Some(Standstill::Full);
     }
     let status = pool.status();
     let needed: Vec<&String> = status.volumes.iter().flat_map(|volume| &volume.needed).collect();
@@ -55,6 +60,11 @@ fn standstill(pool: &Pool) -> Option<Standstill> {
 pub fn advise(pool: &Pool, report: &mut PoolReport) {
     let Some(standstill) = standstill(pool) else { return };
     let drive = match &standstill {
+        Standstill::Full => {
+            let first = report.drives.first().map_or("", |drive| &drive.id);
+            report.action = format!("free space there, then: stripewise pool online {} {first}", report.name);
+            None
+        }
         Standstill::Lacking(drives) => drives.first().map(|drive| drive.id.to_string()),
         Standstill::Protected(volume) => {
             if report.state == "online" {
@@ -82,7 +92,7 @@ pub async fn open_if_that_helps(app: &App, pool: &str, name: &str) -> Result<boo
     };
     match standstill(&session.pool) {
         None => return Ok(false),
-        Some(Standstill::Protected(_)) => {}
+        Some(Standstill::Protected(_) | Standstill::Full) => {}
         Some(Standstill::Lacking(drives)) => {
             for drive in &drives {
                 if !is_there(app, &session, &place(drive), drive.id).await {
@@ -141,7 +151,10 @@ async fn open_anew(app: &App, name: &str, moved: Option<(DriveId, PathBuf)>) -> 
         app.home()?.remember(pool.clone())?;
     }
     let opened = match until(&context, is_let_go).await {
-        true => open(app, &pool).await,
+        true => {
+            network::give_servers_a_moment(&context, &pool).await;
+            open(app, &pool).await
+        }
         false => Err(Failure::new(format!(
             "pool `{name}` is closed, but its drives are still in use by this process"
         ))),

@@ -31,6 +31,7 @@ mod served;
 mod session;
 mod signatures;
 mod size;
+mod space_below;
 mod times;
 mod ways_in;
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use stripewise_drive::Drive;
+use stripewise_drive::{Context, Drive};
 use stripewise_engine::pool::{DriveId, DriveStatus, Pool};
 use stripewise_export::nbd::client::{ConnectError, NbdUri, NetworkDrive};
 use stripewise_runtime::RealExecutor;
@@ -124,6 +124,14 @@ impl Returning {
             due.push((drive.id, uri, attempt.under_way.clone()));
         }
         due
+    }
+}
+
+/// Waits, before a pool that was closed with requests under way is opened again, until its servers have carried out what they had
+/// got: such a write must not come over what is written next. Pools without exports need not wait.
+pub async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
+    if pool.drives.iter().any(|drive| noted_export(&drive.path).is_some()) {
+        context.sleep_ns(MOMENT_NS).await;
     }
 }
 

@@ -10,7 +10,7 @@ use crate::names::VolumeName;
 use crate::session::{Session, pool_failure};
 
 /// Requests to a volume are whole multiples of this.
-pub const BLOCK_BYTES: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 /// Pieces on their way at the same time; with [`LARGEST_BYTES`] the bound of what a transfer keeps in memory.
 pub const IN_FLIGHT: usize = 8;
 /// Pieces are about this long,

@@ -117,6 +117,7 @@ async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &m
     }
     let opened = match is_reached(app, context, gone).await {
         true => {
+            network::give_servers_a_moment(context, &gone.pool).await;
             let _turn = turns.acquire(1).await;
             open(app, &gone.pool).await
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
-use stripewise_export::{Exports, PoolExports, VolumeExport};
+use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
 
 use crate::commands::App;
 use crate::failure::{Failure, Result};
@@ -66,18 +66,14 @@ impl Served {
         self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
     }
 
-    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open through this process.
-    pub fn refuse_if_open(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
-        let is_meant = |name: &String| {
-            name.split_once('/')
-                .is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
-        };
-        match self.exports.in_use().into_iter().find(is_meant) {
-            None => Ok(()),
-            Some(name) => Err(Failure::new(format!("cannot {what}: a client has {name} open")).hint(
+    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open through this process; for as long
+    /// as what this gives lives, no client opens it.
+    pub fn hold(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<Hold> {
+        self.exports.hold(pool, volume).map_err(|name| {
+            Failure::new(format!("cannot {what}: a client has {name} open")).hint(
                 "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
-            )),
-        }
+            )
+        })
     }
 
     /// How clients come to the volumes.

@@ -10,6 +10,7 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
 use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_layout::LayoutError;
 use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
@@ -25,6 +26,7 @@ use crate::names::VolumeName;
 use crate::nest::{Nest, Trouble, refuse_circle};
 use crate::network::{self, Returning};
 use crate::report::{PoolReport, VolumeReport, takes_part};
+use crate::space_below::note_full_below;
 use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
@@ -152,6 +154,8 @@ pub struct Session {
     lent: bool,
     /// While this opens drives that are none of the pool's yet.
     brings: RefCell<Option<Rc<()>>>,
+    /// Those of them that are volumes: no client opens them meanwhile.
+    holds: RefCell<Vec<Hold>>,
 }
 
 /// A pool that this process has open.
@@ -193,6 +197,11 @@ impl OpenPool {
     /// How the pool is, with what to do about it.
     fn report(&self, pool: &Pool) -> PoolReport {
         let mut report = PoolReport::from(&pool.status());
+        if pool.full_drive().is_none() {
+            let opened = self.opened.borrow();
+            let files = opened.iter().filter_map(|opened| opened.file.as_ref()).map(|file| file.path());
+            note_full_below(&mut report, files);
+        }
         if self.stays.get() {
             advise(pool, &mut report);
         }
@@ -323,6 +332,7 @@ impl Session {
             nest: None,
             lent: false,
             brings: RefCell::default(),
+            holds: RefCell::default(),
         };
         if access == Access::Change {
             session.spawn_watch();
@@ -339,6 +349,7 @@ impl Session {
             nest: self.nest.clone(),
             lent: true,
             brings: RefCell::default(),
+            holds: RefCell::default(),
         }
     }
 
@@ -483,6 +494,9 @@ impl Session {
             None => {
                 if let Some(volume) = candidate.volume() {
                     refuse_circle(&self.open.home, self.name(), volume)?;
+                    let what = format!("use `{volume}` as a drive of pool `{}`", self.name());
+                    let held = self.app.served.hold(&what, &volume.pool, Some(&volume.volume))?;
+                    self.holds.borrow_mut().push(held);
                 }
                 self.brings.replace(Some(self.open.bringing.clone()));
                 let nest = self.nest.as_ref().expect("drives come into the outermost pool");

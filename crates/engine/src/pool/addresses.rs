@@ -16,7 +16,8 @@ pub(crate) const MAX_SLAB_BYTES: u64 = 128 * MIB;
 const ENOUGH_SLABS: u32 = 1000;
 /// No drive has more slabs.
 pub(crate) const MAX_SLABS: u64 = 1 << 31;
-const MIN_SLOT_BYTES: u64 = 512 << 10;
+/// The smallest slot.
+pub(crate) const MIN_SLOT_BYTES: u64 = 512 << 10;
 const MAX_SLOT_BYTES: u64 = 64 * MIB;
 /// A slot's share of the drive.
 const SLOT_SHARE: u64 = 65_536;

@@ -10,6 +10,8 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stripewise_drive::DriveErrorKind;
+
 use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use super::error::PoolError;
 use super::events::EventKind;
@@ -125,6 +127,7 @@ impl Inner {
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
         // What the next step goes on from; whether every drive that takes part in it has it.
         let (mut base, mut is_on_all) = (before.clone(), false);
+        let mut was_full = false;
         loop {
             let out = self.fallen_out(&next);
             for exclusion in &out {
@@ -154,7 +157,7 @@ impl Inner {
                 next.confirm();
             }
             let written = self.writer.commit(&next, first, &targets).await?;
-            let mut all_have_it = true;
+            let (mut all_have_it, mut full) = (true, None);
             for (number, result) in written {
                 let Err(error) = result else { continue };
                 why = error.to_string();
@@ -162,10 +165,23 @@ impl Inner {
                     // Nobody else knows of it yet: as if it had never been asked.
                     return Err(PoolError::Drive(error));
                 }
+                if error.kind == DriveErrorKind::NoSpace {
+                    (full, all_have_it) = (Some(error), false);
+                    continue;
+                }
                 if let Some(drive) = self.open_drive(number) {
                     drive.member.fail(&format!("its metadata could not be written: {error}"));
                 }
                 all_have_it = false;
+            }
+            if let Some(error) = full {
+                // A full file system is no reason to do without a drive. The next attempt is a checkpoint, in the other slot, for which
+                // there is space as a rule: it was written before.
+                if std::mem::replace(&mut was_full, true) {
+                    self.note_full(&error.drive);
+                    return Err(PoolError::FileSystemFull { drive: error.drive.to_string() });
+                }
+                continue;
             }
             if all_have_it && !next.is_tentative() {
                 break;

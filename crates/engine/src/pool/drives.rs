@@ -193,7 +193,7 @@ impl Inner {
         };
         room?;
         let member = Member::new(&self.context, drive, self.options.member());
-        if let Err(error) = writer::wipe(&member).await {
+        if let Err(error) = writer::begin(&member).await {
             member.stop();
             return Err(error.into());
         }

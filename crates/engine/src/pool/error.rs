@@ -334,6 +334,12 @@ pub enum PoolError {
         /// What the last of them said.
         why: String,
     },
+    /// A drive is a file whose file system has no space left, and the change takes some.
+    #[error("the file system under {drive} is full (ENOSPC), so the change could not be recorded")]
+    FileSystemFull {
+        /// The drive's label.
+        drive: String,
+    },
     /// The metadata have outgrown their place.
     #[error("the pool's metadata would take {needed_bytes} bytes, there is room for {room_bytes}")]
     MetadataFull {
@@ -388,6 +394,9 @@ impl PoolError {
             Self::OnlyCopy { .. } => "bring the volume's other drives back first, or delete the volume".to_owned(),
             Self::TooFewDrives { missing, .. } => {
                 format!("bring back {}, or delete what needs them", missing.join(", "))
+            }
+            Self::FileSystemFull { drive } | Self::Array(ArrayError::FileSystemFull { drive }) => {
+                format!("free space in the file system that holds {drive}")
             }
             Self::NoSpace { possible_bytes: 0, .. } => "add drives, or delete a volume".to_owned(),
             Self::NoSpace { possible_bytes, .. } => {

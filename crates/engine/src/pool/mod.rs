@@ -48,13 +48,13 @@ mod load;
 mod mover;
 mod open;
 mod range_gate;
-mod read_only;
 mod resize;
 mod room_elsewhere;
 mod row_queue;
 mod run_code;
 mod sections;
 mod settings;
+mod shadow;
 pub(crate) mod slots;
 pub(crate) mod space;
 mod spread;
@@ -207,10 +207,11 @@ impl OpenDrive {
 impl Drop for Inner {
     /// A pool that was not closed lets go of its drives as if they had gone.
     fn drop(&mut self) {
-        for drive in self.drives.get_mut().values() {
-            drive.member.fail("the pool was dropped");
-            drive.member.stop();
-            drive.member.release();
+        let members = self.drives.get_mut().values().map(|drive| &drive.member);
+        for member in members.chain(self.shadows.get_mut().iter()) {
+            member.fail("the pool was dropped");
+            member.stop();
+            member.release();
         }
     }
 }
@@ -234,6 +235,8 @@ pub(crate) struct Inner {
     attempted: Cell<u64>,
     /// By number: drives at hand, also those excluded since opening (their members are failed) and those that were away.
     drives: RefCell<BTreeMap<u32, OpenDrive>>,
+    /// Queues before drives whose changes stay in memory, of volumes that can be read only as their file system is full.
+    shadows: RefCell<Vec<Rc<Member>>>,
     /// Parts of volumes that could be opened, by the array's identity.
     arrays: RefCell<BTreeMap<Id, Array>>,
     /// The way to these for requests, by the volume's identity.
@@ -252,6 +255,8 @@ pub(crate) struct Inner {
     stamped: Cell<u64>,
     /// Whether it was said that space is short.
     is_short: Cell<bool>,
+    /// The drive under which the file system was found full.
+    full: RefCell<Option<String>>,
     /// Commits go one at a time.
     committing: Semaphore,
     /// So do changes of drives and volumes, each of several commits and I/O.
@@ -297,6 +302,12 @@ impl Pool {
     /// Bytes of a slab.
     pub fn slab_bytes(&self) -> u64 {
         self.0.manifest.borrow().slab_bytes
+    }
+
+    /// The drive under which the file system was found full, so that something is not written any more until the pool is opened
+    /// again.
+    pub fn full_drive(&self) -> Option<String> {
+        self.0.full.borrow().clone()
     }
 
     /// What a person should know of: drives that differ in size, are out of date, could not be read.
@@ -373,6 +384,16 @@ impl Inner {
         let mut notices = self.notices.borrow_mut();
         if !notices.contains(&text) {
             notices.push(text);
+        }
+    }
+
+    /// The file system under a drive is full, and something stopped being written.
+    fn note_full(&self, drive: &str) {
+        if self.full.borrow_mut().replace(drive.to_owned()).is_none() {
+            self.event(
+                EventKind::Space,
+                &format!("writing stopped: the file system under {drive} is full (ENOSPC)"),
+            );
         }
     }
 
@@ -490,9 +511,10 @@ impl Inner {
             let ended = if destroy { self.wipe_all().await } else { self.record_end().await };
             result = if destroy { ended } else { result.and(ended) };
         }
-        for drive in self.drives.borrow().values() {
-            drive.member.stop();
-            drive.member.release();
+        let drives = self.drives.borrow();
+        for member in drives.values().map(|drive| &drive.member).chain(self.shadows.borrow().iter()) {
+            member.stop();
+            member.release();
         }
         result
     }

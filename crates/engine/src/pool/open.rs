@@ -21,10 +21,10 @@ use super::events::EventKind;
 use super::format::{MAX_DRIVES, Manifest, check_name};
 use super::ids::{IdSource, PoolId};
 use super::job_tier::TIER_BYTES_PER_S;
-use super::read_only::ReadOnly;
+use super::shadow::Shadow;
 use super::slots::{Content, Superblock, is_large_enough, read_in_time};
 use super::space::FreeSlabs;
-use super::writer::{Writer, wipe};
+use super::writer::{Writer, begin};
 use super::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
 };
@@ -65,7 +65,7 @@ impl Pool {
             );
         }
         manifest.fork(ids.next(), manifest.generation);
-        let wiped = join_all(open.values().map(|drive| wipe(&drive.member))).await;
+        let wiped = join_all(open.values().map(|drive| begin(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {
             open.values().for_each(|drive| drive.member.stop());
             return Err(error.into());
@@ -260,7 +260,7 @@ pub(super) fn open_drive(
     options: &PoolOptions,
     errors_before: Errors,
 ) -> OpenDrive {
-    let drive = if mode == OpenMode::ReadOnly { ReadOnly::over(drive) } else { drive };
+    let drive = if mode == OpenMode::ReadOnly { Shadow::over(context, drive) } else { drive };
     OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None }
 }
 
@@ -298,6 +298,8 @@ fn assembled(
         stale: RefCell::default(),
         thin_steps: RefCell::default(),
         is_short: Cell::new(false),
+        full: RefCell::default(),
+        shadows: RefCell::default(),
         committing: Semaphore::new(1),
         administering: Semaphore::new(1),
         allocating: Semaphore::new(1),

@@ -1,8 +1,10 @@
 //! Making volumes larger and smaller.
 //!
-//! Larger: the rows, and the region map with its new pages, are there before the manifest says so; nobody writes beyond the old
-//! end meanwhile. Smaller: refused while anything is stored beyond the new end; the region map forgets what lies there, then the
-//! rows are given up. A cut in between leaves the size that it had, with zeros where it was already forgotten.
+//! Larger: the rows, and the region map with its new pages, are there before the manifest says so; writes beyond the old end
+//! are refused until it does. Smaller: refused while anything is stored beyond the new end, in place or in the journal. Writes
+//! there are refused before the last look, and those under way have ended by then, so none slips in between. The region map
+//! forgets what lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros where it was
+//! already forgotten.
 
 use super::commit::{Change, map_place};
 use super::error::PoolError;
@@ -10,18 +12,16 @@ use super::events::EventKind;
 use super::layout_out::{Taken, map_size};
 use super::space::put_rows;
 use super::volume_record::{MetaPlaceRecord, MetaRecord, PartRecord, PlaceState, VolumeRecord};
-use super::{BLOCK_BYTES, Inner, Pool};
+use super::{BLOCK_BYTES, Inner, Pool, Volume};
 use crate::array::{AreaPlace, Array};
 use crate::error::ArrayError;
-use crate::regions::RegionState;
 use crate::rows::SlotState;
 
 /// Read at once in search of something stored.
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Pool {
-    /// Makes a volume larger, or smaller if nothing is stored beyond its new end. To be called while no request beyond a
-    /// smaller end is under way. Rounded up to blocks of 4 KiB.
+    /// Makes a volume larger, or smaller if nothing is stored beyond its new end. Rounded up to blocks of 4 KiB.
     pub async fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -37,11 +37,16 @@ impl Pool {
         inner.until_reclaimed().await;
         let array = volume.array();
         let before = record.size_bytes;
-        match size_bytes.cmp(&before) {
+        let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
-            std::cmp::Ordering::Greater => inner.grow(&record, &array, size_bytes).await?,
-            std::cmp::Ordering::Less => inner.shrink(&record, &array, size_bytes).await?,
-        }
+            std::cmp::Ordering::Greater => {
+                array.0.writes_end.set(before);
+                inner.grow(&record, &array, size_bytes).await
+            }
+            std::cmp::Ordering::Less => inner.shrink(&record, &volume, size_bytes).await,
+        };
+        array.0.writes_end.set(u64::MAX);
+        resized?;
         inner.until_reclaimed().await;
         Ok(())
     }
@@ -162,12 +167,23 @@ impl Inner {
         array.set_rows(rows.unwrap_or_else(|| part.rows.clone()));
     }
 
-    async fn shrink(&self, record: &VolumeRecord, array: &Array, size_bytes: u64) -> Result<(), PoolError> {
-        let stored_bytes = stored_beyond(array, size_bytes).await?;
-        if stored_bytes > 0 {
-            return Err(PoolError::StoredBeyond { volume: record.name.clone(), size_bytes, stored_bytes });
+    async fn shrink(&self, record: &VolumeRecord, volume: &Volume, size_bytes: u64) -> Result<(), PoolError> {
+        let array = &volume.array();
+        let check = async || match stored_beyond(array, size_bytes).await? {
+            0 => Ok(()),
+            stored_bytes => {
+                Err(PoolError::StoredBeyond { volume: record.name.clone(), size_bytes, stored_bytes })
+            }
+        };
+        // The first look spares clients the refusals that they get during the second.
+        check().await?;
+        array.0.writes_end.set(size_bytes);
+        volume.until_writes_ended().await;
+        check().await?;
+        if let Err(error) = array.resize(size_bytes).await {
+            let _ = array.resize(record.size_bytes).await;
+            return Err(error.into());
         }
-        array.resize(size_bytes).await?;
         let text = resized(record, size_bytes);
         self.event(EventKind::Volume, &text);
         let (id, rows) = (record.id, size_bytes.div_ceil(array.spec().row_data_bytes()?));
@@ -204,7 +220,8 @@ async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError
     let regions = &array.0.regions;
     let region_bytes = regions.shape.region_data_bytes;
     let capacity_bytes = array.capacity_bytes();
-    let is_written = |region: u64| regions.state(region) != RegionState::Unwritten;
+    // What is acknowledged and only in the journal may leave its region unwritten.
+    let is_written = |region: u64| !array.0.holds_nothing(region);
     let whole = (size_bytes.div_ceil(region_bytes)..regions.count()).filter(|&region| is_written(region));
     let end_of = |region: u64| ((region + 1) * region_bytes).min(capacity_bytes);
     let mut stored: u64 = whole.map(|region| end_of(region) - region * region_bytes).sum();

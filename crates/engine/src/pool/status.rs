@@ -241,7 +241,9 @@ impl Inner {
             manifest.volumes.iter().map(|volume| self.volume_info(&manifest, volume)).collect();
         let state = if volumes.iter().any(|volume| volume.state == VolumeState::Failed) {
             PoolState::Failed
-        } else if volumes.iter().any(|volume| volume.state != VolumeState::Online) {
+        } else if self.full.borrow().is_some()
+            || volumes.iter().any(|volume| volume.state != VolumeState::Online)
+        {
             PoolState::Degraded
         } else {
             PoolState::Online

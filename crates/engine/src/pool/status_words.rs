@@ -36,6 +36,9 @@ impl Inner {
             };
             return (condition, action);
         }
+        if let Some(drive) = &*self.full.borrow() {
+            return full_in_words(pool, drive);
+        }
         let lost: u64 = volumes.iter().map(|volume| volume.lost_blocks).sum();
         if lost > 0 {
             let condition = format!(
@@ -186,6 +189,15 @@ fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
 
 fn is_fine(drive: &DriveStatus) -> bool {
     matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring")
+}
+
+/// What it means that the file system under a drive is full, and what helps.
+pub fn full_in_words(pool: &str, drive: &str) -> (String, String) {
+    let condition = format!(
+        "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and volumes can be \
+         deleted"
+    );
+    (condition, format!("free space there, or: stripewise volume delete {pool}/VOL --yes"))
 }
 
 /// What helps with drives that are out of service.

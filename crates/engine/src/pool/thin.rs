@@ -40,6 +40,12 @@ impl ArrayHost for PoolHost {
         })
     }
 
+    fn file_system_full(&self, drive: &str) {
+        if let Ok(pool) = self.pool() {
+            pool.note_full(drive);
+        }
+    }
+
     fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(async move {
             let pool = self.pool()?;

@@ -136,6 +136,20 @@ impl Volume {
         self.io.load.begin(self.pool.context())
     }
 
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was acknowledged is durable: to `end_bytes`,
+    /// or less where drives refuse. Of a volume that is being converted nothing is said.
+    pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        match &self.io.arrays()[..] {
+            [array] => array.durable_until(start_bytes, end_bytes).await,
+            _ => start_bytes,
+        }
+    }
+
+    /// Ends when every write that is under way now has ended.
+    pub(super) async fn until_writes_ended(&self) {
+        self.io.until_writes_ended().await;
+    }
+
     /// What of a range was ever written: stretches from its beginning on, at most `most` (at least one).
     pub fn extents(
         &self,

@@ -116,7 +116,7 @@ fn as_drive_error(label: &Rc<str>, request: &IoRequest, error: &ArrayError) -> D
         ArrayError::Closed => (DriveErrorKind::Gone, None),
         ArrayError::Lost { .. } => (DriveErrorKind::Medium, None),
         ArrayError::Protected => (DriveErrorKind::Denied, None),
-        ArrayError::NoSpace(_) => (DriveErrorKind::NoSpace, None),
+        ArrayError::NoSpace(_) | ArrayError::FileSystemFull { .. } => (DriveErrorKind::NoSpace, None),
         ArrayError::OutOfRange { .. } => (DriveErrorKind::OutOfRange, None),
         ArrayError::Misaligned { .. } => (DriveErrorKind::Misaligned, None),
         // Of a drive below that cannot be spared: this one is not gone because of it.

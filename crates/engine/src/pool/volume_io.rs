@@ -142,6 +142,12 @@ impl VolumeIo {
         self.writes.until_earlier_ended().await;
     }
 
+    /// Ends when every write that is under way now has ended.
+    pub async fn until_writes_ended(&self) {
+        self.writes.turn();
+        self.writes.until_earlier_ended().await;
+    }
+
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         match self.zones() {
             None => {

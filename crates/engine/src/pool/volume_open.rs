@@ -7,10 +7,13 @@ use stripewise_layout::Level;
 use super::commit::map_place;
 use super::events::EventKind;
 use super::ids::Id;
+use super::shadow::Shadow;
 use super::thin::PoolHost;
 use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
 use super::{BLOCK_BYTES, Inner, OpenMode, PoolError};
 use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
+use crate::error::ArrayError;
+use crate::member::Member;
 use crate::sums::SumsInit;
 
 impl PartRecord {
@@ -110,9 +113,12 @@ impl Inner {
         for part in &record.parts {
             let init = self.array_init(record, part);
             let host = PoolHost::of(self);
-            let array = Array::open(&self.context, &self.buffers, init, host, self.options.array)
-                .await
-                .map_err(|error| error.to_string())?;
+            let opened = Array::open(&self.context, &self.buffers, init, host, self.options.array).await;
+            let array = match opened {
+                Err(ArrayError::FileSystemFull { drive }) => self.open_in_memory(record, part, &drive).await,
+                opened => opened,
+            };
+            let array = array.map_err(|error| error.to_string())?;
             array.set_lost_blocks(still_lost(part, &array));
             array.set_dead_blocks(part.dead_blocks());
             arrays.push((part.id, array));
@@ -134,6 +140,29 @@ impl Inner {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Opens the array of a part for reading only, since what its journal holds cannot be put in place: the file system under a drive
+    /// is full.
+    async fn open_in_memory(
+        &self,
+        record: &VolumeRecord,
+        part: &PartRecord,
+        drive: &str,
+    ) -> Result<Array, ArrayError> {
+        let mut init = self.array_init(record, part);
+        init.read_only = true;
+        for array_member in &mut init.members {
+            let shadow = Shadow::over_member(&self.context, &array_member.member);
+            array_member.member = Member::new(&self.context, shadow, self.options.member());
+            self.shadows.borrow_mut().push(array_member.member.clone());
+        }
+        let host = PoolHost::of(self);
+        let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;
+        array.0.full.replace(Some(drive.into()));
+        Ok(array)
     }
 }
 

@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, Segments};
+use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segments};
 
-use super::addresses::{end_of_slabs, slot_places};
+use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
 use super::entries::{Before, ENTRY_HEADER_BYTES, EntryHeader, Header, entry_bytes, entry_room_bytes};
 use super::format::Manifest;
@@ -251,8 +251,24 @@ impl Plan {
     }
 }
 
+/// Prepares a drive for joining a pool: as [`wipe`]. Of a file the space that commits take is written once, so that what a pool
+/// records, the deletion of a volume not least, can be recorded when the file system is full. Durable when done.
+pub(crate) async fn begin(member: &Rc<Member>) -> Result<(), DriveError> {
+    wipe(member).await?;
+    let info = member.info();
+    if info.kind != DriveKind::File {
+        return Ok(());
+    }
+    let zeroes = Buffer::from_bytes(&vec![0; MIN_SLOT_BYTES as usize]);
+    let places = (0..2).flat_map(|slot| slot_places(info.capacity_bytes, slot));
+    let writes =
+        places.map(|place| member.submit(Class::Upkeep, IoRequest::write(place, zeroes.clone(), false)));
+    join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
+    member.submit(Class::Upkeep, IoRequest::flush()).await
+}
+
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every
-/// slot, and its end. Durable when done. To be done before a drive joins a pool.
+/// slot, and its end. Durable when done.
 pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
     let capacity_bytes = member.info().capacity_bytes;
     let last = version_1_places(capacity_bytes)[2];

@@ -75,7 +75,11 @@ impl Inner {
             return Ok(());
         }
         self.active_groups.set(self.active_groups.get() + 1);
-        let mut marked = self.destage_first(&works).await;
+        // What waited for its stripe may have waited for one of which a write failed half-way.
+        let mut marked = self.check_writable();
+        if marked.is_ok() {
+            marked = self.destage_first(&works).await;
+        }
         if marked.is_ok() {
             marked = self.fill_holes(&works).await;
         }
@@ -138,6 +142,7 @@ impl Inner {
         parts: SmallVec<[UnitParts; 8]>,
         covers: u64,
     ) -> Result<(), ArrayError> {
+        self.check_writable()?;
         let mut works = [Box::new(Work { parts, covers: Some(covers), ..Work::of(stripe) })];
         self.fill_holes(&works).await?;
         self.begin_sums_of(&works).await?;

@@ -9,6 +9,7 @@ mod drive_cuts;
 mod extents;
 mod failures;
 mod forgotten_records;
+mod full_below;
 mod images;
 mod journal_losses;
 mod kit;

@@ -4,9 +4,12 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Drive, MemoryDrive, NullDrive};
+use futures_util::future::join;
+use stripewise_drive::{Buffer, Drive, MemoryDrive, ModelDrive, ModelSpec, NullDrive};
 use stripewise_engine::pool::EventKind;
-use stripewise_engine::{ArrayError, Pool, PoolError, PoolSpec, PoolState, PoolStatus, Role, VolumeSpec};
+use stripewise_engine::{
+    ArrayError, Pool, PoolError, PoolSpec, PoolState, PoolStatus, Role, Volume, VolumeSpec,
+};
 
 fn thin(name: &str, layout: &str, size_bytes: u64) -> VolumeSpec {
     VolumeSpec { thin: true, ..volume_spec(name, layout, Some(size_bytes)) }
@@ -79,6 +82,89 @@ fn a_thin_volume_takes_space_where_it_is_written_and_gives_it_back() {
         assert_eq!(volume.read(5 * row, 4096).await.unwrap().to_vec(), vec![0; 4096]);
         pool.close().await.unwrap();
     });
+}
+
+/// A volume with its first writes acknowledged from the journal and not in place: one region of it unwritten, one cut by
+/// `offset`.
+async fn with_pending(pool: &Pool, checksums: bool) -> Volume {
+    let wish = VolumeSpec {
+        write_back: Some(true),
+        checksums: Some(checksums),
+        ..volume_spec("data", "raid5", Some(24 * MIB))
+    };
+    let volume = pool.create_volume(wish).await.unwrap();
+    fill(&volume, 1, 20 * MIB, 8192).await;
+    volume.flush().await.unwrap();
+    assert!(volume.array().pending_bytes() > 0, "it is in the journal only");
+    volume
+}
+
+#[test]
+fn what_only_the_journal_has_is_not_cut_off() {
+    for checksums in [false, true] {
+        for size_bytes in [10 * MIB, 20 * MIB + 4096] {
+            let drives = as_drives(&memory_drives(4, 48));
+            let life = Life::new();
+            life.run(async {
+                let pool = life.create(&drives, &[]).await.unwrap();
+                let volume = with_pending(&pool, checksums).await;
+                let error = pool.resize_volume("data", size_bytes).await.unwrap_err();
+                assert!(matches!(error, PoolError::StoredBeyond { .. }), "{error}");
+                assert_eq!(volume.capacity_bytes(), 24 * MIB);
+                holds(&volume, 1, 20 * MIB, 8192).await.unwrap();
+                fill(&volume, 2, 22 * MIB, 4096).await;
+                pool.close().await.unwrap();
+                let pool = life.open(&drives).await.unwrap();
+                holds(&pool.volume("data").unwrap(), 1, 20 * MIB, 8192).await.unwrap();
+                pool.close().await.unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_write_beside_a_shrink_is_kept_or_refused() {
+    let mut kept_and_refused = (0, 0);
+    for round in 0..40 {
+        let drives = memory_drives(4, 48);
+        let life = Life::new();
+        life.run(async {
+            let model = ModelSpec { latency_ns: 20_000, bytes_per_second: 2_000_000_000, queue_depth: 8 };
+            let modelled = |drive: &Rc<MemoryDrive>| {
+                let info = drive.info();
+                let (label, bytes) = (&info.label, info.capacity_bytes);
+                ModelDrive::new(&life.context, label, bytes, model, drive.clone()) as Rc<dyn Drive>
+            };
+            let drives: Vec<Rc<dyn Drive>> = drives.iter().map(modelled).collect();
+            let pool = life.create(&drives, &[]).await.unwrap();
+            let volume = pool.create_volume(volume_spec("data", "raid5", Some(24 * MIB))).await.unwrap();
+            fill(&volume, 1, 0, 4 * MIB).await;
+            // Either first, by more and more.
+            let (delay_ns, writes_first) = (round / 2 * 25_000, round % 2 == 0);
+            let writing = async {
+                life.context.sleep_ns(if writes_first { 0 } else { delay_ns }).await;
+                let data = Buffer::from_bytes(&contents(2, 20 * MIB, 4096));
+                volume.write(20 * MIB, data, true).await
+            };
+            let shrinking = async {
+                life.context.sleep_ns(if writes_first { delay_ns } else { 0 }).await;
+                pool.resize_volume("data", 10 * MIB).await
+            };
+            match join(shrinking, writing).await {
+                (Err(error), Ok(())) => {
+                    assert!(matches!(error, PoolError::StoredBeyond { .. }), "{error}");
+                    holds(&volume, 2, 20 * MIB, 4096).await.unwrap();
+                    kept_and_refused.0 += 1;
+                }
+                (Ok(()), Err(_)) => kept_and_refused.1 += 1,
+                (Err(error), Err(_)) => panic!("neither: {error}"),
+                (Ok(()), Ok(())) => panic!("an acknowledged write was cut off"),
+            }
+            holds(&volume, 1, 0, 4 * MIB).await.unwrap();
+            pool.close().await.unwrap();
+        });
+    }
+    assert!(kept_and_refused.0 > 0 && kept_and_refused.1 > 0, "{kept_and_refused:?}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Worker {
                     return Err(Errno::EPERM);
                 }
                 if size.is_some_and(|size| size != attributes.size) {
-                    let name = self.files.volume(node).map(|(name, _)| name).unwrap_or_default();
+                    let name = self.files.volume_name(node).unwrap_or_default();
                     return Err(self.trouble.refuses_to_cut(&name));
                 }
                 // Times are not recorded.
@@ -220,9 +220,10 @@ impl Worker {
 
     async fn flush(&self, handle: u64, closes: bool) -> Result<(), Errno> {
         let file = self.opened(handle)?;
-        if !file.write {
+        if closes && !file.write {
             return Ok(());
         }
+        // An `fsync` makes durable what anybody wrote to the file, through whichever descriptor it is asked for.
         let written = file.written_so_far();
         file.export.flush().await.map_err(|error| self.number("flush", &file, &error))?;
         file.has_flushed(written);
@@ -238,6 +239,9 @@ impl Worker {
     /// The number of a file that is open from now on.
     fn open(&self, node: u64, write: bool) -> Result<u64, Errno> {
         let Some((name, export)) = self.files.volume(node) else {
+            if self.files.is_held(node) {
+                return Err(Errno::EBUSY);
+            }
             return Err(if self.files.is_folder(node) { Errno::EISDIR } else { Errno::ESTALE });
         };
         if write && export.is_read_only() {

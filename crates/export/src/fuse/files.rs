@@ -163,6 +163,14 @@ impl Files {
         self.attributes_of(node, &self.place(node)?)
     }
 
+    /// The full name of the volume at a node.
+    pub(super) fn volume_name(&self, node: u64) -> Option<String> {
+        match self.place(node)? {
+            Place::Volume(name, _) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The volume at a node, with its full name.
     pub(super) fn volume(&self, node: u64) -> Option<(String, Rc<VolumeExport>)> {
         match self.place(node)? {
@@ -172,6 +180,11 @@ impl Files {
             }
             _ => None,
         }
+    }
+
+    /// Whether a command has the volume at a node for itself, so that it cannot be opened now.
+    pub(super) fn is_held(&self, node: u64) -> bool {
+        matches!(self.place(node), Some(Place::Volume(name, _)) if self.exports.is_held(&name))
     }
 
     /// Whether the node is a folder.
@@ -257,7 +270,7 @@ impl Files {
             (Place::Pool(pool), _) | (Place::Root, Tree::Volumes(pool)) => pool,
         };
         let name = format!("{pool}/{name}");
-        let export = self.exports.find(&name)?;
+        let export = self.exports.look_at(&name)?;
         Some(Place::Volume(name, export.volume().id()))
     }
 
@@ -301,7 +314,7 @@ impl Files {
             Place::Root => Some(folder),
             Place::Pool(name) => self.pool(name).map(|_| folder),
             Place::Volume(name, id) => {
-                let export = self.exports.find(name).filter(|export| export.volume().id() == *id)?;
+                let export = self.exports.look_at(name).filter(|export| export.volume().id() == *id)?;
                 let size = export.size_bytes();
                 let written = export.volume().info()?.written_bytes.unwrap_or(size);
                 Some(FileAttr {

@@ -28,11 +28,13 @@ impl Trouble {
     pub(super) fn number(&self, doing: &str, volume: &str, error: &ArrayError) -> Errno {
         if self.said.borrow_mut().insert((volume.to_owned(), discriminant(error))) {
             self.host.remark(format!(
-                "cannot {doing} {volume}: {error}; whoever asked gets an error, and more of this kind are not told"
+                "cannot {doing} {volume}: {error}. The client got an error; repeats are suppressed"
             ));
         }
         match error {
-            ArrayError::NoSpace(_) | ArrayError::OutOfRange { .. } => Errno::ENOSPC,
+            ArrayError::NoSpace(_) | ArrayError::FileSystemFull { .. } | ArrayError::OutOfRange { .. } => {
+                Errno::ENOSPC
+            }
             _ => Errno::EIO,
         }
     }

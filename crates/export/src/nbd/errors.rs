@@ -27,7 +27,7 @@ impl From<ArrayError> for Failure {
 fn errno_of(error: &ArrayError) -> u32 {
     match error {
         ArrayError::OutOfRange { .. } | ArrayError::Misaligned { .. } => EINVAL,
-        ArrayError::NoSpace(_) => ENOSPC,
+        ArrayError::NoSpace(_) | ArrayError::FileSystemFull { .. } => ENOSPC,
         ArrayError::Drive(error) if error.kind == DriveErrorKind::NoSpace => ENOSPC,
         ArrayError::Protected => EPERM,
         ArrayError::Closed => ESHUTDOWN,
@@ -44,6 +44,7 @@ mod tests {
         assert_eq!(errno_of(&ArrayError::Closed), ESHUTDOWN);
         assert_eq!(errno_of(&ArrayError::Protected), EPERM);
         assert_eq!(errno_of(&ArrayError::NoSpace("full".into())), ENOSPC);
+        assert_eq!(errno_of(&ArrayError::FileSystemFull { drive: "d0".into() }), ENOSPC);
         assert_eq!(errno_of(&ArrayError::Lost { stripe: 1, what: "gone".into() }), EIO);
         assert_eq!(errno_of(&ArrayError::MapLost), EIO);
         let beyond = ArrayError::OutOfRange { offset_bytes: 1, length_bytes: 2, capacity_bytes: 2 };

@@ -65,10 +65,11 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let roles = [&options.drives, &options.spare, &options.journal, &options.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
+    let mut held = Vec::new();
     for volume in candidates.iter().filter_map(Candidate::volume) {
         let what = format!("use `{volume}` as a drive of pool `{name}`");
         refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
-        app.served.refuse_if_open(&what, &volume.pool, Some(&volume.volume))?;
+        held.push(app.served.hold(&what, &volume.pool, Some(&volume.volume))?);
     }
     let nest = Nest::new(app, &format!("pool create {name}"))?;
     let made = make(options, app, &nest, &candidates).await;

@@ -29,7 +29,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     home.pool(name)?;
     let what = format!("destroy pool `{name}`");
     refuse_if_used(&home, &what, name, None)?;
-    app.served.refuse_if_open(&what, name, None)?;
+    let _held = app.served.hold(&what, name, None)?;
     confirmed(
         options.yes,
         &format!("pool destroy {name}"),

@@ -33,7 +33,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let pool = home.pool(&options.name.0)?;
     let what = format!("export pool `{}`", pool.name);
     refuse_if_used(&home, &what, &pool.name, None)?;
-    app.served.refuse_if_open(&what, &pool.name, None)?;
+    let _held = app.served.hold(&what, &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
     match app.served.end(&pool.name) {
         Some(session) => session.close().await?,

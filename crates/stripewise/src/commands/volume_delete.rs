@@ -26,7 +26,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     home.pool(&name.pool)?;
     let what = format!("delete volume `{name}`");
     refuse_if_used(&home, &what, &name.pool, Some(&name.volume))?;
-    app.served.refuse_if_open(&what, &name.pool, Some(&name.volume))?;
+    let _held = app.served.hold(&what, &name.pool, Some(&name.volume))?;
     confirmed(
         options.yes,
         &format!("volume delete {name}"),

@@ -37,9 +37,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         with_pool(app, &name.pool, Access::Change, &format!("volume resize {name}"), async |session| {
             session.show_notices();
             let before = session.volume_report(name)?.capacity_bytes;
-            if size.0 < before {
-                app.served.refuse_if_open(&what_for, &name.pool, Some(&name.volume))?;
-            }
+            let _held = match size.0 < before {
+                true => Some(app.served.hold(&what_for, &name.pool, Some(&name.volume))?),
+                false => None,
+            };
             let resized = session.pool.resize_volume(&name.volume, size.0).await;
             resized.map_err(|error| pool_failure(&what, &error))?;
             Ok((before, session.volume_report(name)?))

@@ -1,23 +1,26 @@
 //! `volume write`: bytes from standard input into a volume, several pieces in flight, durable when the command ends.
 //!
 //! Expected faults: input that does not fit (what fits is written, and said so), drives missing, ranges that begin or end
-//! within a block of 512 bytes (the rest of the block is kept), a volume that a client has open (refused).
+//! within a block of 512 bytes (the rest of the block is kept, whoever else writes there), a volume that a client has open
+//! (refused), a file system below that runs full (what of this write is durable is said).
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::rc::Rc;
 
 use clap::Args;
 use serde::Serialize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
+use stripewise_export::VolumeExport;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::input::Input;
 use crate::names::VolumeName;
 use crate::nest::refuse_if_used;
-use crate::pieces::{BLOCK_BYTES, IN_FLIGHT, Pieces, aligned, find_volume};
+use crate::pieces::{IN_FLIGHT, Pieces, find_volume};
 use crate::progress::Progress;
 use crate::report::counted;
 use crate::session::{Access, with_pool};
@@ -47,7 +50,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let what = format!("write to `{name}`");
     refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;
     // A client may keep in memory what it read: a file system that is mounted would not survive it.
-    app.served.refuse_if_open(&what, &name.pool, Some(&name.volume))?;
+    let held = app.served.hold(&what, &name.pool, Some(&name.volume))?;
     let written_bytes =
         with_pool(app, &name.pool, Access::Change, &format!("volume write {name}"), async |session| {
             session.show_notices();
@@ -62,6 +65,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             }
             let mut work = Writing {
                 context: session.executor().context(),
+                export: held.export(&volume),
                 volume: volume.clone(),
                 name,
                 offset,
@@ -98,6 +102,7 @@ fn too_long(name: &VolumeName, offset: u64, capacity: u64, what: &str) -> Failur
 struct Writing<'a> {
     context: Context,
     volume: Volume,
+    export: Rc<VolumeExport>,
     name: &'a VolumeName,
     offset: u64,
     total: Option<u64>,
@@ -105,94 +110,113 @@ struct Writing<'a> {
     input: Input,
 }
 
+/// Why a transfer ended early, and up to where everything before was acknowledged.
+struct Failed {
+    at: u64,
+    why: Failure,
+}
+
 type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
 
 impl Writing<'_> {
-    /// Gives how many bytes were written; all of them are durable then.
+    /// Gives how many bytes were written; all of them are durable then. Where it fails it says how many are.
     async fn copy(&mut self) -> Result<u64> {
+        let mut in_flight = VecDeque::new();
+        let failed = match self.transfer(&mut in_flight).await {
+            Err(failed) => failed,
+            copied => return copied.map_err(|failed| failed.why),
+        };
+        for (_, answer) in in_flight {
+            let _ = answer.await;
+        }
+        let durable = self.volume.durable_until(self.offset, failed.at).await - self.offset;
+        let durable = match durable {
+            0 => "nothing of this write is known to be durable".to_owned(),
+            some => format!("of this write, the first {} are durable", counted(some as usize, "byte")),
+        };
+        let hint = failed.why.hint.map_or_else(|| durable.clone(), |hint| format!("{durable}; {hint}"));
+        Err(Failure { hint: Some(hint), ..failed.why })
+    }
+
+    async fn transfer(
+        &mut self,
+        in_flight: &mut VecDeque<(Range<u64>, Answer)>,
+    ) -> std::result::Result<u64, Failed> {
         let capacity = self.volume.capacity_bytes();
         let mut pieces = Pieces::new(self.volume.geometry().stripe_data_bytes(), self.offset..capacity);
-        let mut in_flight: VecDeque<(Range<u64>, Answer)> = VecDeque::new();
         let mut ended = false;
         let mut end = self.offset;
         while !ended && let Some(room) = pieces.next() {
-            let (piece, buffer) = self.next_piece(room.clone()).await?;
+            let next = self.next_piece(room.clone()).await;
+            let (piece, buffer) = match next {
+                Ok(next) => next,
+                Err(why) => {
+                    while !in_flight.is_empty() {
+                        self.finish(in_flight).await?;
+                    }
+                    return Err(Failed { at: end, why });
+                }
+            };
             ended = piece.end < room.end;
             end = piece.end;
             if piece.is_empty() {
                 break;
             }
-            let (volume, start) = (self.volume.clone(), aligned(&piece).0);
+            let (export, start) = (self.export.clone(), piece.start);
             in_flight.push_back((
                 piece,
-                self.context.spawn(async move { volume.write(start, buffer, false).await }),
+                self.context
+                    .spawn(async move { stripewise_export::write(&*export, start, buffer, false).await }),
             ));
             // Lets the piece be sent off before the next one is waited for.
             stripewise_drive::yield_now().await;
             if in_flight.len() == IN_FLIGHT {
-                self.finish(&mut in_flight).await?;
+                self.finish(in_flight).await?;
             }
         }
         while !in_flight.is_empty() {
-            self.finish(&mut in_flight).await?;
+            self.finish(in_flight).await?;
         }
-        self.volume.flush().await.map_err(|error| self.failure(end, &error))?;
+        self.volume.flush().await.map_err(|error| self.failure(end, "make durable", &error))?;
         let mut beyond = [0];
         if !ended && end == capacity && self.input.read_fully(&mut beyond).await.is_ok_and(|read| read > 0) {
-            return Err(too_long(self.name, self.offset, capacity, "all bytes of the input").hint(format!(
-                "{} were written, up to the volume's end",
-                counted((end - self.offset) as usize, "byte")
-            )));
+            let why = too_long(self.name, self.offset, capacity, "all bytes of the input");
+            return Err(Failed { at: end, why });
         }
         Ok(end - self.offset)
     }
 
-    /// The next bytes of the input, at most as many as `room` takes, in a buffer of whole blocks: where the piece begins
-    /// or ends within a block, the rest of the block is as the volume has it.
+    /// The next bytes of the input, at most as many as `room` takes.
     async fn next_piece(&self, room: Range<u64>) -> Result<(Range<u64>, Buffer)> {
-        let (start, length) = aligned(&room);
-        let buffer = self.volume.buffers().allocate(length);
-        let skip = (room.start - start) as usize;
         // Not into the buffer at once: its memory is not to be held while the input is waited for.
         let mut bytes = vec![0; (room.end - room.start) as usize];
         let read = self.input.read_fully(&mut bytes).await;
         let read = read.map_err(|error| Failure::because("cannot read standard input", &error))?;
-        let piece = room.start..room.start + read as u64;
-        let (_, length) = aligned(&piece);
-        let buffer = buffer.slice(0..length);
-        if piece.is_empty() {
-            return Ok((piece, buffer));
-        }
-        buffer.slice(skip..skip + read).copy_from(&Buffer::from_bytes(&bytes[..read]));
-        let block = BLOCK_BYTES as usize;
-        let behind = skip + read;
-        if skip > 0 {
-            let old =
-                self.volume.read(start, block).await.map_err(|error| self.failure(piece.start, &error))?;
-            buffer.slice(0..skip).copy_from(&old.slice(0..skip));
-        }
-        if behind < length {
-            let last = start + (length - block) as u64;
-            let old = self.volume.read(last, block).await.map_err(|error| self.failure(piece.end, &error))?;
-            let kept = behind - (length - block)..block;
-            buffer.slice(behind..length).copy_from(&old.slice(kept));
-        }
-        Ok((piece, buffer))
+        Ok((room.start..room.start + read as u64, Buffer::from_bytes(&bytes[..read])))
     }
 
-    async fn finish(&mut self, in_flight: &mut VecDeque<(Range<u64>, Answer)>) -> Result<()> {
+    async fn finish(
+        &mut self,
+        in_flight: &mut VecDeque<(Range<u64>, Answer)>,
+    ) -> std::result::Result<(), Failed> {
         let Some((piece, answer)) = in_flight.pop_front() else { return Ok(()) };
-        answer.await.map_err(|error| self.failure(piece.start, &error))?;
+        answer.await.map_err(|error| self.failure(piece.start, "write", &error))?;
         self.progress.bytes(&format!("writing {}", self.name), piece.end - self.offset, self.total);
         Ok(())
     }
 
-    fn failure(&self, at: u64, error: &ArrayError) -> Failure {
+    fn failure(&self, at: u64, doing: &str, error: &ArrayError) -> Failed {
         let name = self.name;
-        Failure::because(format!("cannot write volume `{name}` at {at}"), error).hint(format!(
-            "of the input, {} before that place were written; `stripewise pool status {}` tells how the drives are",
-            counted((at - self.offset) as usize, "byte"),
-            name.pool
-        ))
+        let what = match doing {
+            "write" => format!("cannot write volume `{name}` at {at}"),
+            _ => format!("cannot {doing} what was written to volume `{name}`"),
+        };
+        let hint = match error {
+            ArrayError::FileSystemFull { .. } => {
+                "free space in that file system, then write the rest".to_owned()
+            }
+            _ => format!("`stripewise pool status {}` tells how the drives are", name.pool),
+        };
+        Failed { at, why: Failure::because(what, error).hint(hint) }
     }
 }

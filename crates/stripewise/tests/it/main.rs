@@ -6,6 +6,7 @@ mod convert;
 mod daemon;
 mod evaluate;
 mod failures;
+mod full_below;
 mod kit;
 mod licences;
 mod limits;

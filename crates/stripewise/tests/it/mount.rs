@@ -144,6 +144,26 @@ fn volumes_are_files() {
 }
 
 #[test]
+fn a_flush_through_any_descriptor_makes_durable_what_was_written_through_another() {
+    if !is_possible(&[]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 24MiB");
+    let mut mount = Mount::start(&sandbox, "mount tank @m");
+    let data = unique_bytes(300_000, 17);
+    let writer = mount.open("a");
+    let reader = File::open(mount.file("a")).expect("it can be opened for reading");
+    writer.write_all_at(&data, 5 << 20).expect("written");
+    reader.sync_all().expect("durable");
+    mount.kill();
+    drop((writer, reader));
+    mount.unmount();
+    assert!(sandbox.read("tank/a", 5 << 20, data.len()) == data, "it was flushed before the kill");
+}
+
+#[test]
 fn many_requests_at_once_are_each_answered_with_their_own() {
     if !is_possible(&["dd"]) {
         return;

@@ -351,6 +351,35 @@ fn a_connection_that_is_lost_while_nothing_is_at_stake_is_made_again() {
 }
 
 #[test]
+fn a_pool_that_is_opened_again_gives_its_servers_a_moment() {
+    if !has("nbdkit") {
+        return;
+    }
+    let (sandbox, mut kits, data) = served("raid5", 31);
+    let daemon = Daemon::start(&sandbox, "tank");
+    for index in [1, 2] {
+        kits[index].take().expect("there").kill();
+    }
+    // More than it can spare: it stands still until it is opened again.
+    until("that is noticed", || sandbox.run("pool status tank").code == 1);
+    for index in [1, 2] {
+        kits[index] = Some(Kit::start(&sandbox, index, ""));
+    }
+    let action = status_of_any_state(&sandbox)["action"].as_str().expect("text").to_owned();
+    let begin = Instant::now();
+    let done = sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
+    assert!(done.text().contains("opened anew") || done.err.contains("opened anew"), "{}", done.err);
+    // A write that a server got before may still be on its way to its disk.
+    assert!(begin.elapsed() >= Duration::from_secs(2), "{:?}", begin.elapsed());
+    until_whole(&sandbox, &daemon);
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+}
+
+fn status_of_any_state(sandbox: &Sandbox) -> Value {
+    sandbox.run("pool status tank --json").json()["pools"][0].clone()
+}
+
+#[test]
 fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
     if !has("nbdkit") {
         return;

@@ -177,6 +177,72 @@ fn drives_go_and_come_back_under_a_daemon() {
     assert!(sandbox.read("tank/a", 0, data.len()) == expected);
 }
 
+/// Waits until a command that writes to a volume through a daemon has begun: its first bytes are there.
+fn until_begun(sandbox: &Sandbox, volume: &str, bytes: &[u8]) {
+    until("the command has begun", || sandbox.read(volume, 0, bytes.len()) == bytes);
+}
+
+#[test]
+fn no_client_opens_a_volume_that_a_command_writes_to() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 24MiB");
+    sandbox.ok("volume create tank/b --layout raid5 --size 8MiB");
+    let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
+    let socket = sandbox.path("nbd.sock");
+    let mut command = sandbox.command("volume write tank/a");
+    let mut writing = command.stdin(Stdio::piped()).spawn().expect("started");
+    let mut input = writing.stdin.take().expect("piped");
+    let data = unique_bytes(12 << 20, 3);
+    input.write_all(&data).expect("taken");
+    until_begun(&sandbox, "tank/a", &data[..4096]);
+
+    let open = |name: &str| {
+        let mut client = nbd_client::Client::connect(&socket);
+        let replies = client.option(nbd_client::OPT_GO, &nbd_client::info(name, &[]));
+        (replies.last().expect("an answer").0, client)
+    };
+    assert_ne!(open("tank/a").0, nbd_client::ACK, "it would be changed under the client");
+    assert_eq!(open("tank/b").0, nbd_client::ACK);
+    drop(input);
+    assert!(writing.wait().expect("it ends").success());
+    let (answer, client) = open("tank/a");
+    assert_eq!(answer, nbd_client::ACK);
+    let refused = sandbox.fails("volume delete tank/a --yes");
+    assert!(refused.contains("a client has tank/a open"), "{refused}");
+    drop(client);
+    daemon.end();
+}
+
+#[test]
+fn commands_that_write_parts_of_one_sector_lose_nothing() {
+    let sandbox = Sandbox::new();
+    // Slow drives: reading the rest of a sector and writing it takes long enough for another command to come in between.
+    sandbox.ok("drive make @d --count 2 --size 32MiB --pace 20iops");
+    sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB --checksums off");
+    sandbox.write("tank/a", 0, &[0; 4096]);
+    let daemon = Daemon::start(&sandbox, "tank");
+    let start = |offset: usize| {
+        let mut command = sandbox.command(&format!("volume write tank/a --offset {offset}"));
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("started");
+        let input = child.stdin.take().expect("piped");
+        (offset, child, input)
+    };
+    let mut writers: Vec<_> = (0..4).map(|index| start(1000 + index * 10)).collect();
+    for (offset, _, input) in &mut writers {
+        input.write_all(&[*offset as u8; 10]).expect("taken");
+    }
+    for (_, mut child, input) in writers {
+        drop(input);
+        assert!(child.wait().expect("it ends").success());
+    }
+    let read = sandbox.read("tank/a", 1000, 40);
+    let expected: Vec<u8> = (0..40).map(|at| (1000 + at / 10 * 10) as u8).collect();
+    assert_eq!(read, expected);
+    daemon.end();
+}
+
 /// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place. The last one may be there or not.
 fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<u64, Vec<u8>>) -> u64 {
     for number in 0.. {
