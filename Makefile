@@ -2,19 +2,24 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate test soak bench bench-md fuzz build install clean need-build need-test need-soak need-bench need-bench-md need-fuzz
+.PHONY: help evaluate check test soak bench bench-md fuzz build install clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool nbd
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
+# The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
+SWEEPS = model_check write_hole power_cut::what_was_flushed pool_random pool_convert_random \
+	checksums::lost_and_misdirected cuts::what_was_acknowledged
 PREFIX ?= /usr/local
 
 help:
 	@echo 'make evaluate   build, then measure RAID layouts on file-backed drives; writes report.html (about 8 minutes)'
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
+	@echo 'make check      formatting, lints, unit tests and everything in virtual time: before each commit'
 	@echo 'make test       formatting, lints and all tests'
-	@echo 'make soak       file systems, fio, a database and misbehaving clients on volumes, ten minutes each; SOAK_SECONDS=60 for one'
+	@echo 'make soak       long sweeps of seeds; file systems, fio, a database and misbehaving clients on volumes,'
+	@echo '                ten minutes each; SOAK_SECONDS=60 for one'
 	@echo 'make bench      speed of the parity kernels, the layouts and the engine, as ratios; journals also on paced files; the start of serve; FUSE beside btrfs'
 	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
@@ -25,15 +30,28 @@ help:
 evaluate: build
 	@cargo run --release --quiet --locked -p stripewise -- evaluate $(ARGS)
 
-test: need-test
+# What needs no drives, sockets or mounts. Always the whole workspace, so that nothing is built twice
+# with other features: the targets called `it` run in virtual time, those called `real_time` do not.
+check: need-check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	cargo test --workspace --locked --quiet
+	cargo test --workspace --locked --quiet --lib --bins --test it
+	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'
+
+# In real time most tests wait for something, so more of them run side by side than there are cores.
+# The mutants are an engine of their own: all other tests run the code that ships.
+test: need-test check
+	cargo test --workspace --locked --quiet --doc
+	cargo test --workspace --locked --quiet --features stripewise-torture/mutations --test mutations
+	cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
+	cargo test --workspace --locked --quiet --test clients -- --test-threads 3
 	@echo 'make test: formatting, lints and all tests passed'
 
 # One after the other, as their figures say how long clients waited. The build of the tests, whose assertions are on.
-soak: need-soak
-	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test clients -- --nocapture --test-threads 1 $(ARGS)
+soak: need-soak build
+	STRIPEWISE_TEST_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --lib --test it -- $(SWEEPS)
+	scripts/soak-torture.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(SOAK_SECONDS)'
+	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
 # FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
 bench: need-bench build
@@ -68,6 +86,9 @@ clean:
 
 need-build:
 	@scripts/need.sh build
+
+need-check:
+	@scripts/need.sh check
 
 need-test:
 	@scripts/need.sh test

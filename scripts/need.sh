@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|test|soak|bench|bench-md|fuzz
+# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|test|soak|bench|bench-md|fuzz}
+purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -23,7 +23,7 @@ if ! command -v cargo >/dev/null 2>&1; then
     echo "hint: install it from https://rustup.rs, open a new shell, then run this command again" >&2
     exit 1
 fi
-if [ "$purpose" = test ]; then
+if [ "$purpose" = test ] || [ "$purpose" = check ]; then
     for component in rustfmt clippy; do
         case $component in rustfmt) probe="cargo fmt --version" ;; *) probe="cargo clippy --version" ;; esac
         if ! $probe >/dev/null 2>&1; then

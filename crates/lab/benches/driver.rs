@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use stripewise_drive::{Buffer, BufferPool, NullDrive};
-use stripewise_lab::{Contents, DriveTarget, Load, Verification, WindowLimits, Workload};
+use stripewise_lab::{Contents, DriveTarget, Load, Surroundings, Verification, WindowLimits, Workload};
 use stripewise_runtime::VirtualExecutor;
 
 const REQUEST_BYTES: usize = 1 << 20;
@@ -62,7 +62,7 @@ fn driver_ns_per_request(workload: &Workload) -> f64 {
     executor.block_on(async {
         let load = Load::start(&context, &target, workload, None, &Rc::default()).expect("a valid workload");
         let start = Instant::now();
-        load.measure(&limits, &|| None, &|| true).await;
+        load.measure(&limits, &Surroundings::unknown()).await;
         let nanoseconds = start.elapsed().as_secs_f64() * 1e9;
         let requests = load.completed();
         load.stop(u64::MAX).await;

@@ -163,6 +163,7 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
                 writes: Tally::new(),
                 errors: 0,
                 stalled_ns: 0,
+                stalled_traffic: Traffic::default(),
                 cpu_seconds: Some(0.2 * seconds),
                 interrupted: false,
             };

@@ -22,7 +22,7 @@ mod workload;
 
 pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Verification};
 pub use environment::Environment;
-pub use load::{Load, LoadEnd, Tally, Window, WindowLimits};
+pub use load::{Load, LoadEnd, Surroundings, Tally, Window, WindowLimits};
 pub use metered::{MeteredDrive, Traffic};
 pub use report::report_html;
 pub use sweep::{FillError, SweepOptions, fill, verify};

@@ -15,6 +15,7 @@ use hdrhistogram::Histogram;
 use stripewise_drive::{Buffer, Context, JoinHandle, SplitMix64, yield_now};
 
 use crate::contents::Contents;
+use crate::metered::Traffic;
 use crate::target::Target;
 use crate::workload::{Choice, JobCursor, ResolvedWorkload, Workload, WorkloadError, random_stream};
 
@@ -97,6 +98,8 @@ pub struct Window {
     pub errors: u64,
     /// Times of 0.2 s and more in which nothing completed, added up; none where a request takes that long anyway.
     pub stalled_ns: u64,
+    /// What the drives were asked while nothing completed.
+    pub stalled_traffic: Traffic,
     /// Processor time the process used meanwhile, where it is known.
     pub cpu_seconds: Option<f64>,
     /// The condition that had to hold all through stopped holding; the window ended there.
@@ -112,6 +115,7 @@ impl Window {
             writes: Tally::new(),
             errors: 0,
             stalled_ns: 0,
+            stalled_traffic: Traffic::default(),
             cpu_seconds: None,
             interrupted: false,
         }
@@ -257,16 +261,12 @@ impl<T: Target> Load<T> {
         }
     }
 
-    /// Records everything that completes in a window. `cpu_seconds` gives the processor time used so far. `holds` is asked
-    /// again and again; when it says no the window ends, marked as interrupted.
-    pub async fn measure(
-        &self,
-        limits: &WindowLimits,
-        cpu_seconds: &dyn Fn() -> Option<f64>,
-        holds: &dyn Fn() -> bool,
-    ) -> Window {
+    /// Records everything that completes in a window, and what is seen around it.
+    pub async fn measure(&self, limits: &WindowLimits, around: &Surroundings<'_>) -> Window {
         let shared = &self.shared;
+        let Surroundings { cpu_seconds, drive_traffic, holds } = around;
         let cpu_before = cpu_seconds();
+        let mut silence = Silence::new(self.completed(), drive_traffic());
         let errors_before = self.errors();
         let start_ns = shared.context.now_ns();
         *shared.window.borrow_mut() = Window::new(start_ns);
@@ -283,6 +283,7 @@ impl<T: Target> Load<T> {
                 break;
             }
             shared.context.sleep_ns((wanted_ns - so_far_ns).min(POLL_NS)).await;
+            silence.look(self.completed(), drive_traffic());
         }
         shared.recording.set(false);
         let mut window = shared.window.replace(Window::new(start_ns));
@@ -290,6 +291,9 @@ impl<T: Target> Load<T> {
         let ordinary_gap_ns = window.duration_ns / window.requests().max(1);
         if ordinary_gap_ns > STALL_NS / 10 {
             window.stalled_ns = 0;
+        }
+        if window.stalled_ns > 0 {
+            window.stalled_traffic = silence.traffic();
         }
         window.errors = self.errors() - errors_before;
         window.cpu_seconds = cpu_before.zip(cpu_seconds()).map(|(before, after)| (after - before).max(0.0));
@@ -313,6 +317,62 @@ impl<T: Target> Load<T> {
             messages: shared.messages.borrow().clone(),
             unanswered: shared.in_flight.get(),
         }
+    }
+}
+
+/// What a window is measured against, besides the clock.
+pub struct Surroundings<'a> {
+    /// Processor time the process used so far, where it is known.
+    pub cpu_seconds: &'a dyn Fn() -> Option<f64>,
+    /// What the drives were asked so far, all together.
+    pub drive_traffic: &'a dyn Fn() -> Traffic,
+    /// Asked again and again; when it says no the window ends, marked as interrupted.
+    pub holds: &'a dyn Fn() -> bool,
+}
+
+impl Surroundings<'static> {
+    /// Only the clock.
+    pub fn unknown() -> Self {
+        Self { cpu_seconds: &|| None, drive_traffic: &Traffic::default, holds: &|| true }
+    }
+}
+
+/// Adds up what drives were asked while no request completed for long, from regular looks.
+struct Silence {
+    completed: u64,
+    last: Traffic,
+    /// Since the last request completed, and in how many looks.
+    pending: (Traffic, u64),
+    long: Traffic,
+}
+
+impl Silence {
+    fn new(completed: u64, traffic: Traffic) -> Self {
+        Self { completed, last: traffic, pending: Default::default(), long: Traffic::default() }
+    }
+
+    fn look(&mut self, completed: u64, traffic: Traffic) {
+        let since = traffic.since(&self.last);
+        self.last = traffic;
+        if completed == self.completed {
+            self.pending = (self.pending.0.plus(&since), self.pending.1 + 1);
+        } else {
+            self.completed = completed;
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        let (traffic, looks) = std::mem::take(&mut self.pending);
+        // The looks at both ends of a pause see requests complete.
+        if (looks + 2) * POLL_NS >= STALL_NS {
+            self.long = self.long.plus(&traffic);
+        }
+    }
+
+    fn traffic(mut self) -> Traffic {
+        self.end();
+        self.long
     }
 }
 
@@ -438,10 +498,6 @@ mod tests {
         Rc::default()
     }
 
-    fn no_cpu() -> Option<f64> {
-        None
-    }
-
     #[test]
     fn a_drive_of_known_speed_is_measured_as_such() {
         let executor = VirtualExecutor::new();
@@ -456,7 +512,12 @@ mod tests {
             load.ramp_up(10 * MS, 1000 * MS).await;
             let cpu = Cell::new(0.0);
             let cpu_seconds = || Some(cpu.replace(cpu.get() + 0.25));
-            let window = load.measure(&limits(2000), &cpu_seconds, &|| true).await;
+            let window = load
+                .measure(
+                    &limits(2000),
+                    &Surroundings { cpu_seconds: &cpu_seconds, ..Surroundings::unknown() },
+                )
+                .await;
             (window, load.stop(u64::MAX).await)
         });
         assert!((window.iops() - 1000.0).abs() < 1.0, "{} a second", window.iops());
@@ -483,13 +544,18 @@ mod tests {
             let before = context.now_ns();
             load.ramp_up(10 * MS, 60_000 * MS).await;
             assert_eq!((context.now_ns() - before) / MS, 1000 / 20 * 20 + 10, "ten answers of 100 ms each");
-            let window = load.measure(&limits(2000), &no_cpu, &|| true).await;
+            let window = load.measure(&limits(2000), &Surroundings::unknown()).await;
             assert_eq!(window.mean_latency_ns(), Some(1000.0 * MS as f64));
             assert_eq!(window.duration_ns, 4000 * MS);
             let capped = WindowLimits { most_ns: 3000 * MS, ..limits(2000) };
-            assert_eq!(load.measure(&capped, &no_cpu, &|| true).await.duration_ns, 3000 * MS);
+            assert_eq!(load.measure(&capped, &Surroundings::unknown()).await.duration_ns, 3000 * MS);
             let until = context.now_ns() + 500 * MS;
-            let window = load.measure(&limits(2000), &no_cpu, &|| context.now_ns() < until).await;
+            let window = load
+                .measure(
+                    &limits(2000),
+                    &Surroundings { holds: &|| context.now_ns() < until, ..Surroundings::unknown() },
+                )
+                .await;
             assert!(window.interrupted && window.duration_ns < 600 * MS);
             load.stop(u64::MAX).await;
         });
@@ -505,15 +571,15 @@ mod tests {
         let slow = DriveTarget::new(slow, BufferPool::phantom());
         executor.block_on(async {
             let load = Load::start(&context, &target, &Workload::random_read(4), None, &nowhere()).unwrap();
-            let steady = load.measure(&limits(1000), &no_cpu, &|| true).await;
+            let steady = load.measure(&limits(1000), &Surroundings::unknown()).await;
             assert_eq!(steady.stalled_ns, 0);
             drive.pause(500 * MS);
-            let stalled = load.measure(&limits(2000), &no_cpu, &|| true).await.stalled_ns / MS;
+            let stalled = load.measure(&limits(2000), &Surroundings::unknown()).await.stalled_ns / MS;
             assert!((490..=510).contains(&stalled), "{stalled} ms");
             load.stop(u64::MAX).await;
             let load = Load::start(&context, &slow, &Workload::random_read(4), None, &nowhere()).unwrap();
             assert_eq!(
-                load.measure(&limits(3000), &no_cpu, &|| true).await.stalled_ns,
+                load.measure(&limits(3000), &Surroundings::unknown()).await.stalled_ns,
                 0,
                 "it is always slow"
             );
@@ -538,7 +604,7 @@ mod tests {
             contents.next_phase();
             let load = Load::start(&context, &target, &Workload::mixed(), Some(contents.clone()), &nowhere())
                 .unwrap();
-            let window = load.measure(&limits(20), &no_cpu, &|| true).await;
+            let window = load.measure(&limits(20), &Surroundings::unknown()).await;
             assert!(window.reads.requests > 100 && window.writes.requests > 100);
             load.stop(u64::MAX).await;
             let report = verify(&context, &target, &contents, sweep, &done).await;
@@ -579,7 +645,7 @@ mod tests {
                 &nowhere(),
             );
             let load = load.unwrap();
-            let window = load.measure(&limits(50), &no_cpu, &|| true).await;
+            let window = load.measure(&limits(50), &Surroundings::unknown()).await;
             assert!(window.errors > 0 && load.errors() >= window.errors);
             let end = load.stop(u64::MAX).await;
             assert!(end.messages[0].contains("failing: write of 1048576 bytes at 1048576"), "{end:?}");
@@ -620,7 +686,7 @@ mod tests {
         let target = DriveTarget::new(NullDrive::new("null", CAPACITY), BufferPool::phantom());
         executor.block_on(async {
             let load = Load::start(&context, &target, &Workload::random_read(32), None, &nowhere()).unwrap();
-            let window = load.measure(&limits(1), &no_cpu, &|| true).await;
+            let window = load.measure(&limits(1), &Surroundings::unknown()).await;
             assert!(window.requests() > 1000);
             assert_eq!(load.stop(u64::MAX).await.unanswered, 0);
         });
@@ -650,7 +716,7 @@ mod tests {
             executor.block_on(async {
                 let workload = Workload::mixed().with_seed(seed);
                 let load = Load::start(&context, &target, &workload, None, &nowhere()).unwrap();
-                let window = load.measure(&limits(20), &no_cpu, &|| true).await;
+                let window = load.measure(&limits(20), &Surroundings::unknown()).await;
                 load.stop(u64::MAX).await;
                 (window.bytes(), window.reads.total_latency_ns, window.writes.total_latency_ns)
             })

@@ -385,12 +385,37 @@ impl CellRemarks<'_> {
         }
     }
 
+    /// What the array waited for while no request completed.
+    fn reason_of_stall(&self) -> String {
+        let meanwhile = &self.cell.stalled_traffic;
+        let asked = format!(
+            "{} writes ({:.1} MB), {} reads ({:.1} MB) and {} flushes",
+            meanwhile.writes,
+            meanwhile.written_bytes as f64 / 1e6,
+            meanwhile.reads,
+            meanwhile.read_bytes as f64 / 1e6,
+            meanwhile.flushes
+        );
+        let own = match self.state {
+            State::Rebuilding => "the rebuild and the array's own records",
+            _ => "the array's own records and what it had deferred",
+        };
+        let idle = meanwhile.requests() + meanwhile.flushes == 0;
+        match (self.evaluation.settings.virtual_time, idle) {
+            (true, true) => "the drives were idle, so the array itself held the requests back".into(),
+            (true, false) => format!("the array waited for its drives, which took {asked} for {own}"),
+            (false, true) => "the host was busy with something else".into(),
+            (false, false) => format!("the host was busy, or the drives were with {asked} for {own}"),
+        }
+    }
+
     fn steadiness(&mut self) {
         let stalled = self.cell.stalled_seconds;
         if stalled > STALLED_SHARE * self.cell.total_seconds() {
             let text = format!(
-                "Nothing at all completed for {stalled:.1} s of {:.1} s: the host was busy with something else.",
-                self.cell.total_seconds()
+                "Nothing at all completed for {stalled:.1} s of {:.1} s: {}.",
+                self.cell.total_seconds(),
+                self.reason_of_stall()
             );
             self.say(Severity::Warning, text);
             return;
@@ -415,6 +440,7 @@ mod tests {
     use super::*;
     use crate::contents::{DamagedPlace, Verification};
     use crate::example::{example, quiet};
+    use crate::metered::Traffic;
 
     fn texts(evaluation: &Evaluation) -> Vec<String> {
         remarks(evaluation).iter().map(|remark| format!("{}: {}", remark.subject(), remark.text)).collect()
@@ -503,13 +529,33 @@ mod tests {
             &cell(|cell| cell.ci95 = Some([50.0, 150.0])),
             "all: Intervals wider than ±10 %: raid1 rebuilding M ±",
         );
-        only(&cell(|cell| cell.stalled_seconds = 9.0), "Nothing at all completed for 9.0 s of ");
+        let busy = "Nothing at all completed for 9.0 s of 24.0 s: the host was busy with something else";
+        only(&cell(|cell| cell.stalled_seconds = 9.0), busy);
         only(
             &cell(|cell| cell.run_mean_latencies[1] = 1.5),
             "A run lasted only 1.5 mean latencies (4 are wanted)",
         );
         only(&cell(|cell| cell.littles_law_ratio = Some(0.5)), "256 requests in flight where 512 were kept");
         only(&cell(|cell| cell.errors = 7), "7 of ");
+    }
+
+    #[test]
+    fn in_virtual_time_a_stall_is_never_blamed_on_the_host() {
+        let found = |traffic: Traffic| {
+            let found = with(|evaluation| {
+                evaluation.settings.virtual_time = true;
+                let array =
+                    evaluation.arrays.iter_mut().find(|array| array.layout == "raid5").expect("there");
+                let cell = array.states.get_mut(&State::Rebuilding).unwrap().get_mut("mixed").unwrap();
+                (cell.stalled_seconds, cell.stalled_traffic) = (9.0, traffic);
+            });
+            found.into_iter().find(|text| text.contains("Nothing at all completed")).expect("it is said")
+        };
+        let asked = Traffic { writes: 800, written_bytes: 3_200_000, flushes: 12, ..Traffic::default() };
+        let busy = "800 writes (3.2 MB), 0 reads (0.0 MB) and 12 flushes for the rebuild";
+        assert!(found(asked).contains(busy), "{}", found(asked));
+        let idle = found(Traffic::default());
+        assert!(idle.contains("the array itself held the requests back"), "{idle}");
     }
 
     #[test]

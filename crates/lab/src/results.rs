@@ -221,6 +221,9 @@ pub struct Measurement {
     pub errors: u64,
     /// Times of 0.2 s and more in which nothing completed, added up over all runs.
     pub stalled_seconds: f64,
+    /// What all drives together were asked in these times.
+    #[serde(default)]
+    pub stalled_traffic: Traffic,
     /// Runs thrown away, because the rebuild ended under them.
     pub discarded_runs: u32,
     /// Reads alone, where there are any.
@@ -322,6 +325,9 @@ impl Measurement {
             requests: all.requests,
             errors: windows.iter().map(|window| window.errors).sum(),
             stalled_seconds: windows.iter().map(|window| window.stalled_ns as f64 / 1e9).sum(),
+            stalled_traffic: windows
+                .iter()
+                .fold(Traffic::default(), |sum, window| sum.plus(&window.stalled_traffic)),
             discarded_runs,
             read: one_way(&reads),
             write: one_way(&writes),

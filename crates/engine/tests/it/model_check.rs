@@ -1,7 +1,8 @@
 //! Random reads, writes, flushes, losses, repairs and rebuilds on every layout in virtual time, against a plain array of
-//! versions. A run is its seed: `STRIPEWISE_TEST_SEED=n` runs that one alone, `STRIPEWISE_TEST_RUNS=n` that many.
+//! versions. A run is its seed (`kit::seeds`).
 
 use crate::kit;
+use crate::kit::seeds::sweep;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -243,14 +244,10 @@ fn run(seed: u64) {
 
 #[test]
 fn arrays_hold_what_was_written_through_losses_and_rebuilds() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = variable("STRIPEWISE_TEST_SEED") {
-        return run(seed);
-    }
     for seed in SEEDS_THAT_FAILED {
         run(*seed);
     }
-    for seed in 1..=variable("STRIPEWISE_TEST_RUNS").unwrap_or(100) {
+    for seed in sweep(25, 100) {
         run(seed);
     }
 }

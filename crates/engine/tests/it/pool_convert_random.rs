@@ -2,12 +2,13 @@
 //! drives are lost meanwhile or in the same instant. Whoever opens the pool next goes on with it; what was flushed is there, what
 //! was written and not flushed is there or not, block by block, and nothing else is.
 //!
-//! Runs are repeatable: what fails names its seed. `STRIPEWISE_CONVERT_SEEDS=0..500` runs others.
+//! Runs are repeatable: what fails names its seed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::kit::pool::*;
+use crate::kit::seeds::sweep;
 use stripewise_drive::{
     Buffer, BufferPool, Context, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64,
 };
@@ -390,12 +391,6 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
     });
 }
 
-fn seeds(default: &str) -> std::ops::Range<u64> {
-    let seeds = std::env::var("STRIPEWISE_CONVERT_SEEDS").unwrap_or_else(|_| default.to_owned());
-    let (first, last) = seeds.split_once("..").expect("a range like 0..24");
-    first.parse().expect("a number")..last.parse().expect("a number")
-}
-
 /// One run from its seed; how often power went in the middle of the conversion.
 fn run(seed: u64) -> u64 {
     let mut world = World::new(seed);
@@ -421,11 +416,11 @@ fn run(seed: u64) -> u64 {
 #[test]
 fn whatever_happens_while_a_volume_is_converted_what_was_flushed_is_there() {
     let (mut runs, mut cuts_within) = (0, 0);
-    for seed in seeds("0..24") {
+    for seed in sweep(10, 24) {
         (runs, cuts_within) = (runs + 1, cuts_within + run(seed));
     }
     assert!(
-        runs < 20 || cuts_within > runs / 4,
+        runs < 10 || cuts_within > runs / 4,
         "only {cuts_within} cuts within the conversions of {runs} runs"
     );
     println!("{runs} runs, {cuts_within} cuts within their conversions");

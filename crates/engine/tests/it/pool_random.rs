@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::kit::pool::*;
+use crate::kit::seeds::sweep;
 use stripewise_drive::{Buffer, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_engine::{JobKind, Pool, PoolError, PoolState, Volume};
 use stripewise_runtime::VirtualExecutor;
@@ -316,9 +317,7 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<
 
 #[test]
 fn whatever_happens_to_a_pool_what_was_flushed_is_there() {
-    let seeds = std::env::var("STRIPEWISE_POOL_SEEDS").unwrap_or_else(|_| "0..24".to_owned());
-    let (first, last) = seeds.split_once("..").expect("a range like 0..24");
-    for seed in first.parse::<u64>().unwrap()..last.parse().unwrap() {
+    for seed in sweep(10, 24) {
         let mut world = World::new(seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut images = memory_drives(DRIVES, 48);

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, space, version_of};
+use crate::kit::seeds::sweep;
 use stripewise_drive::{BufferPool, CrashDrive, Delay, Drive, MemoryDrive, SplitMix64};
 use stripewise_engine::linear::{LinearSpec, SlotInit, rebuild};
 use stripewise_engine::{Array, ArrayOptions, Member, MemberOptions, NoHost};
@@ -200,11 +201,7 @@ fn cut_while_writing(seed: u64) {
 
 #[test]
 fn what_was_flushed_survives_a_power_cut_and_the_resync_closes_it() {
-    if let Some(seed) = std::env::var("STRIPEWISE_TEST_SEED").ok().and_then(|text| text.parse().ok()) {
-        return cut_while_writing(seed);
-    }
-    for seed in 1..=120 {
-        println!("seed {seed}");
+    for seed in sweep(30, 120) {
         cut_while_writing(seed);
     }
 }

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR, dirty, shape, version_of};
+use crate::kit::seeds::sweep;
 use stripewise_drive::{
     BufferPool, CheckedDrive, Context, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64,
 };
@@ -319,14 +320,8 @@ fn what_the_journal_has_of_a_block_is_not_lost_with_what_was_there_before() {
 }
 
 fn run(checksums: bool) {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    if let Some(seed) = variable("STRIPEWISE_TEST_SEED") {
-        cut_and_lose(seed, checksums);
-        return;
-    }
     let mut errors = 0;
-    for seed in 0..variable("STRIPEWISE_TEST_RUNS").unwrap_or(150) {
-        println!("seed {seed}");
+    for seed in sweep(40, 150) {
         errors += cut_and_lose(seed, checksums);
     }
     println!("{errors} blocks under way were lost with their drives");

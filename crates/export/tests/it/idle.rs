@@ -2,6 +2,7 @@
 
 use crate::kit::client::Client;
 use crate::kit::{MIB, Served, Wanted};
+use crate::own_process::is_own_process;
 
 /// Memory of this process that is there now, bytes.
 fn resident_bytes() -> u64 {
@@ -9,22 +10,9 @@ fn resident_bytes() -> u64 {
     numbers.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
 }
 
-const ALONE: &str = "STRIPEWISE_TEST_ALONE";
-
 #[test]
 fn a_hundred_idle_clients_cost_less_than_20_mib() {
-    if std::env::var_os(ALONE).is_none() {
-        let output = std::process::Command::new(std::env::current_exe().expect("a test binary"))
-            .args(["--exact", "idle::a_hundred_idle_clients_cost_less_than_20_mib", "--nocapture"])
-            .env(ALONE, "1")
-            .output()
-            .expect("the test binary can be run");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+    if !is_own_process("idle::a_hundred_idle_clients_cost_less_than_20_mib") {
         return;
     }
     let served = Served::start(Wanted::default());

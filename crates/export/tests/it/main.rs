@@ -7,3 +7,6 @@ mod misbehaving;
 mod programs;
 mod protocol;
 mod tls;
+
+#[path = "../../../../tests/own_process.rs"]
+mod own_process;

@@ -11,7 +11,7 @@ use stripewise_drive::Pace;
 use super::options::EvaluateError;
 use super::world::{LabDrive, World};
 use crate::contents::Contents;
-use crate::load::{Load, Window, WindowLimits};
+use crate::load::{Load, Surroundings, Window, WindowLimits};
 use crate::results::HostSpeed;
 use crate::sweep::{SweepOptions, fill};
 use crate::target::DriveTarget;
@@ -106,9 +106,9 @@ async fn all_at_once(
         load.ramp_up(ns / 10 / loads.len() as u64, ns).await;
     }
     let limits = WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns };
+    let around = Surroundings::unknown();
     let windows =
-        futures_util::future::join_all(loads.iter().map(|load| load.measure(&limits, &|| None, &|| true)))
-            .await;
+        futures_util::future::join_all(loads.iter().map(|load| load.measure(&limits, &around))).await;
     for load in loads {
         let end = load.stop(60_000_000_000).await;
         if let Some(message) = end.messages.first() {

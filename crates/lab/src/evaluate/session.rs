@@ -18,7 +18,7 @@ use super::recorder::Recorder;
 use super::rig::Rig;
 use super::world::World;
 use crate::contents::{Contents, Verification};
-use crate::load::{Load, Window, WindowLimits};
+use crate::load::{Load, Surroundings, Window, WindowLimits};
 use crate::metered::Traffic;
 use crate::results::{ArrayResult, Measurement, RebuildKind, RebuildLoad, RebuildRecord, State};
 use crate::sweep::{SweepOptions, fill, verify};
@@ -343,7 +343,9 @@ impl Work<'_> {
             least_latencies: LATENCIES_PER_RUN,
             most_ns: (plan.most_run_s * 1e9).min(1e18) as u64,
         };
-        let window = load.measure(&limits, &|| bench.world.cpu_seconds(), holds).await;
+        let cpu_seconds = || bench.world.cpu_seconds();
+        let around = Surroundings { cpu_seconds: &cpu_seconds, drive_traffic: traffic, holds };
+        let window = load.measure(&limits, &around).await;
         let traffic = traffic().since(&before);
         let end = load.stop(DRAIN_LIMIT_NS).await;
         if end.unanswered > 0 {

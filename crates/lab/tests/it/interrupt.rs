@@ -4,6 +4,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::own_process::is_own_process;
+
 use stripewise_lab::evaluate::{EvaluateError, EvaluateOptions, Progress, Status, evaluate};
 
 /// Interrupts this process when the first array is being measured.
@@ -22,6 +24,9 @@ impl Progress for InterruptOnce {
 
 #[test]
 fn an_interrupted_evaluation_leaves_nothing_behind() {
+    if !is_own_process("interrupt::an_interrupted_evaluation_leaves_nothing_behind") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let options = EvaluateOptions {
         quick: true,

@@ -2,3 +2,6 @@
 
 mod interrupt;
 mod real_drives;
+
+#[path = "../../../../tests/own_process.rs"]
+mod own_process;

@@ -1,5 +1,6 @@
 //! The main job, small: the files it leaves, the keys it promises, and what it refuses.
 
+use crate::kit::daemon::until;
 use crate::kit::{Sandbox, keys};
 use serde_json::Value;
 
@@ -163,7 +164,8 @@ fn an_interrupt_leaves_nothing_behind() {
         .command("evaluate --layouts raid5 --size 64MiB --pace 20MB/s --out @out")
         .spawn()
         .expect("started");
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    let made = || std::fs::read_dir(sandbox.path("out")).is_ok_and(|mut folder| folder.next().is_some());
+    until("its drives are made", made);
     assert!(child.try_wait().expect("a child").is_none(), "still at work");
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());

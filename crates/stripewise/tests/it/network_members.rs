@@ -391,7 +391,7 @@ fn a_server_that_lost_what_it_held_is_not_taken_for_the_one_before() {
     until("it is left out", || drive_state(&sandbox, 0) == "missing");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     // It is there, and is seen not to be the one that is missing.
-    std::thread::sleep(Duration::from_secs(6));
+    until("its server is seen", || daemon.said().contains("not taken back"));
     assert_eq!(drive_state(&sandbox, 0), "missing");
     // It may take its own place as a new drive.
     let refused = sandbox.fails(&format!("pool online tank {}", uri(0)));

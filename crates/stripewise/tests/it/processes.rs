@@ -67,7 +67,7 @@ fn a_rebuild_shows_progress_keeps_others_out_and_goes_on_after_an_end() {
 #[test]
 fn an_interrupt_ends_in_order() {
     // So slow that it cannot be done before the signal arrives, however busy the machine is.
-    let (sandbox, _) = due_for_rebuild("1MB/s");
+    let (sandbox, _) = due_for_rebuild("3MB/s");
     let mut child = sandbox.command("pool wait tank rebuild --quiet").spawn().expect("started");
     let reached = until_under_way(&sandbox, &mut child);
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();

@@ -5,6 +5,8 @@ mod damage;
 mod faults;
 mod files;
 mod room;
+#[path = "../../../../../tests/seeds.rs"]
+mod seeds;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

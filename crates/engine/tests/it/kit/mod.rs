@@ -3,3 +3,5 @@
 pub mod array;
 pub mod images;
 pub mod pool;
+#[path = "../../../../../tests/seeds.rs"]
+pub mod seeds;
