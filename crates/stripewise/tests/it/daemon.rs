@@ -241,7 +241,7 @@ fn those_who_wait_and_those_who_change_get_on() {
     sandbox.ok("volume create tank/a --layout raid5 --size 64MiB");
     let data = unique_bytes(64 << 20, 1);
     sandbox.write("tank/a", 0, &data);
-    sandbox.ok("pool set tank patrol-rate=20MB");
+    sandbox.ok("pool set tank patrol-rate=5MB");
     let daemon = Daemon::start(&sandbox, "");
     let begin = |words: &str| sandbox.command(words).spawn().expect("started");
     let waiting =

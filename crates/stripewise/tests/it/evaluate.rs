@@ -164,8 +164,13 @@ fn an_interrupt_leaves_nothing_behind() {
         .command("evaluate --layouts raid5 --size 64MiB --pace 20MB/s --out @out")
         .spawn()
         .expect("started");
-    let made = || std::fs::read_dir(sandbox.path("out")).is_ok_and(|mut folder| folder.next().is_some());
-    until("its drives are made", made);
+    // The drives' files have no names: what the process has open shows them.
+    let open = format!("/proc/{}/fd", child.id());
+    let is_drive = |file: std::io::Result<std::fs::DirEntry>| {
+        let target = file.and_then(|file| std::fs::read_link(file.path()));
+        target.is_ok_and(|target| target.to_string_lossy().contains(".stripewise-evaluate-"))
+    };
+    until("its drives are made", || std::fs::read_dir(&open).expect("its files").any(is_drive));
     assert!(child.try_wait().expect("a child").is_none(), "still at work");
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());

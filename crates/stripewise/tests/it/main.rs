@@ -25,3 +25,5 @@ mod ways_in;
 #[path = "../../../export/tests/it/kit/client.rs"]
 #[allow(dead_code, reason = "the server's own tests say more")]
 mod nbd_client;
+#[path = "../../../../tests/own_process.rs"]
+mod own_process;

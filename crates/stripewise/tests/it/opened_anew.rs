@@ -1,24 +1,22 @@
 //! Pools that lost more drives than they can do without, and are closed and opened anew by `pool online`, under those who use their
 //! volumes: files that are open, loop devices with a file system. Passed over, with a word about it, where the machine has no FUSE or no
-//! loop devices, or the tests do not run as root.
+//! loop devices, or the tests do not run as root. Each in a process of its own: another test that starts a program
+//! closes all open files once more in its child, and closing flushes.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use crate::kit::daemon::until;
 use crate::kit::mount::Mount;
 use crate::kit::programs::{is_possible, program, succeeds};
 use crate::kit::{Sandbox, unique_bytes};
+use crate::own_process::is_own_process;
 
 const EIO: i32 = 5;
 
 fn away(sandbox: &Sandbox, index: usize) -> PathBuf {
     sandbox.path(&format!("away{index}.img"))
 }
-
-/// One test at a time: a process that starts another one closes all files once more that are open, and closing flushes.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Two drives of pool `tank` go, and volume `a` takes no writes any more. No process is started meanwhile.
 fn lose(sandbox: &Sandbox, mount: &Mount, pair: [usize; 2]) {
@@ -42,10 +40,14 @@ fn have_back(sandbox: &Sandbox, pair: [usize; 2]) {
 
 #[test]
 fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
+    if !is_own_process(
+        "opened_anew::open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost",
+    ) {
+        return;
+    }
     if !is_possible(&[]) {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
@@ -92,10 +94,12 @@ fn open_files_go_on_and_are_told_once_that_what_was_not_flushed_may_be_lost() {
 
 #[test]
 fn a_loop_device_goes_on_with_its_file_system() {
+    if !is_own_process("opened_anew::a_loop_device_goes_on_with_its_file_system") {
+        return;
+    }
     if !is_possible(&["losetup", "mkfs.ext4", "e2fsck", "mount", "umount"]) {
         return;
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 40MiB");
