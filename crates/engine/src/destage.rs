@@ -21,6 +21,7 @@ use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::destage_round::Shape;
 use crate::error::ArrayError;
 use crate::journal::{Journal, Kind, Part, Quota, Record, Reservation};
+use crate::lock_order;
 use crate::member::Class;
 use crate::pending::PendingPiece;
 use crate::stripe_table::{Piece, StripeGuard};
@@ -220,8 +221,11 @@ impl Inner {
     pub async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         for stripe in self.pending.stripes_in(stripes) {
-            let _alone = self.table.lock(stripe).await;
-            self.destage_held(&log, stripe).await?;
+            let destaging = async {
+                let _alone = self.table.lock(stripe).await;
+                self.destage_held(&log, stripe).await
+            };
+            lock_order::scope(destaging).await?;
         }
         Ok(())
     }
@@ -282,9 +286,20 @@ impl Inner {
     pub async fn destage_all(&self) -> Result<(), ArrayError> {
         while !self.pending.is_empty() {
             self.check_writable()?;
-            self.destage_batch().await?;
+            lock_order::scope(self.destage_batch()).await?;
         }
         self.flush().await
+    }
+
+    /// Writes in place what is pending now, however much comes meanwhile, and has the journal release all that is in place.
+    pub async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
+        let newest = self.pending.newest_sequence().unwrap_or(0);
+        while self.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
+            self.check_writable()?;
+            lock_order::scope(self.destage_batch()).await?;
+        }
+        self.flush().await?;
+        self.release_records().await
     }
 
     /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no longer matter: replayed
@@ -322,8 +337,8 @@ impl Inner {
         self.flush_members().await
     }
 
-    /// The oldest pending stripes that nobody has. Not to be waited for: who writes one in place has destaged it before, and may
-    /// be waiting for room.
+    /// The oldest pending stripes that are idle, or reserved. Others are not waited for: what writes one in place has destaged it
+    /// before, and may be waiting for room; what else has one waits for no room (`lock_order.rs`).
     fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
         let most = self.options.tuning.destage_stripes;
         let oldest = self.pending.oldest(2 * most);
@@ -349,7 +364,7 @@ impl Inner {
                         continue;
                     }
                 }
-                if inner.destage_batch().await.is_err() {
+                if lock_order::scope(inner.destage_batch()).await.is_err() {
                     // It stays in the journal, and is tried again: drives may have been excluded meanwhile.
                     inner.context.sleep_ns(RETRY_NS).await;
                 } else if let Some(log) = inner.write_log() {

@@ -10,6 +10,7 @@ use stripewise_drive::{IoRequest, Operation};
 
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::regions::RegionState;
 
@@ -56,18 +57,22 @@ impl Array {
         record: impl Future<Output = Result<(), ArrayError>>,
     ) -> Result<bool, ArrayError> {
         let inner = &self.0;
-        let mut guards = Vec::new();
-        for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
-            guards.push(inner.table.lock(stripe).await);
+        let released = lock_order::scope(async {
+            let stripes = row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row;
+            let _guards = inner.table.lock_all(stripes.collect()).await;
+            if !inner.regions_of_row(row).all(|region| inner.holds_nothing(region)) {
+                return Ok(false);
+            }
+            inner.persist_map().await?;
+            record.await?;
+            Ok::<bool, ArrayError>(true)
+        });
+        let released = released.await?;
+        if released {
+            // Reads may wait for the stripes.
+            self.drain_reads().await;
         }
-        if !inner.regions_of_row(row).all(|region| inner.holds_nothing(region)) {
-            return Ok(false);
-        }
-        inner.persist_map().await?;
-        record.await?;
-        self.drain_reads().await;
-        drop(guards);
-        Ok(true)
+        Ok(released)
     }
 }
 
@@ -100,7 +105,7 @@ impl Inner {
         }
         for region in first..last {
             if !self.holds_nothing(region) {
-                self.unwrite_region(region).await?;
+                lock_order::scope(self.unwrite_region(region)).await?;
             }
         }
         Ok((first * region_bytes, (last * region_bytes).min(self.size_bytes.get())))
@@ -114,10 +119,7 @@ impl Inner {
     }
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
-        let mut guards = Vec::new();
-        for stripe in self.regions.stripes_of(region) {
-            guards.push(self.table.lock(stripe).await);
-        }
+        let _guards = self.table.lock_all(self.regions.stripes_of(region).collect()).await;
         // What was acknowledged goes in place before the journal forgets it, and that before the region is unwritten: a crash, and who
         // reads meanwhile, must not find what was there before that. A flush that ends in between would not make durable what a
         // region holds that is no longer known as new, while old records of it could still be found.

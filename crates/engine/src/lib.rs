@@ -24,6 +24,7 @@ pub mod fuzzing;
 mod heat;
 mod journal;
 pub mod linear;
+mod lock_order;
 mod map;
 mod member;
 mod moves;

@@ -8,6 +8,7 @@ use stripewise_drive::{Buffer, Completion, IoRequest};
 
 use crate::array::{AreaPlace, Array, Inner};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::regions::PAGE_BYTES;
 
@@ -42,6 +43,7 @@ impl Array {
 
 impl Inner {
     pub async fn flush(&self) -> Result<(), ArrayError> {
+        lock_order::assert_holds_none(&self.table, "a flush");
         if self.protected.get() {
             // What was written before cannot be made durable any more: part of it is on members that are gone, or in regions
             // not yet marked as written.

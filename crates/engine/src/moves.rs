@@ -13,6 +13,7 @@ use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::regions::RegionState;
 use crate::rows::SlotPlace;
@@ -141,7 +142,7 @@ impl Inner {
                 if !pace(self.regions.shape.member_region_bytes).await {
                     return Err(ArrayError::Moved { row, column });
                 }
-                bytes += self.copy_region(region, column, to).await?;
+                bytes += lock_order::scope(self.copy_region(region, column, to)).await?;
             }
             self.check_move(row, column)?;
         }
@@ -169,19 +170,12 @@ impl Inner {
 
     async fn copy_region(&self, region: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
         let length = self.geometry.interleave_bytes();
-        let mut guards = Vec::new();
-        let mut copies = Vec::new();
-        for index in self.regions.stripes_of(region) {
-            let stripe = self.geometry.stripe(index);
-            for (unit, place) in stripe.units.iter().enumerate().filter(|(_, place)| place.member == column) {
-                guards.push(self.table.lock(index).await);
-                if !self.regions.is_virgin(index) {
-                    copies.push((stripe.clone(), unit, place.offset_bytes % self.spec.slab_bytes));
-                }
-            }
-        }
+        let mut copies = self.units_on(column, region);
+        let _guards = self.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        copies.retain(|(stripe, _)| !self.regions.is_virgin(stripe.index));
         let bytes = copies.len() as u64 * length;
-        let copying = copies.into_iter().map(|(stripe, unit, at)| async move {
+        let copying = copies.into_iter().map(|(stripe, unit)| async move {
+            let at = stripe.units[unit].offset_bytes % self.spec.slab_bytes;
             let whole = UnitRange { unit, start: 0, end: length };
             match self.fetch_unit(&stripe, whole, Class::Background).await {
                 Ok(data) => self.write_copy(to, at, data).await,

@@ -20,6 +20,10 @@ pub enum Mutation {
     AcknowledgeBeforeExclusion,
     /// Who wants a stripe alone does not wait for who has it.
     LockWithoutWaiting,
+    /// Work on many stripes takes one after the other, and holds those that it has while it waits for the next.
+    LockOneByOne,
+    /// Maps and journals are put where most is free, whatever room drives need that are to be emptied.
+    PlaceAreasCarelessly,
     /// While a volume is converted, what is copied counts in the new array before it is durable there.
     FrontierBeforeFlush,
     /// Where nothing is written in the old array a conversion that is resumed leaves in the new one what it finds there.

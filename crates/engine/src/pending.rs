@@ -140,6 +140,11 @@ impl Pending {
         stripes.get(&stripe).is_some_and(|entry| entry.pieces.iter().any(|piece| piece.sequence == sequence))
     }
 
+    /// Whether anything is pending of the stripe.
+    pub fn has_stripe(&self, stripe: u64) -> bool {
+        self.stripes.borrow().contains_key(&stripe)
+    }
+
     /// Stripes in a range.
     pub fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
@@ -153,6 +158,12 @@ impl Pending {
     /// The sequence of the oldest piece.
     pub fn oldest_sequence(&self) -> Option<u64> {
         self.by_age.borrow().first_key_value().map(|(sequence, _)| *sequence)
+    }
+
+    /// The sequence of the newest piece.
+    pub fn newest_sequence(&self) -> Option<u64> {
+        let stripes = self.stripes.borrow();
+        stripes.values().filter_map(|entry| entry.pieces.last().map(|piece| piece.sequence)).max()
     }
 
     /// When the stripe with the oldest piece began to wait.

@@ -12,6 +12,7 @@ use stripewise_parity::Recovery;
 
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::stripe_table::StripeGuard;
 
@@ -281,7 +282,7 @@ impl Inner {
     /// Each stripe by itself: it is held only while it is read, so that a request over many stripes does not keep the first
     /// while it waits for the last.
     async fn read_decoding(&self, class: Class, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
-        let read = |(segment, target)| self.read_stripe_decoding(class, segment, target);
+        let read = |(segment, target)| lock_order::scope(self.read_stripe_decoding(class, segment, target));
         let reads = segments.into_iter().map(read);
         join_all(reads).await.into_iter().collect()
     }

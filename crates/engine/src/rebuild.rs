@@ -25,6 +25,7 @@ use stripewise_layout::{Stripe, UnitRange};
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::checksums::Pin;
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
@@ -127,7 +128,8 @@ impl Inner {
         let workers = (self.options.background_bytes / region_bytes).clamp(1, 16);
         let next = Cell::new(regions.start);
         let bytes = Cell::new(0);
-        let results = join_all((0..workers).map(|_| self.fill_worker(key, &next, regions.end, &bytes))).await;
+        let worker = |_| lock_order::scope(self.fill_worker(key, &next, regions.end, &bytes));
+        let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         // A row that holds nothing costs nothing.
         let is_fresh = self.fills.borrow().get(&key).is_none_or(|fill| fill.is_fresh);
@@ -235,24 +237,17 @@ impl Inner {
 
     /// Copies what a column should hold of a region; the caller gets the locks of its stripes with it.
     async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
-        let mut guards = Vec::new();
-        let mut sources: Vec<Source> = Vec::new();
-        for index in self.regions.stripes_of(region) {
-            let stripe = self.geometry.stripe(index);
-            let units = (0..stripe.units.len()).filter(|&unit| stripe.units[unit].member == column);
-            for unit in units {
-                guards.push(self.table.lock(index).await);
-                if !self.regions.is_virgin(index) {
-                    sources.push(Source {
-                        stripe: stripe.clone(),
-                        unit,
-                        units: SmallVec::new(),
-                        buffers: SmallVec::new(),
-                        answers: SmallVec::new(),
-                    });
-                }
-            }
-        }
+        let of_column = self.units_on(column, region);
+        let guards = self.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        let written = of_column.into_iter().filter(|(stripe, _)| !self.regions.is_virgin(stripe.index));
+        let source = |(stripe, unit)| Source {
+            stripe,
+            unit,
+            units: SmallVec::new(),
+            buffers: SmallVec::new(),
+            answers: SmallVec::new(),
+        };
+        let mut sources: Vec<Source> = written.map(source).collect();
         // Before the reads and beside them: afterwards, one by one, each would take as long as they.
         let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
         let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
@@ -288,6 +283,16 @@ impl Inner {
             self.record_content(stripe, *range, data, Recording::Unknown).await?;
         }
         Ok((bytes, guards))
+    }
+
+    /// The stripes of a region that have a unit on the column, and which that is; each has one at most.
+    pub fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
+        let on_column = |index: u64| {
+            let stripe = self.geometry.stripe(index);
+            let unit = stripe.units.iter().position(|place| place.member == column)?;
+            Some((stripe, unit))
+        };
+        self.regions.stripes_of(region).filter_map(on_column).collect()
     }
 
     fn read_sources(&self, source: &mut Source, region: u64) {

@@ -11,6 +11,7 @@ use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
 
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::read::slice_of;
 use crate::sums::Recording;
@@ -29,6 +30,16 @@ impl Inner {
         if let Some(error) = error {
             self.note_read_error(error).await?;
         }
+        lock_order::scope(self.recover_alone(stripe, range, slot, class)).await
+    }
+
+    async fn recover_alone(
+        &self,
+        stripe: u64,
+        range: UnitRange,
+        slot: usize,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
         let _alone = self.table.lock(stripe).await;
         if self.regions.is_virgin(stripe) {
             // Discarded meanwhile.

@@ -121,7 +121,8 @@ pub(crate) struct Regions {
     chunks: RefCell<Vec<Chunk>>,
     pages: RefCell<Vec<Page>>,
     pub page_changed: Event,
-    pub partial_changed: Event,
+    /// A stripe of a region written in part was written for the first time, or the region is no longer such.
+    pub initialised: Event,
     /// Every region is written: the common case of a filled volume, looked at first.
     all_written: Cell<bool>,
     unwritten: Cell<u64>,
@@ -142,7 +143,7 @@ impl Regions {
             chunks: RefCell::default(),
             pages: RefCell::default(),
             page_changed: Event::new(),
-            partial_changed: Event::new(),
+            initialised: Event::new(),
             all_written: Cell::new(true),
             unwritten: Cell::new(0),
         };
@@ -352,8 +353,8 @@ impl Regions {
             self.partial.borrow_mut().remove(&region);
             self.set_state(region, RegionState::Fresh);
             self.fresh.borrow_mut().push(region);
-            self.partial_changed.notify_all();
         }
+        self.initialised.notify_all();
     }
 
     /// Whether any region is to be marked.
@@ -394,7 +395,7 @@ impl Regions {
         self.fresh.borrow_mut().retain(|&fresh| fresh != region);
         self.set_state(region, RegionState::Unwritten);
         self.change_page_of(region);
-        self.partial_changed.notify_all();
+        self.initialised.notify_all();
     }
 
     fn change_page_of(&self, region: u64) {

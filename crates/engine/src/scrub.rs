@@ -25,6 +25,7 @@ use stripewise_parity::Verdict;
 use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::checksums::PAGE_COVERS_BYTES;
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::read::slice_of;
 use crate::regions::RegionState;
@@ -102,7 +103,7 @@ impl Array {
     ) -> Result<(), ArrayError> {
         self.0.check_writable()?;
         for region in regions.start..regions.end.min(self.0.regions.count()) {
-            self.0.check_region(region, Purpose::Scrub, report).await?;
+            lock_order::scope(self.0.check_region(region, Purpose::Scrub, report)).await?;
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Array {
         for chunk in chunks {
             let without_redundancy = report.regions_without_redundancy;
             for region in inner.regions.regions_of_chunk(chunk) {
-                inner.check_region(region, Purpose::Resync, &mut report).await?;
+                lock_order::scope(inner.check_region(region, Purpose::Resync, &mut report)).await?;
                 done += 1;
                 progress(done, total);
             }
@@ -258,8 +259,8 @@ impl Inner {
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
-        for index in self.regions.stripes_of(region) {
-            let guard = self.table.lock(index).await;
+        let stripes: Vec<u64> = self.regions.stripes_of(region).collect();
+        for (&index, guard) in stripes.iter().zip(self.table.lock_all(stripes.clone()).await) {
             if self.regions.is_virgin(index) {
                 continue;
             }

@@ -20,6 +20,7 @@ use stripewise_drive::Buffer;
 use crate::array::{Array, Inner};
 use crate::destage::Room;
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::regions::RegionState;
 use crate::stripe_table::{Piece, Turn, Waiting};
@@ -67,6 +68,7 @@ impl Inner {
         data: Buffer,
         fua: bool,
     ) -> Result<(), ArrayError> {
+        lock_order::assert_holds_none(&self.table, "stripes to write to");
         let end_bytes = offset_bytes + data.len() as u64;
         if !self.regions.all_written() {
             self.admit_new_regions().await?;

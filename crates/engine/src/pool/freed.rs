@@ -15,6 +15,7 @@ use super::ids::Id;
 use super::volume_record::PartRecord;
 use super::{Inner, addresses};
 use crate::array::Array;
+use crate::lock_order;
 use crate::member::Class;
 use crate::rows::{Block, Run, SlotPlace, SlotState};
 
@@ -166,7 +167,7 @@ async fn until_quiet(array: &Array) {
 pub(super) async fn until_row_is_quiet(array: &Array, row: u64) {
     let stripes = array.0.stripes_per_row;
     for stripe in row * stripes..(row + 1) * stripes {
-        drop(array.0.table.lock(stripe).await);
+        drop(lock_order::scope(array.0.table.lock(stripe)).await);
     }
 }
 

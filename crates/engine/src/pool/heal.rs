@@ -16,11 +16,13 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::Id;
+use super::room_elsewhere;
 use super::space::FreeSlabs;
 use super::takeover::{Onto, Taken, candidates, stretches, take_over};
 use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use super::{Inner, Pool};
 use crate::array::AreaPlace;
+use crate::mutation::{self, Mutation};
 use crate::rows::{SlotPlace, SlotState};
 
 /// A place of a map that is to be written elsewhere, or where it is.
@@ -177,6 +179,10 @@ impl Inner {
         let given_up = planned.drives.iter().filter(|drive| Self::is_given_up(drive));
         let given_up: BTreeSet<u32> = given_up.map(|drive| drive.number).collect();
         take_over(planned, books, |drive| given_up.contains(&drive), may, Onto::All);
+        let is_lost = |place: PlaceState, drive| place == PlaceState::Missing && given_up.contains(&drive);
+        if !mutation::is_chosen(Mutation::PlaceAreasCarelessly) {
+            room_elsewhere::place_lost(planned, books, may, is_lost);
+        }
     }
 
     /// Has free slabs of all drives take over what is on drives that are out for good; whether anything was done.
@@ -349,17 +355,49 @@ impl Inner {
         let manifest = self.manifest.borrow();
         let part = manifest.parts().find(|part| part.id == stale.part)?;
         let taken: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
-        let mut space = self.space.borrow_mut();
-        let possible = candidates(&manifest, &space, stale.old.drive, &taken);
-        for drive in space.emptiest(&possible) {
-            if self.working_member(drive).is_none() {
-                continue;
-            }
-            if let Ok(places) = space.allocate_places(&[drive], stale.slabs) {
-                let (drive, slab) = places[0];
-                return Some(MetaPlaceRecord { drive, slab, state: PlaceState::Active });
+        let new = |(drive, slab)| MetaPlaceRecord { drive, slab, state: PlaceState::Active };
+        let enter = |planned: &mut Manifest, place| {
+            let part = planned.part_mut(stale.part).expect("just found");
+            part.meta.places.retain(|place| *place != stale.old);
+            part.meta.places.push(new(place));
+        };
+        self.place_off(&manifest, stale.old.drive, &taken, stale.slabs, enter).map(new)
+    }
+
+    /// Takes consecutive slabs for what was on the drive `old`, on a drive that is none of `taken`: the emptiest, as
+    /// long as all that is on drives to be emptied keeps a place. Such areas are not moved out of the way later, as rows
+    /// are. `enter` has a record say that they are in use.
+    pub(super) fn place_off(
+        &self,
+        manifest: &Manifest,
+        old: u32,
+        taken: &[u32],
+        slabs: u32,
+        enter: impl Fn(&mut Manifest, (u32, u32)),
+    ) -> Option<(u32, u32)> {
+        let mut possible = Vec::new();
+        {
+            let space = self.space.borrow();
+            let mut drives = space.emptiest(&candidates(manifest, &space, old, taken));
+            drives.retain(|drive| self.working_member(*drive).is_some());
+            for drive in drives {
+                let mut books = space.clone();
+                if let Ok(places) = books.allocate_places(&[drive], slabs) {
+                    possible.push((places[0], books));
+                }
             }
         }
-        None
+        let has_retiring = manifest.drives.iter().any(|drive| drive.retiring && drive.is_online())
+            && !mutation::is_chosen(Mutation::PlaceAreasCarelessly);
+        let leaves_room = |(place, books): &((u32, u32), FreeSlabs)| {
+            let mut planned = manifest.clone();
+            enter(&mut planned, *place);
+            self.shortage_with(planned, books.clone()).is_none()
+        };
+        let kept = possible.iter().position(|possible| !has_retiring || leaves_room(possible));
+        // Where there was not enough in any case, redundancy comes first.
+        let (place, books) = possible.into_iter().nth(kept.unwrap_or(0))?;
+        *self.space.borrow_mut() = books;
+        Some(place)
     }
 }

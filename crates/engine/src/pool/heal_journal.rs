@@ -12,7 +12,6 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::Manifest;
 use super::ids::Id;
-use super::takeover::candidates;
 use super::volume_open::journal_place;
 use super::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
 use crate::array::{Array, ArrayMember};
@@ -21,6 +20,8 @@ use crate::member::Class;
 
 /// What is cleared of a new area: its header, in both of its places.
 const HEADER_BYTES: u64 = 2 * 4096;
+/// How often it is tried to leave an area before the attempt counts as failed.
+const LEAVING_ATTEMPTS: usize = 16;
 
 /// Where a new area is to be.
 #[derive(Clone, Copy)]
@@ -225,16 +226,23 @@ impl Inner {
             return Ok(());
         }
         if let Some(log) = array.0.write_log() {
-            if !log.journal.begin_leaving(old.drive) {
-                return Ok(());
+            let mut has_left = false;
+            // Clients keep the other areas full, and writes may be under way that the area has records of: then
+            // there is no room for copies of these, but they are over soon.
+            for _ in 0..LEAVING_ATTEMPTS {
+                if !log.journal.begin_leaving(old.drive) {
+                    return Ok(());
+                }
+                // What is durable in place is not needed in the journal any more.
+                let emptied = array.0.put_in_place_what_is_logged().await;
+                has_left = log.journal.leave_area(old.drive).await?;
+                if has_left {
+                    break;
+                }
+                emptied?;
             }
-            // What is durable in place is not needed in the journal any more; copies of it would only fill what is left.
-            let flushed = match array.flush().await {
-                Ok(()) => array.0.release_records().await,
-                Err(error) => Err(error),
-            };
-            if !log.journal.leave_area(old.drive).await? {
-                return flushed.map_err(PoolError::from);
+            if !has_left {
+                return Ok(());
             }
         }
         self.try_commit(None, move |manifest| {
@@ -288,19 +296,15 @@ impl Inner {
     fn place_for_journal(&self, part: Id, old: &JournalPlaceRecord) -> Option<JournalPlaceRecord> {
         let manifest = self.manifest.borrow();
         let part = manifest.parts().find(|other| other.id == part)?;
-        let taken: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
-        let mut space = self.space.borrow_mut();
-        let possible = candidates(&manifest, &space, old.drive, &taken);
-        for drive in space.emptiest(&possible) {
-            if self.working_member(drive).is_none() {
-                continue;
-            }
-            if let Ok(places) = space.allocate_places(&[drive], old.slabs) {
-                let (drive, slab) = places[0];
-                return Some(JournalPlaceRecord { drive, slab, slabs: old.slabs, state: PlaceState::Active });
-            }
-        }
-        None
+        let (id, taken): (Id, Vec<u32>) = (part.id, part.journal.iter().map(|place| place.drive).collect());
+        let new =
+            |(drive, slab)| JournalPlaceRecord { drive, slab, slabs: old.slabs, state: PlaceState::Active };
+        let enter = |planned: &mut Manifest, place| {
+            let part = planned.part_mut(id).expect("just found");
+            part.journal.retain(|place| place != old);
+            part.journal.push(new(place));
+        };
+        self.place_off(&manifest, old.drive, &taken, old.slabs, enter).map(new)
     }
 }
 

@@ -26,6 +26,7 @@ use super::volume_io::Zones;
 use super::{BLOCK_BYTES, Inner};
 use crate::array::Array;
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
@@ -161,6 +162,11 @@ impl Inner {
             let unrecorded = zones.cursor.get().saturating_sub(zones.committed.get());
             let is_full = match copied {
                 Ok(()) => false,
+                // Slabs that were given up may be in use for longer than writes of clients wait for them.
+                Err(Stop::Full(_)) if self.is_reclaiming() => {
+                    self.until_reclaimed().await;
+                    continue;
+                }
                 // Old rows that come back may be all that it takes.
                 Err(Stop::Full(_)) if unrecorded > 0 => true,
                 Err(stop) => return Err(stop),
@@ -341,7 +347,7 @@ impl Inner {
             if (row..to).any(|row| !old.rows().is_hole(row)) {
                 // Whoever began to read when these rows counted has them still.
                 old.drain_reads().await;
-                self.release_old_rows(converting.old, old, row, to).await?;
+                lock_order::scope(self.release_old_rows(converting.old, old, row, to)).await?;
             }
             old.0.lost.borrow_mut().retain(|(_, block)| *block >= to * blocks_per_slab);
             row = to;
@@ -356,10 +362,7 @@ impl Inner {
         // Regions written in part are completed here, which cannot be done under the locks.
         inner.flush().await?;
         let stripes = first * inner.stripes_per_row..end * inner.stripes_per_row;
-        let mut guards = Vec::new();
-        for stripe in stripes.clone() {
-            guards.push(inner.table.lock(stripe).await);
-        }
+        let _guards = inner.table.lock_all(stripes.clone().collect()).await;
         inner.forget_logged(stripes).await?;
         let regions = || (first..end).flat_map(|row| inner.regions_of_row(row));
         for region in regions().filter(|&region| inner.regions.state(region) != RegionState::Unwritten) {

@@ -59,10 +59,16 @@ impl Inner {
         if self.closed.get() {
             return Ok(false);
         }
-        let on_it = |_: &Manifest, place: &MetaPlaceRecord| (place.drive == number).then_some(false);
+        // Of all drives that are to be emptied, before rows take the consecutive slabs that these need.
+        let is_retiring = |manifest: &Manifest, drive: u32| {
+            manifest.drive(drive).is_some_and(|drive| drive.retiring && drive.is_online())
+        };
+        let off = |manifest: &Manifest, place: &MetaPlaceRecord| {
+            is_retiring(manifest, place.drive).then_some(false)
+        };
         let failed = |error: PoolError| format!("{} cannot be emptied: {error}", self.path_of(number));
-        self.renew_maps(on_it).await.map_err(failed)?;
-        self.renew_journals(|_, place| place.drive == number).await.map_err(failed)?;
+        self.renew_maps(off).await.map_err(failed)?;
+        self.renew_journals(|manifest, place| is_retiring(manifest, place.drive)).await.map_err(failed)?;
         if !self.manifest.borrow().named_drives().contains(&number) {
             return self.release_drive(number).await.map_err(failed);
         }

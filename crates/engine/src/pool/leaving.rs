@@ -14,6 +14,7 @@ use super::events::EventKind;
 use super::format::{MAX_FORMER, Manifest};
 use super::ids::DriveId;
 use super::room_elsewhere::{self, Shortage};
+use super::space::FreeSlabs;
 use super::volume_record::PartRecord;
 use super::{Inner, OpenDrive, Pool, writer};
 use crate::array::Array;
@@ -186,8 +187,13 @@ impl Inner {
     }
 
     /// What has no place of all that is on drives to be emptied, once what is missing has been taken over.
-    fn shortage_in(&self, mut planned: Manifest) -> Option<Shortage> {
-        let mut books = self.space.borrow().clone();
+    fn shortage_in(&self, planned: Manifest) -> Option<Shortage> {
+        let books = self.space.borrow().clone();
+        self.shortage_with(planned, books)
+    }
+
+    /// As [`Self::shortage_in`], with these slabs free.
+    pub(super) fn shortage_with(&self, mut planned: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
         books.refresh(&planned);
         self.take_over_on_paper(&mut planned, &mut books);
         room_elsewhere::shortage(planned, books)

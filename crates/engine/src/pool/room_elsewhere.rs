@@ -17,6 +17,7 @@ use super::ids::Id;
 use super::leaving::slabs_on;
 use super::space::FreeSlabs;
 use super::takeover::{candidates, put};
+use super::volume_record::{JournalPlaceRecord, MetaPlaceRecord, PartRecord, PlaceState};
 use crate::rows::{Places, SlotPlace, SlotState};
 
 /// A column of consecutive rows that goes to another drive.
@@ -131,11 +132,11 @@ pub(super) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<S
     let mut useless: BTreeSet<u32> = BTreeSet::new();
     for &number in &retiring {
         shortage.held_slabs += manifest.parts().map(|part| slabs_on(part, number)).sum::<u64>();
-        // Places first: they are consecutive slabs.
-        for (slabs, not_on) in homeless_places(&mut manifest, &mut books, number) {
-            shortage.homeless_slabs += slabs;
-            useless.extend(not_on);
-        }
+    }
+    // Places first: they are consecutive slabs.
+    for (slabs, not_on) in homeless_places(&mut manifest, &mut books, &retiring) {
+        shortage.homeless_slabs += slabs;
+        useless.extend(not_on);
     }
     for &number in &retiring {
         for (rows, not_on) in homeless_rows(&mut manifest, &mut books, number) {
@@ -148,30 +149,77 @@ pub(super) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<S
     (shortage.homeless_slabs > 0).then_some(shortage)
 }
 
-/// Takes room for the maps and areas of journals on a drive; those that have none, as slabs and the drives they cannot go to.
-fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
+/// Takes room for the maps and areas of journals on some drives, in the order in which a drain does; those that have none, as
+/// slabs and the drives they cannot go to.
+fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u32]) -> Vec<(u64, Vec<u32>)> {
     let mut homeless = Vec::new();
-    for part in manifest.clone().parts() {
-        // As many as the layout needs are enough.
-        let enough = part.shape.fault_tolerance() + 1;
+    let record = manifest.clone();
+    for part in record.parts() {
         let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
-        if maps.contains(&number) {
-            match place(manifest, books, number, &maps, part.meta.slabs) {
-                Some(drive) => maps.push(drive),
-                None if maps.len() > enough => {}
+        // As many as the layout needs are enough.
+        let mut spared = maps.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        for old in part.meta.places.iter().filter(|place| retiring.contains(&place.drive)) {
+            match place(manifest, books, old.drive, &maps, part.meta.slabs) {
+                Some((drive, _)) => maps.push(drive),
+                None if spared > 0 => spared -= 1,
                 None => homeless.push((u64::from(part.meta.slabs), maps.clone())),
             }
         }
+    }
+    for part in record.parts() {
         let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
-        for area in part.journal.iter().filter(|place| place.drive == number) {
-            match place(manifest, books, number, &areas, area.slabs) {
-                Some(drive) => areas.push(drive),
-                None if part.journal.len() > enough => {}
-                None => homeless.push((u64::from(area.slabs), areas.clone())),
+        let mut spared = areas.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        for old in part.journal.iter().filter(|place| retiring.contains(&place.drive)) {
+            match place(manifest, books, old.drive, &areas, old.slabs) {
+                Some((drive, _)) => areas.push(drive),
+                None if spared > 0 => spared -= 1,
+                None => homeless.push((u64::from(old.slabs), areas.clone())),
             }
         }
     }
     homeless
+}
+
+/// Takes room for copies of maps and areas of journals that are to be made again, as healing will; what has none
+/// goes without.
+pub(super) fn place_lost(
+    manifest: &mut Manifest,
+    books: &mut FreeSlabs,
+    may: impl Fn(Id) -> bool,
+    is_lost: impl Fn(PlaceState, u32) -> bool,
+) {
+    let parts: Vec<PartRecord> = manifest.parts().filter(|part| may(part.id)).cloned().collect();
+    for part in &parts {
+        let id = part.id;
+        let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        for lost in part.meta.places.iter().filter(|place| is_lost(place.state, place.drive)) {
+            let Some((drive, slab)) = place(manifest, books, lost.drive, &maps, part.meta.slabs) else {
+                continue;
+            };
+            maps.push(drive);
+            let part = manifest.part_mut(id).expect("just found");
+            part.meta.places.retain(|place| place != lost);
+            part.meta.places.push(MetaPlaceRecord { drive, slab, state: PlaceState::Active });
+        }
+    }
+    for part in &parts {
+        let id = part.id;
+        let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        for lost in part.journal.iter().filter(|place| is_lost(place.state, place.drive)) {
+            let Some((drive, slab)) = place(manifest, books, lost.drive, &areas, lost.slabs) else {
+                continue;
+            };
+            areas.push(drive);
+            let part = manifest.part_mut(id).expect("just found");
+            part.journal.retain(|place| place != lost);
+            part.journal.push(JournalPlaceRecord {
+                drive,
+                slab,
+                slabs: lost.slabs,
+                state: PlaceState::Active,
+            });
+        }
+    }
 }
 
 /// Takes consecutive slabs on a drive that something on `number` may go to; which.
@@ -181,7 +229,7 @@ fn place(
     number: u32,
     not_on: &[u32],
     slabs: u32,
-) -> Option<u32> {
+) -> Option<(u32, u32)> {
     if slabs == 1
         && let Some(chain) = chain(manifest, books, number, not_on, |_| true, is_there)
     {
@@ -189,7 +237,7 @@ fn place(
     }
     let possible = candidates(manifest, books, number, not_on);
     let emptiest = books.emptiest(&possible);
-    emptiest.into_iter().find(|drive| books.allocate_places(&[*drive], slabs).is_ok())
+    emptiest.into_iter().find_map(|drive| books.allocate_places(&[drive], slabs).ok()?.pop())
 }
 
 /// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that they cannot go to.

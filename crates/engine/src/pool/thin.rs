@@ -17,6 +17,7 @@ use super::volume_record::Pin;
 use super::{Inner, OpenMode};
 use crate::array::{Array, ArrayHost, LocalFuture};
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Member;
 use crate::rows::SlotState;
 
@@ -70,7 +71,8 @@ struct Wanted {
     first_row: u64,
     rows: u64,
     width: usize,
-    pin: Pin,
+    /// Drives that they may lie on, those that they belong on first.
+    roles: &'static [Role],
 }
 
 impl Inner {
@@ -113,7 +115,16 @@ impl Inner {
         let step = self.thin_steps.borrow().get(&part).copied().unwrap_or(1);
         let end = record.rows.rows().min(first_row + step);
         let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
-        Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), pin: volume.pin }))
+        let is_converted = volume.conversion.is_some();
+        let roles: &[Role] = match volume.pin {
+            // A conversion that was begun comes to its end; then the rows move to where they belong.
+            Pin::Fast if is_converted => &[Role::Fast, Role::Data],
+            Pin::Slow if is_converted => &[Role::Data, Role::Fast],
+            Pin::Fast => &[Role::Fast],
+            Pin::Slow => &[Role::Data],
+            Pin::None => &[Role::Data, Role::Fast],
+        };
+        Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), roles }))
     }
 
     /// Takes slabs for as many of the rows as there is room for, at least for one.
@@ -122,13 +133,8 @@ impl Inner {
             let usable = self.space.borrow().usable(role).into_iter();
             usable.filter(|drive| self.working_member(*drive).is_some()).collect()
         };
-        let roles: &[Role] = match wanted.pin {
-            Pin::Fast => &[Role::Fast],
-            Pin::Slow => &[Role::Data],
-            Pin::None => &[Role::Data, Role::Fast],
-        };
         let mut space = self.space.borrow_mut();
-        for &role in roles {
+        for &role in wanted.roles {
             drop(space);
             let drives = of_role(role);
             space = self.space.borrow_mut();
@@ -202,7 +208,7 @@ impl Inner {
         let unused: Vec<u64> =
             candidates.filter(|&row| !rows.is_hole(row) && is_unused(array, row)).collect();
         for batch in unused.chunks(self.tuning().released_rows as usize) {
-            if self.release_rows(array, batch).await.is_err() {
+            if lock_order::scope(self.release_rows(array, batch)).await.is_err() {
                 return;
             }
         }
@@ -211,12 +217,8 @@ impl Inner {
     /// Takes rows out of the slab map while nobody can write to them.
     async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
         let inner = &array.0;
-        let mut guards = Vec::new();
-        for &row in rows {
-            for stripe in row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row {
-                guards.push(inner.table.lock(stripe).await);
-            }
-        }
+        let stripes_of = |row: &u64| row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row;
+        let _guards = inner.table.lock_all(rows.iter().flat_map(stripes_of).collect()).await;
         let unused: Vec<u64> = rows.iter().copied().filter(|&row| is_unused(array, row)).collect();
         if unused.is_empty() {
             return Ok(());

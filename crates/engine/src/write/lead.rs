@@ -9,6 +9,7 @@ use stripewise_layout::Stripe;
 
 use crate::array::Inner;
 use crate::error::ArrayError;
+use crate::lock_order::{self, Holding};
 use crate::write::UnitParts;
 use crate::write::work::{Work, Works};
 use crate::write_log::WriteLog;
@@ -22,9 +23,9 @@ impl Inner {
         };
         let (later, now): (Works, Works) = works.into_iter().partition(|work| self.is_deferrable(work));
         // Stripes never written need no room in the journal, and must not wait for those that do: a flush that makes room may
-        // have to wait for them.
-        let (new, others): (Works, Works) =
-            now.into_iter().partition(|work| self.regions.is_virgin(work.index));
+        // have to wait for them. Where something is pending of one, that is written first, and then it needs room.
+        let is_new = |index: u64| self.regions.is_virgin(index) && !self.pending.has_stripe(index);
+        let (new, others): (Works, Works) = now.into_iter().partition(|work| is_new(work.index));
         if later.is_empty() && (new.is_empty() || others.is_empty()) {
             return self.lead_in_place(if new.is_empty() { others } else { new }).await;
         }
@@ -54,6 +55,15 @@ impl Inner {
 
     /// Acknowledges pieces of a stripe from the journal, and leaves the stripe.
     async fn lead_deferred(&self, log: &WriteLog, work: Box<Work>) -> Result<(), ArrayError> {
+        // Boxed, so that release builds have no future of this kind in theirs.
+        match cfg!(debug_assertions) {
+            true => Box::pin(lock_order::scope(self.lead_deferred_held(log, work))).await,
+            false => self.lead_deferred_held(log, work).await,
+        }
+    }
+
+    async fn lead_deferred_held(&self, log: &WriteLog, work: Box<Work>) -> Result<(), ArrayError> {
+        let _holding = lock_order::took(&self.table, work.index);
         let pieces = work.taken.iter().map(|(_, piece)| {
             let room = piece.room.as_ref().and_then(|room| room.take()).expect("a deferrable piece has room");
             (piece.clone(), room)
@@ -70,10 +80,20 @@ impl Inner {
         result
     }
 
-    async fn lead_in_place(&self, mut works: Works) -> Result<(), ArrayError> {
+    async fn lead_in_place(&self, works: Works) -> Result<(), ArrayError> {
         if works.is_empty() {
             return Ok(());
         }
+        // As above.
+        match cfg!(debug_assertions) {
+            true => Box::pin(lock_order::scope(self.lead_in_place_held(works))).await,
+            false => self.lead_in_place_held(works).await,
+        }
+    }
+
+    async fn lead_in_place_held(&self, mut works: Works) -> Result<(), ArrayError> {
+        let _holding: SmallVec<[Holding; 1]> =
+            works.iter().map(|work| lock_order::took(&self.table, work.index)).collect();
         self.active_groups.set(self.active_groups.get() + 1);
         // What waited for its stripe may have waited for one of which a write failed half-way.
         let mut marked = self.check_writable();

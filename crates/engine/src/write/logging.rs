@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::journal::{Kind, Part, Quota, Record};
+use crate::lock_order;
 use crate::write::work::Work;
 use crate::write_log::{Logged, WriteLog};
 
@@ -58,6 +59,11 @@ impl Inner {
         if prepared.is_ok() && !to_log.is_empty() {
             let is_destaging = works[to_log[0]].covers.is_some();
             let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
+            if !is_destaging {
+                let may_be_held =
+                    |stripe| !self.regions.is_virgin(stripe) && !self.pending.has_stripe(stripe);
+                lock_order::assert_holds_only(&self.table, "room in the journal", may_be_held);
+            }
             let records = to_log.iter().map(|&index| self.record_of(&works[index])).collect();
             match log.log(records, quota).await {
                 Ok(logged) => {

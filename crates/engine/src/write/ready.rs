@@ -2,13 +2,18 @@
 //! and a durable mark that writes are under way. And the other end of a region's first writes: what none of them reached is
 //! filled with zeros, so that the region counts as written.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use smallvec::SmallVec;
 use stripewise_layout::UnitRange;
 
 use crate::array::Inner;
 use crate::error::ArrayError;
+use crate::lock_order;
 use crate::member::Class;
 use crate::regions::{RegionState, WriteIntent};
+use crate::stripe_table::StripeGuard;
 use crate::sums::Recording;
 use crate::write::work::Work;
 
@@ -53,16 +58,34 @@ impl Inner {
 
     /// Writes zeros to every stripe of a partly initialised region that was not written yet.
     pub async fn complete_region(&self, region: u64) -> Result<(), ArrayError> {
-        self.check_writable()?;
-        let mut held = Vec::new();
-        for stripe in self.regions.stripes_of(region) {
-            if self.regions.is_virgin(stripe) {
-                let guard = self.table.lock(stripe).await;
-                if self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(stripe) {
-                    held.push((stripe, guard));
+        lock_order::scope(self.complete_held_region(region)).await
+    }
+
+    /// Takes the stripes of a partly initialised region that were not written yet. Ahead of others, and without those
+    /// that are written meanwhile: what has them then may be waiting for room in the journal, which may come from here.
+    async fn hold_virgin(&self, region: u64) -> Vec<(u64, StripeGuard)> {
+        let is_virgin = |stripe: &u64| {
+            self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(*stripe)
+        };
+        loop {
+            let stripes: Vec<u64> = self.regions.stripes_of(region).filter(is_virgin).collect();
+            let one_is_written = async {
+                while stripes.iter().all(is_virgin) {
+                    self.regions.initialised.wait().await;
                 }
+            };
+            let (locking, one_is_written) =
+                (pin!(self.table.lock_all_ahead(stripes.clone())), pin!(one_is_written));
+            if let Either::Left((guards, _)) = select(locking, one_is_written).await {
+                let held = stripes.iter().copied().zip(guards);
+                return held.filter(|(stripe, _)| is_virgin(stripe)).collect();
             }
         }
+    }
+
+    async fn complete_held_region(&self, region: u64) -> Result<(), ArrayError> {
+        self.check_writable()?;
+        let held = self.hold_virgin(region).await;
         let mut answers = Vec::new();
         for (index, _) in &held {
             let missing = self.missing_in(*index);

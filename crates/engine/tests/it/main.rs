@@ -29,6 +29,7 @@ mod pool_retire;
 mod pool_sums;
 mod pool_volumes;
 mod power_cut;
+mod progress;
 mod queue;
 mod rebuild_speed;
 mod request_sizes;

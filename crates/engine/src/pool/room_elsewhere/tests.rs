@@ -2,6 +2,7 @@ use stripewise_drive::SplitMix64;
 use stripewise_layout::Level;
 
 use super::super::MIB;
+use super::super::drive_record::{Exclusion, ExclusionKind};
 use super::super::testing::{add_volume, pool};
 use super::*;
 
@@ -127,4 +128,27 @@ fn the_numbers_are_those_of_what_has_no_place() {
     // Every other drive is in every row.
     assert_eq!(found, Shortage { held_slabs: 8, homeless_slabs: 8, useless_slabs: others });
     assert_eq!(first_to_move(&manifest, &books, 2, |_| true), None);
+}
+
+#[test]
+fn room_for_a_lost_area_of_a_journal_is_not_promised_to_rows() {
+    // Rows on the first three drives; the last has room for the column of one that is to be emptied, or for
+    // the area that was on the fourth, which failed.
+    let mut manifest = pool_of(&[20, 20, 20, 20, 6]);
+    [3, 4].into_iter().for_each(|drive| retire(&mut manifest, drive));
+    add_volume(&mut manifest, 1, Level::Raid5, 3, 4);
+    manifest.drives.iter_mut().for_each(|drive| drive.retiring = false);
+    let mut manifest = without_maps(manifest);
+    let area = |drive, state| JournalPlaceRecord { drive, slab: 10, slabs: 6, state };
+    manifest.volumes[0].parts[0].journal =
+        vec![area(1, PlaceState::Active), area(2, PlaceState::Active), area(3, PlaceState::Missing)];
+    let kind = ExclusionKind::Failed;
+    manifest.exclude(&[Exclusion { drive: 3, reason: "a test".to_owned(), kind }]);
+    retire(&mut manifest, 0);
+    let mut books = FreeSlabs::new(&manifest);
+    assert_eq!(shortage(manifest.clone(), books.clone()), None);
+    let is_lost = |state, drive| state == PlaceState::Missing && drive == 3;
+    place_lost(&mut manifest, &mut books, |_| true, is_lost);
+    assert_eq!(manifest.volumes[0].parts[0].journal[2].drive, 4);
+    assert!(shortage(manifest, books).is_some());
 }
