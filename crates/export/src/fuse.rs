@@ -65,6 +65,11 @@ impl FuseLoad {
     pub fn under_way(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.under_way())
     }
+
+    /// How many of these were answered since it was mounted.
+    pub fn answered(&self) -> u64 {
+        self.0.upgrade().map_or(0, |worker| worker.answered())
+    }
 }
 
 #[derive(Default)]

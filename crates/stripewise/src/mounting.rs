@@ -12,9 +12,11 @@ mod program;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
 
-use stripewise_export::fuse::{FuseMount, Host, Tree};
+use futures_util::future::{Either, select};
+use stripewise_export::fuse::{FuseLoad, FuseMount, Host, Tree};
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
@@ -82,11 +84,39 @@ pub fn mount_fuse(app: &App, tree: Tree, folder: &Path) -> Result<FuseMount> {
     })
 }
 
-/// Unmounts; waits while somebody uses what is mounted, and says so once. Ends when it is mounted no more, whoever did it.
-pub async fn unmount_fuse(app: &App, mount: &FuseMount, folder: &Path) -> Result<()> {
-    let told = unmount(app, folder, || Ok(!mount.has_ended())).await;
-    mount.until_ended().await;
-    told
+/// Unmounts; waits while programs use what is mounted, and says so once. Ends when it is mounted no more, whatever unmounted it; with
+/// an error if none of the requests there is answered for so many seconds.
+pub async fn unmount_fuse(app: &App, mount: &FuseMount, folder: &Path, seconds: u64) -> Result<()> {
+    let unmounting = async {
+        let told = unmount(app, folder, || Ok(!mount.has_ended())).await;
+        mount.until_ended().await;
+        told
+    };
+    match select(pin!(unmounting), pin!(until_stuck(app, &mount.load(), seconds))).await {
+        Either::Left((told, _)) => told,
+        Either::Right((stuck, _)) => {
+            stuck?;
+            Err(Failure::new(format!(
+                "{} could not be unmounted: requests of its users are not answered for {seconds} s",
+                folder.display()
+            ))
+            .hint(format!("it ends as after a crash; `umount {}` removes what is left", folder.display())))
+        }
+    }
+}
+
+/// Ends when requests are under way and none was answered for so many seconds.
+async fn until_stuck(app: &App, load: &FuseLoad, seconds: u64) -> Result<()> {
+    let context = app.executor()?.context();
+    let (mut answered, mut since_ns) = (load.answered(), context.now_ns());
+    loop {
+        context.sleep_ns(RETRY_NS).await;
+        if load.under_way() == 0 || load.answered() != answered {
+            (answered, since_ns) = (load.answered(), context.now_ns());
+        } else if context.now_ns() - since_ns >= seconds.saturating_mul(1_000_000_000) {
+            return Ok(());
+        }
+    }
 }
 
 /// Unmounts what is at `folder`, for as long as `is_mounted`.

@@ -29,6 +29,8 @@ pub(super) struct Worker {
     trouble: Trouble,
     /// Requests that are tasks now.
     under_way: Cell<usize>,
+    /// Requests that were tasks and have ended.
+    answered: Cell<u64>,
     one_ended: Event,
 }
 
@@ -48,6 +50,7 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.worker.under_way.set(self.worker.under_way.get() - 1);
+        self.worker.answered.set(self.worker.answered.get() + 1);
         self.worker.one_ended.notify_all();
     }
 }
@@ -58,6 +61,7 @@ impl Worker {
             files: Files::new(exports, tree)?,
             trouble: Trouble::new(host),
             under_way: Cell::new(0),
+            answered: Cell::new(0),
             one_ended: Event::new(),
         })
     }
@@ -65,6 +69,11 @@ impl Worker {
     /// Requests that are being carried out.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.get()
+    }
+
+    /// Requests that were carried out.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.get()
     }
 
     /// Until it is mounted no more, and all was answered.

@@ -115,7 +115,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         _ => work.files(pool, &folder, interrupted).await,
     };
     watch.look(app);
-    let closed = serve::close_all(app).await;
+    let closed = serve::in_time(app, serve::END_WITHIN_SECONDS, serve::close_all(app)).await;
     ended?;
     closed?;
     app.printer.note("unmounted and closed");
@@ -159,7 +159,8 @@ impl Work<'_> {
         };
         let ended = until(pin!(ended), commands.as_mut()).await;
         // Commands are taken while somebody still uses it.
-        let unmounted = until(pin!(unmount_fuse(self.app, &mount, folder)), commands.as_mut()).await;
+        let unmounting = unmount_fuse(self.app, &mount, folder, serve::END_WITHIN_SECONDS);
+        let unmounted = until(pin!(unmounting), commands.as_mut()).await;
         ended.and(unmounted)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Expected faults: another daemon with the same state folder; places to listen that are taken; pools that cannot be opened (named ones end it, of others it
 //! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
-//! them goes on.
+//! them goes on; requests that never end (drives that hang): closing has a limit.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -41,6 +41,9 @@ const MAX_ATTEMPTS: u32 = 5;
 /// One with drives on other machines, which may come later than this, is tried for ever, once in so many looks.
 const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 
+/// Seconds that closing may take: less than the service manager allows (`dist/stripewise.service`).
+pub const END_WITHIN_SECONDS: u64 = 90;
+
 /// Keep pools open for clients and commands, and work on their jobs, until told to end
 #[derive(Args)]
 pub struct Options {
@@ -61,6 +64,10 @@ pub struct Options {
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
+    /// When told to end, close within this time; pools that are not closed by then are left as a crash would leave them
+    #[arg(long, value_name = "SECONDS", default_value_t = END_WITHIN_SECONDS)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    end_within: u64,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -85,28 +92,39 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     if options.alerts.is_some() {
         app.send_alerts_by(Alerts::start(options.alerts.clone())?);
     }
-    let interrupted = app.interrupted()?;
+    let mut interrupted = app.interrupted()?;
     let watch = Watch::default();
-    let opened = open_all(app, &wanted, !options.pools.is_empty()).await;
+    // Opening may wait for drives that do not answer.
+    let opened = {
+        let opening = pin!(open_all(app, &wanted, !options.pools.is_empty()));
+        match select(&mut interrupted, opening).await {
+            Either::Left(((), _)) => None,
+            Either::Right((opened, _)) => Some(opened),
+        }
+    };
     let ended = match opened {
-        Ok(()) => {
-            let mounted = folder.as_deref().map(|folder| Mounted::at(app, folder)).transpose();
+        None => Ok(()),
+        Some(Err(failure)) => Err(failure),
+        Some(Ok(())) => {
+            let mounted = |folder| Mounted::at(app, folder, options.end_within);
             let newcomers = options.pools.is_empty();
-            match mounted {
+            match folder.as_deref().map(mounted).transpose() {
                 Ok(mounted) => serve(app, &control, http, newcomers, mounted, &watch, interrupted).await,
                 Err(failure) => Err(failure),
             }
         }
-        Err(failure) => Err(failure),
     };
     tell_the_service_manager(app, &[NotifyState::Stopping]);
-    if let Some(nbd) = &nbd
-        && !nbd.end().await
-    {
-        app.printer.warning("requests of NBD clients had to be given up");
-    }
-    watch.look(app);
-    let closed = close_all(app).await;
+    let closing = async {
+        if let Some(nbd) = &nbd
+            && !nbd.end().await
+        {
+            app.printer.warning("requests of NBD clients had to be given up");
+        }
+        watch.look(app);
+        close_all(app).await
+    };
+    let closed = in_time(app, options.end_within, closing).await;
     ended?;
     closed?;
     app.printer.note("all pools are closed");
@@ -177,14 +195,16 @@ async fn serve(
 struct Mounted<'a> {
     mount: FuseMount,
     folder: &'a Path,
+    /// How long it is kept when told to end, in seconds, while nothing is answered.
+    end_within: u64,
     /// By this process, as it ends.
     is_being_unmounted: Cell<bool>,
 }
 
 impl<'a> Mounted<'a> {
-    fn at(app: &App, folder: &'a Path) -> Result<Self> {
+    fn at(app: &App, folder: &'a Path, end_within: u64) -> Result<Self> {
         let mount = mount_fuse(app, Tree::Pools, folder)?;
-        Ok(Self { mount, folder, is_being_unmounted: Cell::new(false) })
+        Ok(Self { mount, folder, end_within, is_being_unmounted: Cell::new(false) })
     }
 
     /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody may take it for what was meant.
@@ -202,7 +222,7 @@ impl<'a> Mounted<'a> {
 
     async fn end(&self, app: &App) -> Result<()> {
         self.is_being_unmounted.set(true);
-        unmount_fuse(app, &self.mount, self.folder).await
+        unmount_fuse(app, &self.mount, self.folder, self.end_within).await
     }
 }
 
@@ -322,6 +342,18 @@ pub fn begin_serving(app: &App, session: Session) {
 
 fn not_served(pool: &KnownPool, failure: &Failure) {
     tracing::warn!(target: "pool", pool = pool.name, "pool {} is not served: {}", pool.name, failure.message);
+}
+
+/// Closing, which is given up after so many seconds: requests to drives may never be answered.
+pub async fn in_time(app: &App, seconds: u64, closing: impl Future<Output = Result<()>>) -> Result<()> {
+    let context = app.executor()?.context();
+    let closed = context.time_limit_ns(seconds.saturating_mul(1_000_000_000), pin!(closing)).await;
+    closed.unwrap_or_else(|_| {
+        let message = format!("not all pools could be closed within {seconds} s: they are left as after a crash");
+        Err(Failure::new(message).hint(
+            "nothing that was acknowledged as durable is lost: the next process to open them goes on from their journals",
+        ))
+    })
 }
 
 /// Closes them, the last opened first. The first error is reported; all are closed.

@@ -19,6 +19,7 @@ use stripewise_export::fuse::{FuseMount, Tree};
 use super::program::{UTIL_LINUX, run};
 use super::{mount_fuse, unmount, unmount_fuse, what_is_mounted_at};
 use crate::commands::App;
+use crate::commands::serve::END_WITHIN_SECONDS;
 use crate::failure::{Failure, Result};
 use crate::names::VolumeName;
 use crate::signatures;
@@ -95,7 +96,7 @@ impl Wanted<'_> {
         let result = match mounted {
             Ok(fuse) => {
                 let result = self.on_a_loop_device(app, &fuse, &private, work).await;
-                result.and(unmount_fuse(app, &fuse, &private).await)
+                result.and(unmount_fuse(app, &fuse, &private, END_WITHIN_SECONDS).await)
             }
             Err(failure) => Err(failure),
         };

@@ -229,6 +229,37 @@ fn a_server_that_hangs_is_lost_when_its_time_is_over() {
     daemon.end();
 }
 
+#[test]
+fn a_daemon_that_is_told_to_end_ends_in_time_though_its_drives_do_not_answer() {
+    if !has("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 3 --size 64MiB");
+    let kits: Vec<Kit> = (0..3).map(|index| Kit::start(&sandbox, index, "")).collect();
+    // Requests hang for much longer than the daemon may take.
+    let uris: Vec<String> =
+        (0..3).map(|index| format!("nbd+unix:///?socket=n{index}.sock&timeout=25s")).collect();
+    sandbox.ok(&format!("pool create tank {}", uris.join(" ")));
+    sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
+    let daemon = Daemon::start(&sandbox, "tank --end-within 2");
+    let data = unique_bytes(MIB, 3);
+    // So there is something to do when the pool is closed.
+    sandbox.write("tank/a", 0, &data);
+    kits.iter().for_each(|kit| kit.signal("-STOP"));
+    let begin = Instant::now();
+    let (status, said) = daemon.end_anyhow();
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}: {said}", begin.elapsed());
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("not all pools could be closed within 2 s") && said.contains("hint: "), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+
+    kits.into_iter().for_each(Kit::kill);
+    let _kits: Vec<Kit> = (0..3).map(|index| Kit::start(&sandbox, index, "")).collect();
+    assert!(sandbox.read("tank/a", 0, data.len()) == data, "what was flushed is there");
+    nothing_is_wrong(&sandbox);
+}
+
 /// The servers of so many drives that the pool cannot go on die while this is written from the beginning of the volume; then they are there again.
 fn die_while_written(
     sandbox: &Sandbox,

@@ -134,6 +134,12 @@ impl Daemon {
         self.process.expect_end()
     }
 
+    /// Tells it to end; how it did, and what it said.
+    pub fn end_anyhow(mut self) -> (ExitStatus, String) {
+        self.process.signal("-TERM");
+        (self.process.wait(), self.process.said())
+    }
+
     /// Ends it without a warning.
     pub fn kill(mut self) {
         self.process.kill();
