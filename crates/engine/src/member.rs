@@ -352,6 +352,11 @@ impl Member {
         drop(drive);
     }
 
+    /// The drive behind the queue, past which nothing is to be written; `None` once it was let go of.
+    pub(crate) fn drive(&self) -> Option<Rc<dyn Drive>> {
+        self.drive.borrow().clone()
+    }
+
     /// Whether this very drive is behind the queue.
     pub fn is_of(&self, drive: &Rc<dyn Drive>) -> bool {
         self.drive.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, drive))

@@ -50,6 +50,8 @@ pub struct Nest {
     sessions: RefCell<Vec<Session>>,
     /// Names of those that are being opened, the outermost first.
     opening: RefCell<Vec<String>>,
+    /// The identity of a pool whose drives count even where they were put back from older copies.
+    takes_rolled_back: RefCell<Option<String>>,
 }
 
 impl Nest {
@@ -61,7 +63,18 @@ impl Nest {
             doing: doing.to_owned(),
             sessions: RefCell::default(),
             opening: RefCell::default(),
+            takes_rolled_back: RefCell::default(),
         })
+    }
+
+    /// From now on drives of this pool count even where they were put back from older copies, if it takes that.
+    pub fn take_rolled_back_of(&self, id: &str) {
+        self.takes_rolled_back.replace(Some(id.to_owned()));
+    }
+
+    /// Whether that was said of a pool.
+    pub fn takes_rolled_back(&self, id: &str) -> bool {
+        self.takes_rolled_back.borrow().as_deref() == Some(id)
     }
 
     /// What all of them run on.

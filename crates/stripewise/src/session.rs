@@ -306,7 +306,9 @@ impl Session {
             Access::Change => OpenMode::ReadWrite,
         };
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
-        let opening = Pool::open(&context, &buffers, drives, mode, pool_options(&opened));
+        let take_rolled_back = nest.takes_rolled_back(&known.id);
+        let options = PoolOptions { take_rolled_back, ..pool_options(&opened) };
+        let opening = Pool::open(&context, &buffers, drives, mode, options);
         let pool = opening
             .await
             .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;

@@ -75,6 +75,7 @@ impl Settings {
             id_seed: Some(self.seed),
             unix_ms: None,
             tiers: Default::default(),
+            take_rolled_back: false,
         }
     }
 }

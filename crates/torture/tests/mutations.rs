@@ -8,7 +8,7 @@ use stripewise_torture::{Drawn, Failure, Options, run};
 /// What is broken, and a seed that shows it.
 const FOUND_AT: [(Mutation, u64); 10] = [
     (Mutation::ReplayWithoutRedo, 1),
-    (Mutation::ParityCoversAll, 165),
+    (Mutation::ParityCoversAll, 37),
     (Mutation::ReleaseBeforeFlush, 2),
     (Mutation::ChecksumsAlwaysAgree, 116),
     (Mutation::CommitOnOneDrive, 1),

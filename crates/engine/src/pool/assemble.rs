@@ -5,8 +5,12 @@
 //! hand should have and has not was cut short, and nothing was written after it; so was what another history left its branch
 //! before; and a branch that is still tentative was not lived on by who has it. The same holds for a branch of which none
 //! of the volumes could be read with the drives that are on it or absent. Two branches that were lived on, as two halves can
-//! that go on without each other, are refused, since only a person knows which one is right. Pure: superblocks in, choice
-//! out.
+//! that go on without each other, are refused, since only a person knows which one is right.
+//!
+//! Every commit says which commit all that take part in it are known to have, and of each drive that is out which one it had.
+//! A power cut leaves a drive without the commit that was being written, never without such a one. A drive that lacks it was
+//! put back from an older copy: it is not believed, and proves nothing against what the others have. Pure: superblocks in,
+//! choice out.
 
 use super::drive_record::ExclusionKind;
 use super::format::{Manifest, Moment};
@@ -33,6 +37,8 @@ pub(crate) enum Worth {
     Behind,
     /// Failed, was replaced, or lived on another branch: what it holds is of no use.
     Stale,
+    /// Lacks a commit that it is known to have had: it was put back from an older copy, and is as good as `Stale`.
+    RolledBack,
 }
 
 /// The answer.
@@ -47,6 +53,8 @@ pub(crate) struct Choice {
     pub behind: bool,
     /// Drives at hand that have a commit which never counted: index. What they say of themselves goes for nothing.
     pub misled: Vec<usize>,
+    /// Drives at hand that were written as two members of the pool: index. They are good for neither.
+    pub shared: Vec<usize>,
     /// The highest generation on any drive.
     pub newest_generation: u64,
 }
@@ -69,27 +77,34 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
         strangers: Vec::new(),
         behind: false,
         misled: Vec::new(),
+        shared: Vec::new(),
         newest_generation,
     };
     for drive in found {
         let theirs = &drive.superblock.manifest;
         let is_past = choice.manifest.descends_from(theirs);
         let is_misled = !is_past && choice.manifest.has_had(last_lived(theirs, found));
+        let is_rolled_back = |record| choice.manifest.is_rolled_back(record, theirs);
         let Some(record) = choice.manifest.drive_by_id(drive.superblock.drive_id) else {
             choice.strangers.push(drive.index);
             continue;
         };
-        if is_misled {
-            choice.misled.push(drive.index);
-        }
         let number = record.number;
         let worth = match record.exclusion() {
             _ if !is_past && !is_misled => Worth::Stale,
+            _ if choice.manifest.is_shared(&drive.superblock.also) => {
+                choice.shared.push(drive.index);
+                Worth::Stale
+            }
+            _ if is_rolled_back(record) => Worth::RolledBack,
             None => Worth::Current,
             Some(_) if choice.manifest.is_needed(number) => Worth::Returning,
             Some(ExclusionKind::Missing | ExclusionKind::Offline) if !record.replaced => Worth::Behind,
             Some(_) => Worth::Stale,
         };
+        if is_misled {
+            choice.misled.push(drive.index);
+        }
         let takes_part = matches!(worth, Worth::Current | Worth::Returning);
         choice.behind |= takes_part && theirs.moment() != choice.manifest.moment();
         choice.drives.push((drive.index, number, worth));
@@ -101,8 +116,9 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
 /// counted: nothing was acknowledged, and no drive was written to, on the strength of it. A commit counts when every drive
 /// that takes part has it, and these are the same all along a branch. So it did not if a drive at hand lacks it which took part
 /// all the time; nor if another history left the branch before it: that one goes back to a drive that had this much of
-/// the branch and no more, and who has anything of a branch takes part in it.
-fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
+/// the branch and no more, and who has anything of a branch takes part in it. But what all that take part are known to have
+/// counted, whatever an older copy of one of them lacks.
+pub(super) fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
     let confirmed = manifest.last_confirmed();
     let left_earlier = |other: &Found| {
         let theirs = other.superblock.manifest.last_generation_on(confirmed.branch)?;
@@ -116,7 +132,10 @@ fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
         lacks_it.then(|| manifest.shares_all_but_its_last_branch(theirs)).flatten()
     };
     let ends = found.iter().filter_map(left_earlier).chain(found.iter().filter_map(lacked));
-    ends.chain([confirmed]).min_by_key(|moment| moment.generation).expect("at least what it says itself")
+    let last = ends.chain([confirmed]).min_by_key(|moment| moment.generation);
+    let last = last.expect("at least what it says itself");
+    let counted = manifest.moment_at(manifest.proven.min(confirmed.generation));
+    counted.filter(|counted| manifest.proven > 0 && counted.generation > last.generation).unwrap_or(last)
 }
 
 /// One drive for each moment that no other drive's history contains.

@@ -187,6 +187,7 @@ impl Replay {
         let manifest = Manifest {
             name: head.name,
             generation,
+            proven: 0,
             branches: head.branches,
             next_number: head.next_number,
             drives,

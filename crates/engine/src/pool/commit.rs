@@ -7,7 +7,7 @@
 //! without it. A drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts,
 //! the arrays are told what it says: drives that came, rows that changed, drives that are out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stripewise_drive::DriveErrorKind;
@@ -128,6 +128,7 @@ impl Inner {
         // What the next step goes on from; whether every drive that takes part in it has it.
         let (mut base, mut is_on_all) = (before.clone(), false);
         let mut was_full = false;
+        let mut proven = self.proven.get();
         loop {
             let out = self.fallen_out(&next);
             for exclusion in &out {
@@ -139,6 +140,8 @@ impl Inner {
             if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
                 next.exclude(&out);
             }
+            note_what_they_had(&base, &mut next, proven);
+            self.assert_distinct_drives(&next);
             let mut targets = self.targets(&next);
             if mutation::is_chosen(Mutation::CommitOnOneDrive) {
                 targets.truncate(1);
@@ -148,6 +151,7 @@ impl Inner {
             }
             // A number that was written anywhere is never used for another state.
             next.generation = next.generation.max(self.attempted.get()) + 1;
+            next.proven = proven;
             self.attempted.set(next.generation);
             // What was only tried is no part of the history: a new branch begins where the last state ended that all had.
             next.branches.clone_from(&base.branches);
@@ -183,13 +187,15 @@ impl Inner {
                 }
                 continue;
             }
-            if all_have_it && !next.is_tentative() {
-                break;
-            }
             if all_have_it {
+                proven = next.generation;
+                if !next.is_tentative() {
+                    break;
+                }
                 (base, is_on_all) = (next.clone(), true);
             }
         }
+        self.proven.set(proven);
         *self.manifest.borrow_mut() = next.clone();
         self.happened.borrow_mut().drain(..noted);
         let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
@@ -232,6 +238,18 @@ impl Inner {
             }),
         };
         online.filter_map(exclusion).collect()
+    }
+
+    /// A drive that was two members would be written as both, and what one of them holds be wrong.
+    fn assert_distinct_drives(&self, manifest: &Manifest) {
+        let drives = self.drives.borrow();
+        let kept = manifest.drives.iter().filter(|drive| !drive.replaced);
+        let mut seen: BTreeMap<*const (), u32> = BTreeMap::new();
+        for number in kept.map(|drive| drive.number) {
+            let Some(drive) = drives.get(&number).and_then(|open| open.member.drive()) else { continue };
+            let other = seen.insert(Rc::as_ptr(&drive).cast(), number);
+            assert_eq!(other, None, "drive {number} has another record: {}", drive.info().label);
+        }
     }
 
     fn targets(&self, manifest: &Manifest) -> Vec<Target> {
@@ -359,6 +377,19 @@ impl Inner {
             return Ok(());
         }
         recorded.await
+    }
+}
+
+/// Notes of drives that are out which commit they had, so that an older copy of one is told from the drive itself. Those that
+/// take part in `base` have all up to `proven`.
+fn note_what_they_had(base: &Manifest, next: &mut Manifest, proven: u64) {
+    for drive in &mut next.drives {
+        drive.had = match base.drive(drive.number) {
+            _ if drive.is_online() => None,
+            Some(before) if !before.is_online() => before.had,
+            Some(_) => (proven > 0).then_some(proven),
+            None => None,
+        };
     }
 }
 

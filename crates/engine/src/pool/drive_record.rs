@@ -70,6 +70,9 @@ pub(crate) struct DriveRecord {
     pub capacity_bytes: u64,
     #[serde(default)]
     pub errors: Errors,
+    /// While it is left out: the generation of the last commit that it is known to have. Left out where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub had: Option<u64>,
     /// Another has taken its place; the record stays while a volume that cannot be rebuilt still speaks of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,

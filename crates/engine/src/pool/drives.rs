@@ -3,8 +3,11 @@
 //! A replacement goes in as a spare first; only then is the old drive excluded and its place taken. So a replacement that
 //! cannot even be written changes nothing, and a cut between the steps leaves a spare that takes over at the next start.
 //! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
-//! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed. Faults expected:
-//! drives of others, drives that fail at any of it.
+//! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed.
+//!
+//! A drive is one member. One that belongs to the pool already comes in as a new one only where its old place is given up by
+//! the same commit, and what a drive was when it was seen last counts for nothing: before it takes part again it is read once
+//! more. Faults expected: drives of others, of this pool in the place of another, older copies, drives that fail at any of it.
 
 use std::rc::Rc;
 
@@ -16,6 +19,7 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
 use super::ids::DriveId;
+use super::open::SHARED;
 use super::slots::{self, Content, Superblock};
 use super::volume_record::{PartRecord, VolumeRecord};
 use super::{Inner, OpenDrive, Pool, addresses, writer};
@@ -24,11 +28,12 @@ use crate::rows::SlotState;
 
 impl Pool {
     /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
-    /// these. With `force` a drive of another pool is taken over.
+    /// these. With `force` a drive of another pool is taken over, and one of this pool that is out of service; its place is
+    /// given up then.
     pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.add_drive(drive, role, force).await?;
+        let number = inner.add_drive(drive, role, force, None).await?;
         inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
         let manifest = inner.manifest.borrow();
@@ -42,7 +47,7 @@ impl Pool {
 
     /// Puts a new drive, of whatever size, in the place of one that failed, is missing, or (where its volumes can spare it
     /// meanwhile) still works. What does not fit goes to free space of the other drives. The rebuild is recorded, and begins
-    /// when jobs run. `new` may be the old drive itself, wiped or not. With `force` a drive of another pool is taken over.
+    /// when jobs run. `new` may be the old drive itself, wiped or not. `force`: as with [`Self::add`].
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -50,7 +55,7 @@ impl Pool {
         inner.check_spared(old)?;
         let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
             Some(spare) => spare,
-            None => inner.add_drive(new, Role::Spare, force).await?,
+            None => inner.add_drive(new, Role::Spare, force, Some(old)).await?,
         };
         let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
         inner.put_in_place(old, number).await?;
@@ -180,9 +185,15 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes a drive into the pool.
-    async fn add_drive(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<u32, PoolError> {
-        self.check_new_drive(&drive, force).await?;
+    /// Takes a drive into the pool; `for_place`: in the end of this drive.
+    async fn add_drive(
+        &self,
+        drive: Rc<dyn Drive>,
+        role: Role,
+        force: bool,
+        for_place: Option<u32>,
+    ) -> Result<u32, PoolError> {
+        let before = self.check_new_drive(&drive, force, for_place).await?;
         let path = drive.info().label.to_string();
         let capacity_bytes = drive.info().capacity_bytes;
         let id = self.ids.borrow_mut().next();
@@ -192,6 +203,11 @@ impl Inner {
             (number, Self::check_room(&planned))
         };
         room?;
+        if let Some(before) = before {
+            self.let_go_of_drive(before);
+        }
+        // The place that it is to have in the end is given up when it takes it.
+        let given_up = before.filter(|before| Some(*before) != for_place);
         let member = Member::new(&self.context, drive, self.options.member());
         if let Err(error) = writer::begin(&member).await {
             member.stop();
@@ -205,6 +221,9 @@ impl Inner {
         let added = self
             .try_commit(Some(number), move |manifest| {
                 assert_eq!(manifest.add_drive(id, &path, role, capacity_bytes), number);
+                if let Some(given_up) = given_up {
+                    manifest.set_replaced(given_up);
+                }
                 manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
                 Ok(Change::Commit(()))
             })
@@ -217,7 +236,14 @@ impl Inner {
         Ok(number)
     }
 
-    async fn check_new_drive(&self, drive: &Rc<dyn Drive>, force: bool) -> Result<(), PoolError> {
+    /// The record that a drive which is to come in has had so far, if it is one of the pool's own; refused where that is in
+    /// use, or what the drive holds may be of use.
+    async fn check_new_drive(
+        &self,
+        drive: &Rc<dyn Drive>,
+        force: bool,
+        for_place: Option<u32>,
+    ) -> Result<Option<u32>, PoolError> {
         let info = drive.info();
         let label = info.label.to_string();
         let slab_bytes = {
@@ -240,35 +266,52 @@ impl Inner {
                 return Err(PoolError::DriveInPool { drive: label, id: record.id });
             }
         }
-        let superblock = match slots::read_in_time(&self.context, &self.options.member, &**drive).await? {
-            Content::Valid { superblock, .. } => superblock,
-            content if force => {
-                drop(content);
-                return Ok(());
-            }
-            content => return super::open::refuse_taken(&label, content),
-        };
-        if superblock.pool_id != self.pool_id {
-            if force {
-                return Ok(());
-            }
-            return Err(PoolError::DriveOfOtherPool {
-                drive: label,
-                pool_name: superblock.manifest.name,
-                pool_id: superblock.pool_id,
-            });
-        }
-        // One of ours: welcome back, unless it is in use, or holds what nobody else has.
+        let content = slots::read_in_time(&self.context, &self.options.member, &**drive).await?;
         let manifest = self.manifest.borrow();
-        let Some(record) = manifest.drive_by_id(superblock.drive_id) else { return Ok(()) };
-        if self.working_member(record.number).is_some() {
-            return Err(PoolError::DriveInPool { drive: label, id: record.id });
+        // What was overwritten since it was opened is still the drive behind that record.
+        let is_open = |record: &&DriveRecord| {
+            self.open_drive(record.number).is_some_and(|open| open.member.is_of(drive))
+        };
+        let known = match &content {
+            Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id => {
+                manifest.drive_by_id(superblock.drive_id).or_else(|| manifest.drives.iter().find(is_open))
+            }
+            _ => manifest.drives.iter().find(is_open),
+        };
+        let Some(record) = known else {
+            let is_ours =
+                matches!(&content, Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id);
+            return match force || is_ours {
+                true => Ok(None),
+                false => super::open::refuse_taken(&label, content).map(|()| None),
+            };
+        };
+        let (number, id) = (record.number, record.id);
+        if self.working_member(number).is_some() {
+            return Err(PoolError::DriveInPool { drive: label, id });
         }
-        let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(record.number));
-        match manifest.volumes.iter().find(needs) {
-            Some(volume) if !force => Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() }),
-            _ => Ok(()),
+        let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(number));
+        if let Some(volume) = manifest.volumes.iter().find(needs).filter(|_| !force) {
+            return Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() });
         }
+        let is_of_no_use = record.replaced
+            || record.exclusion() == Some(ExclusionKind::Failed)
+            || self.stale.borrow().contains(&number);
+        if force || is_of_no_use || for_place == Some(number) {
+            return Ok(Some(number));
+        }
+        Err(PoolError::DriveOut { drive: label, id })
+    }
+
+    /// Has the pool forget where a drive that is out is: it comes back as another, or is not that drive any more.
+    fn let_go_of_drive(&self, number: u32) {
+        let before = self.drives.borrow_mut().remove(&number);
+        if let Some(before) = before {
+            before.member.fail("it was let go of");
+            before.member.stop();
+            before.member.release();
+        }
+        self.stale.borrow_mut().retain(|stale| *stale != number);
     }
 
     /// Whether a drive that is out is at hand and could take part.
@@ -296,27 +339,14 @@ impl Inner {
                     return Err(PoolError::DriveStanding { drive: label, what });
                 }
             };
-        let Superblock { pool_id, drive_id, manifest } = *superblock;
-        if pool_id != self.pool_id {
-            let pool_name = manifest.name;
-            return Err(PoolError::DriveOfOtherPool { drive: label, pool_name, pool_id });
-        }
-        if drive_id != record.id {
-            let what = format!("is another drive of this pool ({drive_id})");
-            return Err(PoolError::DriveStanding { drive: label, what });
-        }
+        let manifest = self.own_words(record, &label, *superblock)?;
         if info.capacity_bytes < record.capacity_bytes {
             let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
             return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
         }
         // The next commit is to be newer than what the drive has, wherever it got that.
         self.attempted.set(self.attempted.get().max(manifest.generation));
-        // What lived on without this pool, or is not of its past, says nothing about it.
-        let behind = if self.manifest.borrow().descends_from(&manifest) {
-            manifest
-        } else {
-            Manifest { volumes: Vec::new(), ..manifest }
-        };
+        let behind = self.believed(record, manifest)?;
         let member = Member::new(&self.context, drive, self.options.member());
         let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
         self.writer.found(number, slot);
@@ -329,12 +359,83 @@ impl Inner {
         Ok(())
     }
 
+    /// What a drive says, where it is the one that a record speaks of.
+    fn own_words(
+        &self,
+        record: &DriveRecord,
+        label: &str,
+        superblock: Superblock,
+    ) -> Result<Manifest, PoolError> {
+        let Superblock { pool_id, drive_id, manifest, also } = superblock;
+        if pool_id != self.pool_id {
+            let (drive, pool_name) = (label.to_owned(), manifest.name);
+            return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
+        }
+        if drive_id != record.id {
+            let what = format!("is another drive of this pool ({drive_id})");
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what });
+        }
+        if self.manifest.borrow().is_shared(&also) {
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
+        }
+        Ok(manifest)
+    }
+
+    /// What of a drive's own words counts. What lived on without this pool, or is not of its past, says nothing about it; nor
+    /// does an older copy, which cannot stand in for the only drive that has something either.
+    fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
+        let manifest = self.manifest.borrow();
+        let is_rolled_back = manifest.is_rolled_back(record, &theirs);
+        if is_rolled_back && manifest.is_needed(record.number) {
+            let drives = vec![format!("{} (at generation {})", record.path, theirs.generation)];
+            return Err(PoolError::RolledBack { drives, generation: manifest.generation });
+        }
+        Ok(match manifest.descends_from(&theirs) && !is_rolled_back {
+            true => theirs,
+            false => Manifest { volumes: Vec::new(), ..theirs },
+        })
+    }
+
+    /// What a drive that is at hand and out has to say now: since it was opened it may have been overwritten, or have become
+    /// another drive of the pool.
+    async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
+        let label = member.label().to_string();
+        let Some(drive) = member.drive() else {
+            return Err(PoolError::DriveStanding { drive: label, what: "is not there".to_owned() });
+        };
+        match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+            Content::Valid { superblock, slot, .. } => {
+                let theirs = self.own_words(record, &label, *superblock)?;
+                self.writer.found(record.number, slot);
+                self.believed(record, theirs)
+            }
+            _ => {
+                let what = "holds nothing of this pool any more".to_owned();
+                Err(PoolError::DriveStanding { drive: label, what })
+            }
+        }
+    }
+
     /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes part already only gets
     /// what it lacks filled.
     pub(super) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
         let Some(open) = self.open_drive(number) else { return Ok(()) };
+        let record = self.manifest.borrow().drive(number).cloned();
+        let Some(record) = record else { return Ok(()) };
         let path = open.member.label().to_string();
-        let (behind, new_path) = (open.behind.clone(), path.clone());
+        let (mut behind, new_path) = (open.behind.clone(), path.clone());
+        if !record.is_online() {
+            match self.read_again(&record, &open.member).await {
+                Ok(theirs) => behind = Some(Rc::new(theirs)),
+                Err(error) => {
+                    // One that cannot be read now may be read later.
+                    if !matches!(error, PoolError::Drive(_)) {
+                        self.let_go_of_drive(number);
+                    }
+                    return Err(error);
+                }
+            }
+        }
         let committed = self
             .commit_regardless(Some(number), move |manifest| {
                 let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };

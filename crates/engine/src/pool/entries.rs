@@ -14,8 +14,10 @@ const MAGIC: [u8; 8] = *b"STRPWISE";
 const HEADER_BYTES: usize = 512;
 /// Where in the header its own checksum is, in every version.
 const CHECKSUM_AT: usize = 508;
-/// Flags of features without which a pool must not be opened; none yet.
-const KNOWN_FEATURES: u64 = 0;
+/// Flag of a feature without which a pool must not be opened: drives that are left out say which commit they had.
+const FEATURE_HAD: u64 = 1;
+/// All flags known here.
+const KNOWN_FEATURES: u64 = FEATURE_HAD;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";
@@ -59,7 +61,8 @@ impl Header {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        // 12..16 reserved; 16..24 flags of features that must be known; 24..32 of those that need not be.
+        // 12..16 reserved; 24..32 flags of features that need not be known.
+        bytes[16..24].copy_from_slice(&FEATURE_HAD.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.pool_id.0.to_be_bytes());
         bytes[48..64].copy_from_slice(&self.drive_id.0.to_be_bytes());
         bytes[64..72].copy_from_slice(&self.capacity_bytes.to_le_bytes());
@@ -112,6 +115,8 @@ pub(super) struct Before {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryHeader {
     pub generation: u64,
+    /// As [`super::format::Manifest::proven`].
+    pub proven: u64,
     /// `None`: a checkpoint.
     pub before: Option<Before>,
     pub sections_bytes: usize,
@@ -119,8 +124,8 @@ pub(super) struct EntryHeader {
 }
 
 impl EntryHeader {
-    pub fn new(generation: u64, before: Option<Before>, sections: &[u8]) -> Self {
-        Self { generation, before, sections_bytes: sections.len(), sections_crc: crc(sections) }
+    pub fn new(generation: u64, proven: u64, before: Option<Before>, sections: &[u8]) -> Self {
+        Self { generation, proven, before, sections_bytes: sections.len(), sections_crc: crc(sections) }
     }
 
     /// What the entry behind this one says of it.
@@ -146,6 +151,7 @@ impl EntryHeader {
         bytes[28..32].copy_from_slice(&length.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.sections_crc.to_le_bytes());
         bytes[40..48].copy_from_slice(&place.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.proven.to_le_bytes());
         let checksum = sealed(&bytes, of);
         bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -167,11 +173,13 @@ impl EntryHeader {
         };
         let header = Self {
             generation: number(bytes, 8),
+            proven: number(bytes, 48),
             before,
             sections_bytes: u32::from_le_bytes(array(bytes, 28)) as usize,
             sections_crc: u32::from_le_bytes(array(bytes, 32)),
         };
-        let is_later = before.is_none_or(|before| before.generation < header.generation);
+        let is_later = before.is_none_or(|before| before.generation < header.generation)
+            && header.proven <= header.generation;
         (is_later && header.entry_bytes() <= room_bytes).then_some(header)
     }
 

@@ -153,6 +153,26 @@ pub enum PoolError {
         /// The unknown flags.
         flags: u64,
     },
+    /// Drives that lack commits which they had, and without which nothing can be read.
+    #[error(
+        "{} {} put back from an older copy: the pool is at generation {generation}, and no volume can be read without",
+        drives.join(", "),
+        if drives.len() == 1 { "was" } else { "were" }
+    )]
+    RolledBack {
+        /// Their labels, and what they have.
+        drives: Vec<String>,
+        /// What the other drives have.
+        generation: u64,
+    },
+    /// The drive is one of this pool's own, out of service, and what it holds may be of use.
+    #[error("{drive} is a drive of this pool already ({id}), out of service")]
+    DriveOut {
+        /// The drive's label.
+        drive: String,
+        /// Its identity.
+        id: DriveId,
+    },
     /// The pool was used in two halves, each without the other.
     #[error(
         "the pool has diverged: {} went on without {}, and the other way round",
@@ -377,6 +397,15 @@ impl PoolError {
             Self::DriveOfOtherPool { pool_name, .. } => {
                 format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
             }
+            Self::RolledBack { drives, .. } => format!(
+                "put the newest state of {} back; or take what is there with `pool import --force`: what was written since those \
+                 copies were made is lost or disagrees",
+                if drives.len() == 1 { "it" } else { "them" }
+            ),
+            Self::DriveOut { id, .. } => format!(
+                "`pool online` takes it back and copies to it what changed, `pool remove` lets go of {id} first; with --force the \
+                 drive is overwritten and its place given up"
+            ),
             Self::SameDriveTwice { .. } => "name every drive once".to_owned(),
             Self::SeveralPools { .. } => "name the drives of one pool".to_owned(),
             Self::NewerFormat { .. } | Self::UnknownFeatures { .. } => {

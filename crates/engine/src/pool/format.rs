@@ -94,6 +94,8 @@ pub(crate) struct Manifest {
     pub name: String,
     /// Counts commits.
     pub generation: u64,
+    /// The last commit that every drive which takes part is known to have, as a generation; 0 where that is not known.
+    pub proven: u64,
     /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes part.
     pub branches: Vec<Branch>,
     pub next_number: u32,
@@ -115,6 +117,7 @@ impl Manifest {
         Self {
             name: name.to_owned(),
             generation: 0,
+            proven: 0,
             branches: Vec::new(),
             next_number: 0,
             drives: Vec::new(),
@@ -189,6 +192,22 @@ impl Manifest {
         }
     }
 
+    /// The moment of the history that led here with this generation; `None` where it is forgotten.
+    pub fn moment_at(&self, generation: u64) -> Option<Moment> {
+        let branch = self.branches.iter().rev().find(|branch| branch.generation <= generation)?;
+        Some(Moment { branch: branch.id, generation })
+    }
+
+    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have had: then it was put back
+    /// from an older copy. A cut in the middle of a commit leaves drives without that commit, never without the one before.
+    pub fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
+        let had = match drive.is_online() {
+            true => (self.proven > 0).then_some(self.proven),
+            false => drive.had,
+        };
+        had.and_then(|generation| self.moment_at(generation)).is_some_and(|moment| !theirs.has_had(moment))
+    }
+
     /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
     pub fn last_generation_on(&self, branch: Id) -> Option<u64> {
         let index = self.branches.iter().position(|other| other.id == branch)?;
@@ -221,6 +240,7 @@ impl Manifest {
             retiring: false,
             capacity_bytes,
             errors: Errors::default(),
+            had: None,
             replaced: false,
         });
         number
@@ -234,6 +254,12 @@ impl Manifest {
     pub fn drive_mut(&mut self, number: u32) -> Option<&mut DriveRecord> {
         let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
         Some(&mut self.drives[index])
+    }
+
+    /// Whether a drive whose slots speak of these drives, too, is the place of one that is not given up: it was written as
+    /// two members, and is good for neither.
+    pub fn is_shared(&self, also: &[Id]) -> bool {
+        also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
     }
 
     pub fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {

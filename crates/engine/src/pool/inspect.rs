@@ -82,7 +82,7 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
         Content::Unknown(flags) => return Err(PoolError::UnknownFeatures { drive: label, flags }),
         Content::Valid { superblock, intact, .. } => (superblock, intact),
     };
-    let Superblock { pool_id, drive_id, manifest } = *superblock;
+    let Superblock { pool_id, drive_id, manifest, .. } = *superblock;
     let own = manifest.drive_by_id(drive_id);
     let is_own = |number: u32| own.is_some_and(|own| own.number == number);
     let volumes = manifest.volumes.iter().map(|volume| {

@@ -140,6 +140,9 @@ pub struct PoolOptions {
     /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
     /// be kept: two pools made from one seed are told apart by nothing.
     pub id_seed: Option<u64>,
+    /// Takes drives for current that were put back from an older copy, where a volume cannot be read otherwise. What was
+    /// written since the copy was made is lost then, or disagrees with what other drives hold.
+    pub take_rolled_back: bool,
     /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's clock, so that a run can be
     /// repeated.
     pub unix_ms: Option<fn() -> u64>,
@@ -233,6 +236,9 @@ pub(crate) struct Inner {
     writer: Writer,
     /// The highest number that a commit was begun with: none is used for two different ones.
     attempted: Cell<u64>,
+    /// The last commit that every drive which takes part is known to have, as a generation; 0 where that is not known.
+    proven: Cell<u64>,
+    takes_rolled_back: Cell<bool>,
     /// By number: drives at hand, also those excluded since opening (their members are failed) and those that were away.
     drives: RefCell<BTreeMap<u32, OpenDrive>>,
     /// Queues before drives whose changes stay in memory, of volumes that can be read only as their file system is full.
@@ -286,6 +292,12 @@ impl Pool {
     /// Whether the pool may be changed.
     pub fn mode(&self) -> OpenMode {
         self.0.mode
+    }
+
+    /// Whether it was opened with drives that were put back from an older copy and taken as they are
+    /// ([`PoolOptions::take_rolled_back`]).
+    pub fn takes_rolled_back(&self) -> bool {
+        self.0.takes_rolled_back.get()
     }
 
     /// The count of commits so far.

@@ -6,15 +6,15 @@
 //! hand and take no part until a job has them catch up.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use futures_util::future::join_all;
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 
 use super::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
-use super::assemble::{Choice, Diverged, Found, Worth, choose};
-use super::drive_record::{DriveRecord, Errors, Role, Standing, shortened};
+use super::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
+use super::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role, Standing, shortened};
 use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
 use super::events::EventKind;
@@ -108,6 +108,8 @@ impl Pool {
         };
         let pool_id = first.superblock.pool_id;
         let mut choice = choose(&found)?;
+        let rolled_back = judge_rolled_back(&mut choice, &found, &options)?;
+        let takes_rolled_back = rolled_back.iter().any(|drive| drive.is_taken);
         torn |= choice.behind || choice.manifest.is_tentative();
         let open = take_in(context, &drives, &found, &mut choice, mode, &options, &mut notices);
         let slots: Vec<(u32, usize)> = choice
@@ -124,32 +126,46 @@ impl Pool {
         let inner = &pool.0;
         // Also that of a commit which never counted, so that the next one is newer than it on every drive.
         inner.attempted.set(choice.newest_generation);
+        inner.proven.set(proven_by_all(&choice, &found));
+        inner.takes_rolled_back.set(takes_rolled_back);
         notices.into_iter().for_each(|notice| inner.notice(notice));
         for (number, slot) in slots {
             inner.writer.found(number, slot);
         }
-        note_strangers(inner, &drives, &choice);
+        note_strangers(inner, &drives, &choice, &rolled_back);
         inner.event(EventKind::Pool, &format!("the pool was opened, {} drives at hand", found.len()));
         let returned = returning(&choice);
         let is_due = torn || !returned.is_empty() || inner.must_exclude();
-        if mode == OpenMode::ReadWrite && is_due && inner.check_readable().is_ok() {
-            inner
-                .commit(None, move |manifest| {
-                    for number in returned {
-                        if let Some(drive) = manifest.drive_mut(number) {
-                            drive.standing = Standing::Online;
-                        }
+        let take_in = move |manifest: &mut Manifest| {
+            let take_back = |manifest: &mut Manifest| {
+                for number in &returned {
+                    if let Some(drive) = manifest.drive_mut(*number) {
+                        drive.standing = Standing::Online;
                     }
-                })
-                .await?;
-        } else {
-            let mut manifest = inner.manifest.borrow_mut();
-            for number in returned {
-                if let Some(drive) = manifest.drive_mut(number) {
-                    drive.standing = Standing::Online;
                 }
+            };
+            take_back(manifest);
+            if !rolled_back.is_empty() {
+                // Of those that are taken only what a volume cannot do without counts from now on.
+                manifest.exclude(&rolled_back.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
+                take_back(manifest);
             }
-            drop(manifest);
+        };
+        if mode == OpenMode::ReadWrite && (is_due || inner.has_volumes()) && inner.check_readable().is_ok() {
+            // Before anything is written: once all are known to have a commit of this opening, a drive that is put back from a
+            // copy made before it is told from one that a power cut left behind.
+            let begun = match inner.commit(None, take_in).await {
+                Ok(()) if inner.manifest.borrow().proven > choice.newest_generation => Ok(()),
+                Ok(()) => inner.commit(None, |_| ()).await,
+                Err(error) => Err(error),
+            };
+            match begun {
+                // Everything can be read, and deleted; such a copy is told later.
+                Err(PoolError::FileSystemFull { .. }) if !is_due => {}
+                begun => begun?,
+            }
+        } else {
+            take_in(&mut inner.manifest.borrow_mut());
             inner.space.borrow_mut().refresh(&inner.manifest.borrow());
         }
         inner.set_background_share();
@@ -287,6 +303,8 @@ fn assembled(
         freed: Default::default(),
         writer: Writer::new(pool_id, options.array.tuning.commit_piece_bytes),
         attempted: Cell::new(manifest.generation),
+        proven: Cell::new(0),
+        takes_rolled_back: Cell::new(false),
         stamped: Cell::new(manifest.generation),
         manifest: RefCell::new(manifest),
         drives: RefCell::new(drives),
@@ -381,7 +399,7 @@ fn take_in(
     for &(index, number, worth) in &choice.drives {
         let drive = &drives[index];
         let record = choice.manifest.drive_mut(number).expect("chosen drives are in the manifest");
-        if worth == Worth::Stale {
+        if matches!(worth, Worth::Stale | Worth::RolledBack) {
             continue;
         }
         let info = drive.info();
@@ -423,14 +441,114 @@ fn returning(choice: &Choice) -> Vec<u32> {
     back.map(|(_, number, _)| *number).collect()
 }
 
-fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
+/// A drive that was put back from an older copy, by number, and whether it is taken as it is.
+struct RolledBack {
+    number: u32,
+    is_taken: bool,
+}
+
+impl RolledBack {
+    /// Its columns do not count any more, but for those of volumes that cannot do without.
+    fn exclusion(&self) -> Exclusion {
+        Exclusion { drive: self.number, reason: ROLLED_BACK.to_owned(), kind: ExclusionKind::Failed }
+    }
+}
+
+/// What is wrong with a drive that two records have had as theirs.
+pub(super) const SHARED: &str =
+    "was written as two drives of the pool, and is good for neither; `pool replace` takes it back";
+
+/// Why such a drive is left out.
+pub(super) const ROLLED_BACK: &str = "it was put back from an older copy, so what it holds is out of date";
+
+/// What becomes of drives that were put back from an older copy: they are left out. Where nothing could be read without them
+/// they outvote the rest, and only a person can say what is to count.
+fn judge_rolled_back(
+    choice: &mut Choice,
+    found: &[Found],
+    options: &PoolOptions,
+) -> Result<Vec<RolledBack>, PoolError> {
+    let of_worth = |choice: &Choice, wanted: &[Worth]| -> BTreeSet<u32> {
+        let drives = choice.drives.iter().filter(|(_, _, worth)| wanted.contains(worth));
+        drives.map(|(_, number, _)| *number).collect()
+    };
+    let rolled_back = of_worth(choice, &[Worth::RolledBack]);
+    if rolled_back.is_empty() {
+        return Ok(Vec::new());
+    }
+    let counting = of_worth(choice, &[Worth::Current, Worth::Returning]);
+    let volumes = &choice.manifest.volumes;
+    let could_be_read =
+        |with: &dyn Fn(u32) -> bool| volumes.iter().any(|volume| volume.survives(|n| !with(n)));
+    let is_outvoted = !volumes.is_empty()
+        && !could_be_read(&|number| counting.contains(&number))
+        && could_be_read(&|number| counting.contains(&number) || rolled_back.contains(&number));
+    if is_outvoted && !options.take_rolled_back {
+        let generation = |number: u32| {
+            let (index, ..) = choice.drives.iter().find(|(_, other, _)| *other == number)?;
+            let found = found.iter().find(|found| found.index == *index)?;
+            Some(format!("{} (at generation {})", found.label, found.superblock.manifest.generation))
+        };
+        return Err(PoolError::RolledBack {
+            drives: rolled_back.iter().filter_map(|number| generation(*number)).collect(),
+            generation: choice.manifest.generation,
+        });
+    }
+    let mut without = choice.manifest.clone();
+    let as_judged = |number: &u32| RolledBack { number: *number, is_taken: false };
+    let mut judged: Vec<RolledBack> = rolled_back.iter().map(as_judged).collect();
+    without.exclude(&judged.iter().map(RolledBack::exclusion).collect::<Vec<_>>());
+    for drive in &mut judged {
+        drive.is_taken = options.take_rolled_back && without.is_needed(drive.number);
+        let (index, _, worth) = choice
+            .drives
+            .iter_mut()
+            .find(|(_, number, _)| *number == drive.number)
+            .expect("it was found among these");
+        *worth = if drive.is_taken { Worth::Returning } else { Worth::Stale };
+        // What it says of other volumes goes for nothing.
+        choice.misled.push(*index);
+    }
+    Ok(judged)
+}
+
+/// The last commit that all drives which are to take part are known to have: also those that come back with this opening.
+fn proven_by_all(choice: &Choice, found: &[Found]) -> u64 {
+    let of_returning = |(index, _, worth): &(usize, u32, Worth)| {
+        let drive = found.iter().find(|drive| *worth == Worth::Returning && drive.index == *index)?;
+        let theirs = &drive.superblock.manifest;
+        let is_past = choice.manifest.descends_from(theirs);
+        Some(if is_past { theirs.generation } else { last_lived(theirs, found).generation })
+    };
+    let returning = choice.drives.iter().filter_map(of_returning);
+    returning.chain([choice.manifest.proven]).min().unwrap_or(0)
+}
+
+fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice, rolled_back: &[RolledBack]) {
     for &(index, number, worth) in &choice.drives {
         let label = &drives[index].info().label;
+        if let Some(drive) = rolled_back.iter().find(|drive| drive.number == number) {
+            inner.notice(match drive.is_taken {
+                true => format!(
+                    "{label} was put back from an older copy, and is taken as it is: what was written since is lost where only \
+                     this drive had it. `pool scrub` finds what disagrees"
+                ),
+                false => format!("{label}: {ROLLED_BACK}. `pool replace` takes the drive back"),
+            });
+            if !drive.is_taken {
+                inner.stale.borrow_mut().push(number);
+            }
+            continue;
+        }
         match worth {
-            Worth::Current | Worth::Returning => {}
+            Worth::Current | Worth::Returning | Worth::RolledBack => {}
             Worth::Behind => inner.notice(format!(
                 "{label} was away while the pool was used: what changed meanwhile is to be brought up to date"
             )),
+            Worth::Stale if choice.shared.contains(&index) => {
+                inner.stale.borrow_mut().push(number);
+                inner.notice(format!("{label} {SHARED}"));
+            }
             Worth::Stale => {
                 inner.stale.borrow_mut().push(number);
                 inner.notice(format!(
@@ -453,6 +571,10 @@ fn note_strangers(inner: &Inner, drives: &[Rc<dyn Drive>], choice: &Choice) {
 }
 
 impl Inner {
+    fn has_volumes(&self) -> bool {
+        !self.manifest.borrow().volumes.is_empty()
+    }
+
     /// Whether a volume is about to be used without a drive that takes part. Also where the volume has nothing on it: what
     /// happens from now on is not to look, when the drive is back, as if it had come after a commit that never counted.
     fn must_exclude(&self) -> bool {

@@ -25,6 +25,9 @@ pub(crate) struct Superblock {
     pub pool_id: PoolId,
     pub drive_id: DriveId,
     pub manifest: Manifest,
+    /// Other drives of the pool that its slots speak of. A drive is wiped before it joins, so one that is written properly has
+    /// none.
+    pub also: Vec<DriveId>,
 }
 
 /// What was found on a drive.
@@ -125,7 +128,7 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         }
     }
     let mut slots: Vec<SlotReader<'_>> = Vec::new();
-    for header in identities {
+    for &header in &identities {
         for slot in 0..2 {
             slots.extend(SlotReader::open(drive, header, slot).await);
         }
@@ -135,8 +138,10 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         let Some((manifest, whole)) = slot.read().await else { continue };
         let places = slot_places(slot.header.capacity_bytes, slot.slot);
         let has_header = |place: &u64| headers.valid.contains(&(*place, slot.header));
-        let superblock =
-            Superblock { pool_id: slot.header.pool_id, drive_id: slot.header.drive_id, manifest };
+        let Header { pool_id, drive_id, .. } = slot.header;
+        let is_other = |header: &&Header| header.pool_id == pool_id && header.drive_id != drive_id;
+        let also = identities.iter().filter(is_other).map(|header| header.drive_id).collect();
+        let superblock = Superblock { pool_id, drive_id, manifest, also };
         let intact = whole && places.iter().all(has_header);
         return Ok(Content::Valid { superblock: Box::new(superblock), slot: slot.slot, intact });
     }
@@ -219,6 +224,7 @@ impl<'a> SlotReader<'a> {
     /// The state that the slot holds, and whether both ends have all of it.
     async fn read(&mut self) -> Option<(Manifest, bool)> {
         let mut entries: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut proven: Vec<u64> = Vec::new();
         let mut before: Option<Before> = None;
         let mut at = 0;
         let mut whole = true;
@@ -236,12 +242,16 @@ impl<'a> SlotReader<'a> {
             before = Some(header.as_before());
             at += header.entry_bytes();
             entries.push((header.generation, sections));
+            proven.push(header.proven);
             if at >= self.ends[0].room {
                 break;
             }
         }
-        let manifest = replay(&entries)?;
-        let is_last = entries.last().is_some_and(|(generation, _)| *generation == manifest.generation);
+        let mut manifest = replay(&entries)?;
+        // Some at the end may have been left out.
+        let taken = entries.iter().position(|(generation, _)| *generation == manifest.generation)?;
+        manifest.proven = proven[taken];
+        let is_last = taken + 1 == entries.len();
         Some((manifest, whole && is_last))
     }
 }

@@ -142,7 +142,7 @@ impl Writer {
             && targets.iter().all(|target| state.current.contains(&target.number))
         {
             let sections = changes(Some(&log.manifest), manifest);
-            let entry = EntryHeader::new(manifest.generation, Some(log.before), &sections);
+            let entry = EntryHeader::new(manifest.generation, manifest.proven, Some(log.before), &sections);
             if log.end + entry.entry_bytes() <= room {
                 return Ok(Plan::new(entry, log.end, &sections));
             }
@@ -152,7 +152,8 @@ impl Writer {
         if needed_bytes > room {
             return Err(TooLarge { needed_bytes, room_bytes: room });
         }
-        Ok(Plan::new(EntryHeader::new(manifest.generation, None, &sections), 0, &sections))
+        let entry = EntryHeader::new(manifest.generation, manifest.proven, None, &sections);
+        Ok(Plan::new(entry, 0, &sections))
     }
 
     /// The slot that a commit goes to.

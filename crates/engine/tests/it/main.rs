@@ -24,6 +24,7 @@ mod pool_drives;
 mod pool_jobs;
 mod pool_load;
 mod pool_losses;
+mod pool_members;
 mod pool_random;
 mod pool_retire;
 mod pool_sums;

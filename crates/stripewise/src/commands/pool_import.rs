@@ -1,4 +1,5 @@
-//! `pool import`: finds pools on drives, in any order and under any name, and adds them to the list. Reads only.
+//! `pool import`: finds pools on drives, in any order and under any name, and adds them to the list. Reads only, but for
+//! `--force`: that drives were taken which were put back from older copies is recorded on all of them.
 //!
 //! Expected faults: folders full of other things, drives of several pools, pools of one name, drives missing or out of date,
 //! halves that went on without each other, pools that another process uses.
@@ -16,10 +17,10 @@ use crate::candidates::{Candidate, noted_export};
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownDrive, KnownPool};
-use crate::nest::Nest;
+use crate::nest::{Nest, Trouble};
 use crate::network;
 use crate::report::{PoolReport, counted};
-use crate::session::{OpenedDrive, open_drive, pool_failure};
+use crate::session::{Access, OpenedDrive, open_drive, pool_failure};
 
 /// Find pools on drives and add them to the list
 #[derive(Args)]
@@ -34,6 +35,10 @@ pub struct Options {
     /// Only this pool, by name or identity; all that are found if left out
     #[arg(value_name = "POOL")]
     pool: Option<String>,
+    /// Take drives that were put back from older copies as they are, where volumes cannot be read without them: what was
+    /// written since those copies were made is lost, or disagrees
+    #[arg(long)]
+    force: bool,
 }
 
 /// A drive that belongs to a pool.
@@ -98,7 +103,7 @@ async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<Imp
             if known.is_some() && !of_new {
                 continue;
             }
-            let report = import(&home, executor, id, drives).await?;
+            let report = import(&home, nest, id, drives, options.force).await?;
             let imported = with_user(app, &home, executor, report, drives);
             match known {
                 Some(known) => reports[known] = imported,
@@ -342,14 +347,22 @@ fn refuse_twins(pools: &[(String, Vec<&Found>)], places: &str) -> Result<()> {
     Ok(())
 }
 
-async fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[&Found]) -> Result<PoolReport> {
+async fn import(
+    home: &Home,
+    nest: &Nest,
+    id: &str,
+    drives: &[&Found],
+    take_rolled_back: bool,
+) -> Result<PoolReport> {
     let name = &newest(drives).pool_name;
     let what = format!("cannot import pool `{name}`");
     let given = drives.iter().map(|found| found.opened.drive.clone()).collect();
-    let (context, buffers) = (executor.context(), BufferPool::new(0));
-    let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, PoolOptions::default());
+    let (context, buffers) = (nest.executor().context(), BufferPool::new(0));
+    let options = PoolOptions { take_rolled_back, ..PoolOptions::default() };
+    let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
     let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
+    let is_to_be_recorded = pool.takes_rolled_back();
     pool.close().await.map_err(|error| pool_failure(&what, &error))?;
     // Where the pool says a drive was last stands in for those that were not found.
     let known = |drive: &crate::report::DriveReport| {
@@ -360,6 +373,12 @@ async fn import(home: &Home, executor: &RealExecutor, id: &str, drives: &[&Found
         }
     };
     let drives = report.drives.iter().map(known).collect();
-    home.remember(KnownPool { name: report.name.clone(), id: id.to_owned(), drives })?;
+    let known = KnownPool { name: report.name.clone(), id: id.to_owned(), drives };
+    home.remember(known.clone())?;
+    if is_to_be_recorded {
+        nest.take_rolled_back_of(id);
+        let opening = nest.open_pool(home.clone(), known, Access::Change);
+        opening.await.map_err(Trouble::failure)?.close().await?;
+    }
     Ok(report)
 }

@@ -258,3 +258,74 @@ fn what_drives_do_is_shown_where_something_runs() {
         assert!(busy.get(key).is_some(), "{key} is missing");
     }
 }
+
+#[test]
+fn a_drive_that_was_away_does_not_become_two_members() {
+    for forced in [false, true] {
+        let sandbox = Sandbox::new();
+        sandbox.pool(5);
+        sandbox.ok("volume create tank/a --layout raid6 --size 24MiB --checksums off");
+        let mut data = unique_bytes(LENGTH, 11);
+        sandbox.write("tank/a", 4097, &data);
+        let aside = |name: &str| (sandbox.path(&format!("d/{name}.img")), sandbox.path(name));
+        for name in ["drive3", "drive4"] {
+            let (place, aside) = aside(name);
+            std::fs::rename(place, aside).expect("moved");
+        }
+        let new = unique_bytes(1_000_000, 12);
+        sandbox.write("tank/a", 4097, &new);
+        data[..new.len()].copy_from_slice(&new);
+        let (place, aside) = aside("drive4");
+        std::fs::rename(aside, place).expect("moved");
+        let words = "pool replace tank @d/drive3.img @d/drive4.img --wait";
+        if forced {
+            sandbox.run(&format!("{words} --force"));
+            assert_eq!(status(&sandbox)["state"], "degraded", "it stands in for one of them");
+        } else {
+            let refused = sandbox.fails(words);
+            assert!(refused.contains("drive4.img is a drive of this pool already"), "{refused}");
+            assert!(refused.contains("hint: `pool online`"), "{refused}");
+            let refused = sandbox.fails("pool add tank @d/drive4.img");
+            assert!(refused.contains("hint: `pool online`"), "{refused}");
+            sandbox.ok("pool online tank @d/drive4.img --wait");
+        }
+        lose(&sandbox, "d/drive0.img");
+        assert!(holds(&sandbox, &data));
+    }
+}
+
+#[test]
+fn drives_put_back_from_older_copies_are_left_out_or_taken_by_force() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 24MiB --checksums off");
+    sandbox.write("tank/a", 4097, &unique_bytes(LENGTH, 13));
+    let copy = |from: &str, to: &str| std::fs::copy(sandbox.path(from), sandbox.path(to)).expect("copied");
+    for index in [1, 2] {
+        copy(&format!("d/drive{index}.img"), &format!("older{index}"));
+    }
+    let data = unique_bytes(LENGTH, 14);
+    sandbox.write("tank/a", 4097, &data);
+    copy("d/drive2.img", "newer2");
+    copy("older1", "d/drive1.img");
+    let now = status(&sandbox);
+    assert_eq!(drive(&now, &sandbox.text("d/drive1.img")).expect("there")["state"], "stale", "{now}");
+    assert!(holds(&sandbox, &data));
+
+    copy("older2", "d/drive2.img");
+    let refused = sandbox.fails("volume read tank/a --length 4096");
+    assert!(refused.contains("were put back from an older copy: the pool is at generation"), "{refused}");
+    assert!(refused.contains("hint: ") && refused.contains("`pool import --force`"), "{refused}");
+    assert!(sandbox.fails("pool import --dir @d tank").contains("older copy"));
+    copy("newer2", "d/drive2.img");
+    assert!(holds(&sandbox, &data), "put back it is as if nothing had happened");
+
+    copy("older2", "d/drive2.img");
+    sandbox.ok("pool import --dir @d tank --force");
+    sandbox.ok("pool status");
+    sandbox.read("tank/a", 4097, LENGTH);
+    copy("older1", "d/drive1.img");
+    assert_eq!(drive(&status(&sandbox), &sandbox.text("d/drive1.img")).expect("there")["state"], "stale");
+    sandbox.ok("pool replace tank @d/drive1.img @d/drive1.img --wait");
+    sandbox.ok("pool status");
+}

@@ -68,6 +68,7 @@ impl History {
                     pool_id: Id(9),
                     drive_id: Id(100 + index as u128),
                     manifest: self.drives[index].clone(),
+                    also: Vec::new(),
                 },
             })
             .collect();
@@ -96,7 +97,57 @@ fn state(manifest: &Manifest, volume: usize, drive: u32) -> SlotState {
     run.places.iter().find(|place| place.drive == drive).expect("a column").state
 }
 
-use Worth::{Behind, Current, Returning, Stale};
+use Worth::{Behind, Current, Returning, RolledBack, Stale};
+
+/// Drives that go on for some commits, each of which says that all have the one before.
+fn go_on_proven(history: &mut History, on: &[usize], commits: usize) {
+    for _ in 0..commits {
+        let proven = history.drives[on[0]].generation;
+        on.iter().for_each(|drive| history.drives[*drive].proven = proven);
+        history.go_on(on, &[], on);
+    }
+}
+
+#[test]
+fn a_drive_that_lacks_a_commit_which_it_had_was_put_back_from_an_older_copy() {
+    let mut history = History::new(4, &[Level::Raid6]);
+    go_on_proven(&mut history, &[0, 1, 2, 3], 3);
+    let older = history.drives[3].clone();
+    // One commit less is what a power cut leaves.
+    go_on_proven(&mut history, &[0, 1, 2, 3], 1);
+    history.drives[3] = older.clone();
+    assert_eq!(history.worths(&[3, 0]), [(3, Current), (0, Current)]);
+    go_on_proven(&mut history, &[0, 1, 2, 3], 1);
+    history.drives[3] = older.clone();
+    assert_eq!(history.worths(&[3, 0]), [(3, RolledBack), (0, Current)]);
+    // Where only older copies are at hand there is nothing to go by.
+    assert_eq!(history.worths(&[3]), [(3, Current)]);
+    // Also when it is out since: it had what the others had then.
+    history.kind = ExclusionKind::Missing;
+    history.go_on(&[0, 1, 2], &[3], &[0, 1, 2]);
+    assert_eq!(history.worths(&[3, 0]), [(3, Behind), (0, Current)], "what it had is not recorded");
+    for drive in 0..3 {
+        let had = history.drives[drive].generation - 1;
+        history.drives[drive].drive_mut(3).unwrap().had = Some(had);
+    }
+    assert_eq!(history.worths(&[3, 0]), [(3, RolledBack), (0, Current)]);
+    history.drives[3].generation += 2;
+    assert_eq!(history.worths(&[3, 0]), [(3, Behind), (0, Current)]);
+}
+
+#[test]
+fn what_is_known_to_have_counted_is_not_passed_over_for_an_older_copy_that_was_used_alone() {
+    let mut history = History::new(2, &[Level::Raid1]);
+    go_on_proven(&mut history, &[0, 1], 2);
+    let older = history.drives[1].clone();
+    for (commits, is_refused) in [(1, false), (2, true)] {
+        let mut history = History { drives: history.drives.clone(), ..history };
+        go_on_proven(&mut history, &[0, 1], commits);
+        history.drives[1] = older.clone();
+        history.go_on(&[1], &[0], &[1]);
+        assert_eq!(history.choose(&[0, 1]).is_err(), is_refused, "{commits} commits");
+    }
+}
 
 #[test]
 fn drives_that_were_away_are_stale() {

@@ -271,7 +271,7 @@ fn other_versions_are_told() {
     // The bytes of docs/format.md: whoever changes them changes the version.
     let mut expected = vec![0; 4096];
     expected[..8].copy_from_slice(b"STRPWISE");
-    (expected[8], expected[47], expected[63], expected[66]) = (2, 1, 2, 0x80);
+    (expected[8], expected[16], expected[47], expected[63], expected[66]) = (2, 1, 1, 2, 0x80);
     seal(&mut expected);
     assert_eq!(block, expected);
     let drive = MemoryDrive::new("d", 8 * MIB);
@@ -301,7 +301,7 @@ fn other_versions_are_told() {
 fn an_entry_is_as_described() {
     let header = Header { pool_id: Id(1), drive_id: Id(2), capacity_bytes: 8 * MIB };
     let before = Before { generation: 0x0203, sections_crc: 0x0405_0607 };
-    let bytes = EntryHeader::new(0x0809, Some(before), b"abc").encode(&header, 0x3000);
+    let bytes = EntryHeader::new(0x0809, 0x0708, Some(before), b"abc").encode(&header, 0x3000);
     let mut expected = [0; 64];
     expected[..8].copy_from_slice(b"SWCHANGE");
     expected[8..10].copy_from_slice(&[9, 8]);
@@ -310,6 +310,7 @@ fn an_entry_is_as_described() {
     expected[28] = 3;
     expected[32..36].copy_from_slice(&super::super::entries::crc(b"abc").to_le_bytes());
     expected[41] = 0x30;
+    expected[48..50].copy_from_slice(&[8, 7]);
     let mut sealed = expected[..60].to_vec();
     sealed.extend(1u128.to_be_bytes());
     sealed.extend(2u128.to_be_bytes());
