@@ -25,6 +25,7 @@ use crate::columns::Members;
 use crate::defer_pace::DeferPace;
 use crate::destage::LARGEST_DEFERRED_BYTES;
 use crate::error::ArrayError;
+use crate::flush_losses::FlushLosses;
 use crate::heat::Heat;
 use crate::member::Member;
 use crate::moves::Move;
@@ -287,6 +288,8 @@ pub(crate) struct Inner {
     pub full: RefCell<Option<Rc<str>>>,
     /// Something was, or may have been, written since opening.
     pub changed: Cell<bool>,
+    /// Flushes that drives have refused.
+    pub losses: FlushLosses,
 }
 
 /// A volume's array. Clones are the same array. Its futures must be driven to their end: a write that is dropped half-way
@@ -398,6 +401,7 @@ impl Array {
             protected: Cell::new(read_only),
             full: RefCell::default(),
             changed: Cell::new(false),
+            losses: FlushLosses::default(),
         }));
         if let Some(checksums) = checksums {
             array.0.begin_sums(checksums);
@@ -535,8 +539,19 @@ impl Array {
         }
     }
 
-    /// Makes everything acknowledged so far durable. What was closed in order is; of what was closed otherwise nobody knows.
+    /// Makes everything acknowledged so far durable, for a client: where writes were lost because a drive refused a flush, the
+    /// error is reported here, once, whoever met it. What was closed in order is durable; of what was closed otherwise nothing is
+    /// known.
     pub async fn flush(&self) -> Result<(), ArrayError> {
+        let losses = &self.0.losses;
+        let begun = losses.count();
+        let flushed = self.flush_internally().await;
+        losses.tell_client(begun)?;
+        flushed
+    }
+
+    /// As [`Self::flush`], for the engine's own needs: what there is to report to a client is kept.
+    pub(crate) async fn flush_internally(&self) -> Result<(), ArrayError> {
         match (self.0.closed.get(), self.0.closed_in_order.get()) {
             // The members' queues have ended: nobody would answer.
             (true, false) => Err(ArrayError::Closed),
@@ -561,6 +576,7 @@ impl Array {
         self.0.settle(true).await?;
         self.0.release_records().await?;
         self.0.close_journal().await?;
+        self.0.losses.tell_client(self.0.losses.count())?;
         self.0.closed_in_order.set(true);
         Ok(())
     }

@@ -54,6 +54,7 @@ impl Array {
         let inner = &self.0;
         let block_bytes = u64::from(member.member.info().logical_block_bytes);
         inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
+        inner.losses.deal_with(member.number, member.member.flush_failures());
         inner.members.borrow_mut().insert(member);
         inner.reload_sums();
         inner.note_wholeness();
@@ -276,6 +277,13 @@ impl Inner {
         })
     }
 
+    /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need no flush.
+    fn has_rows_on(&self, number: u32) -> bool {
+        let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
+        self.rows.borrow().runs().any(lies_there)
+            || self.moves.borrow().values().any(|moving| moving.goes_to(number))
+    }
+
     /// The drive that gave the error, if the array still has it: while an error of the one before waits to be looked at, a
     /// replacement may have come, and must not pay for it.
     fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
@@ -413,19 +421,28 @@ impl Inner {
         log.note_durable(known);
     }
 
-    /// Makes what the drives acknowledged durable.
+    /// Makes what the drives acknowledged durable. An error, too, where a drive that the array cannot do without has refused a
+    /// flush of another array since this one last asked: what it had in its cache may be lost.
     pub async fn flush_drives(&self) -> Result<(), ArrayError> {
-        let flushes: SmallVec<[_; 12]> = self
-            .members
-            .borrow()
-            .iter()
-            .map(|member| member.member.submit(Class::Upkeep, IoRequest::flush()))
-            .collect();
+        let flush =
+            |member: &ArrayMember| (member.clone(), member.member.submit(Class::Upkeep, IoRequest::flush()));
+        let flushes: SmallVec<[_; 12]> = self.members.borrow().iter().map(flush).collect();
         let mut first_error = None;
-        for flush in flushes {
-            if let Err(error) = flush.await
-                && let Err(error) = self.note_write_error(&error).await
-            {
+        for (member, answer) in flushes {
+            let failures = member.member.flush_failures();
+            let refused = match answer.await {
+                Err(error) => Some(error),
+                Ok(()) if mutation::is_chosen(Mutation::RefusedFlushForgotten) => None,
+                Ok(()) => self.losses.news(member.number, failures),
+            };
+            let Some(refused) = refused else { continue };
+            if member.member.is_still_there_after(&refused) && !self.has_rows_on(member.number) {
+                // The array had nothing in its cache: what the refusal means is for those to say that did.
+                self.losses.deal_with(member.number, failures);
+                continue;
+            }
+            if let Err(error) = self.note_write_error(&refused).await {
+                self.losses.note_lost(member.number, failures, &refused);
                 first_error.get_or_insert(error);
             }
         }

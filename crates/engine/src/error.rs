@@ -73,6 +73,9 @@ pub enum ArrayError {
         /// The column.
         column: usize,
     },
+    /// A drive refused a flush, and what was written before it may be lost.
+    #[error("a drive refused a flush while this was being made durable, and may have lost it")]
+    NotDurable,
     /// The array was closed.
     #[error("the volume is closed")]
     Closed,

@@ -19,6 +19,7 @@ mod destage_round;
 mod discard;
 mod error;
 mod extents;
+mod flush_losses;
 #[doc(hidden)]
 pub mod fuzzing;
 mod heat;

@@ -1,7 +1,8 @@
 //! The region map on the drives: loading it, bringing it up to date, flushing, and taking dirty marks back.
 //!
 //! The map lies the same at several places, each on another drive. A page is durable when every place that is there has it;
-//! a place whose drive refuses it is excluded like any drive that misses a write.
+//! a place whose drive refuses it is excluded like any drive that misses a write. A power cut may leave a page at some places
+//! only. The newest counts when the map is loaded, and is brought to the other places, durably, before anything rests on it.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest};
@@ -10,7 +11,8 @@ use crate::array::{AreaPlace, Array, Inner};
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
-use crate::regions::PAGE_BYTES;
+use crate::mutation::{self, Mutation};
+use crate::regions::{PAGE_BYTES, Regions};
 
 impl Array {
     /// Where the region map lies.
@@ -195,6 +197,9 @@ impl Inner {
         Ok(())
     }
 
+    /// Reads the map: of each page the newest that any place has. Where something may be written, the page is at all places when
+    /// this ends, durably. It may be at one only because power was cut; nothing would bring it to the others before it changes
+    /// again, and if the drive that has it were lost, acknowledged flushes that rest on it would be lost too.
     pub async fn load_map(&self) -> Result<(), ArrayError> {
         for page in 0..self.regions.page_count() {
             let offset = page as u64 * 2 * PAGE_BYTES as u64;
@@ -204,16 +209,21 @@ impl Inner {
                 .map(|place| {
                     let buffer = self.buffers.allocate_zeroed(2 * PAGE_BYTES);
                     let request = IoRequest::read(offset, buffer.clone());
-                    (buffer, self.submit_to_map(place, request))
+                    (place, buffer, self.submit_to_map(place, request))
                 })
                 .collect();
             let mut newest: Option<(u64, Buffer)> = None;
-            for (buffer, answer) in reads {
+            let mut held: SmallVec<[(AreaPlace, Option<u64>); 6]> = SmallVec::new();
+            for (place, buffer, answer) in reads {
+                held.push((place, None));
                 if answer.await.is_err() {
                     continue;
                 }
                 for copy in [buffer.slice(0..PAGE_BYTES), buffer.slice(PAGE_BYTES..2 * PAGE_BYTES)] {
                     let sequence = copy.with(|bytes| self.regions.check_page(page, bytes)).flatten();
+                    if let Some((_, of_place)) = held.last_mut() {
+                        *of_place = sequence.max(*of_place);
+                    }
                     if let Some(sequence) = sequence
                         && newest.as_ref().is_none_or(|(best, _)| sequence > *best)
                     {
@@ -223,8 +233,33 @@ impl Inner {
             }
             let (sequence, bytes) = newest.ok_or(ArrayError::MapLost)?;
             bytes.with(|bytes| self.regions.load_page(page, sequence, bytes));
+            for (place, _) in held.iter().filter(|(_, of_place)| *of_place < Some(sequence)) {
+                if self.protected.get() || mutation::is_chosen(Mutation::MapPageAtOnePlace) {
+                    break;
+                }
+                self.copy_page(*place, Regions::slot_offset(page, sequence), &bytes).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Brings a page as it is to a place that has an older one, into the slot that it has at the others: what the place has in
+    /// the other slot stays, should this be torn.
+    async fn copy_page(&self, place: AreaPlace, offset: u64, bytes: &Buffer) -> Result<(), ArrayError> {
+        let write = || self.submit_to_map(place, IoRequest::write(offset, bytes.clone(), true));
+        let mut written = write().await;
+        if written.is_err() {
+            written = write().await;
+        }
+        let Err(error) = written else { return Ok(()) };
+        match self.note_write_error(&error).await {
+            // What is there can be read, but nothing may be written that rests on the page.
+            Err(ArrayError::Drive(_)) => {
+                self.protected.set(true);
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write under way.

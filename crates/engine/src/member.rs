@@ -6,8 +6,13 @@
 //! at 30 % gets 30 % of the drive while there is other load and all of it when there is none. A third, upkeep, goes before both
 //! and is nobody's load.
 //!
+//! One flush is with the drive at a time; those that come meanwhile are one flush together, sent when it was answered. So a
+//! flush that succeeds was not overtaken by one that failed and dropped what both should have made durable
+//! (`flush_losses.rs`).
+//!
 //! Faults expected: errors at places (a merged request that fails is split and each part asked again), a drive that never
-//! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone.
+//! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone, a flush that fails
+//! once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +25,7 @@ use stripewise_drive::{
     DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation, completion,
 };
 
+use crate::flush_losses::FlushFailures;
 use crate::tuning::Tuning;
 
 /// Who asks: clients, or a job that must leave them their share.
@@ -226,6 +232,36 @@ struct Queue {
     last_foreground_ns: u64,
     next_serial: u64,
     answers: Vec<(u64, IoResult)>,
+    flushes: FlushQueue,
+}
+
+/// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to end.
+#[derive(Default)]
+struct FlushQueue {
+    is_under_way: bool,
+    /// Those that the one under way answers, too.
+    joined: Vec<CompletionSender>,
+    /// Those that came after it was sent.
+    waiting: Vec<CompletionSender>,
+}
+
+impl FlushQueue {
+    /// The flush under way was answered: who else gets that answer, and the flush to be sent next.
+    fn landed(&mut self) -> (Vec<CompletionSender>, Option<Pending>) {
+        let joined = std::mem::take(&mut self.joined);
+        let mut next = std::mem::take(&mut self.waiting).into_iter();
+        let first = next.next();
+        self.is_under_way = first.is_some();
+        self.joined = next.collect();
+        let flush = |sender| Pending { request: IoRequest::flush(), sender, alone: true };
+        (joined, first.map(flush))
+    }
+
+    /// All that are not in the queue themselves.
+    fn drain(&mut self) -> Vec<CompletionSender> {
+        let Self { joined, waiting, .. } = std::mem::take(self);
+        joined.into_iter().chain(waiting).collect()
+    }
 }
 
 impl Queue {
@@ -290,6 +326,7 @@ pub struct Member {
     /// Notified when the member fails.
     failure: Event,
     counters: Cell<MemberCounters>,
+    flush_failures: FlushFailures,
     recent_read_errors: Cell<(f64, u64)>,
     dispatcher: RefCell<Option<JoinHandle<()>>>,
     stopped: Cell<bool>,
@@ -320,6 +357,7 @@ impl Member {
                 last_foreground_ns: 0,
                 next_serial: 0,
                 answers: Vec::new(),
+                flushes: FlushQueue::default(),
             }),
             wakeup: Event::new(),
             watching: Cell::new(false),
@@ -328,6 +366,7 @@ impl Member {
             was_pulled: Cell::new(false),
             failure: Event::new(),
             counters: Cell::default(),
+            flush_failures: FlushFailures::default(),
             recent_read_errors: Cell::new((0.0, 0)),
             dispatcher: RefCell::new(None),
             stopped: Cell::new(false),
@@ -381,7 +420,23 @@ impl Member {
 
     /// The drive's answer as this member gives it on.
     fn own(&self, result: IoResult) -> IoResult {
-        result.map_err(|error| DriveError { drive: self.label.clone(), ..error })
+        result.map_err(|error| {
+            let error = DriveError { drive: self.label.clone(), ..error };
+            self.flush_failures.note(&error);
+            error
+        })
+    }
+
+    /// The flushes that the drive has refused.
+    pub(crate) fn flush_failures(&self) -> &FlushFailures {
+        &self.flush_failures
+    }
+
+    /// Makes durable what was written to the drive since it had refused `failures` flushes; an error where it has refused one
+    /// since, whoever asked for it.
+    pub(crate) async fn flush_since(self: &Rc<Self>, failures: u64) -> IoResult {
+        self.submit(Class::Upkeep, IoRequest::flush()).await?;
+        self.flush_failures.since(failures).map_or(Ok(()), Err)
     }
 
     /// Counters since opening.
@@ -441,7 +496,7 @@ impl Member {
             return;
         }
         *self.failed.borrow_mut() = Some(Rc::from(reason));
-        let (waiting, flights) = {
+        let (waiting, flights, flushes) = {
             let mut queue = self.queue.borrow_mut();
             let mut waiting = Vec::new();
             for class in [Class::Foreground, Class::Background, Class::Upkeep] {
@@ -451,11 +506,14 @@ impl Member {
             }
             queue.in_flight_bytes = 0;
             queue.answers.clear();
-            (waiting, queue.flights.drain().collect::<Vec<_>>())
+            (waiting, queue.flights.drain().collect::<Vec<_>>(), queue.flushes.drain())
         };
         for pending in waiting.into_iter().chain(flights.into_iter().flat_map(|flight| flight.parts)) {
             let error = self.gone(&pending.request);
             pending.sender.complete(Err(error));
+        }
+        for sender in flushes {
+            sender.complete(Err(self.gone(&IoRequest::flush())));
         }
         self.failure.notify_all();
     }
@@ -493,6 +551,11 @@ impl Member {
         }
     }
 
+    /// Whether the drive works on after an error: it is neither failed nor gone.
+    pub(crate) fn is_still_there_after(&self, error: &DriveError) -> bool {
+        !self.is_failed() && !is_final(error.kind)
+    }
+
     /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what it holds there is no
     /// longer known.
     pub fn note_write_error(&self, error: &DriveError, spare: bool) {
@@ -511,6 +574,15 @@ impl Member {
     pub fn submit(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
         if self.is_failed() {
             return Completion::ready(Err(self.gone(&request)));
+        }
+        if request.operation == Operation::Flush {
+            let mut queue = self.queue.borrow_mut();
+            if queue.flushes.is_under_way {
+                let (sender, completion) = completion();
+                queue.flushes.waiting.push(sender);
+                return completion;
+            }
+            queue.flushes.is_under_way = !self.answers_at_once;
         }
         if self.answers_at_once {
             return self.submit_directly(class, request);
@@ -542,6 +614,9 @@ impl Member {
         };
         // A fault machine around memory may answer late; then it is watched as any other drive is.
         let (sender, completion) = completion();
+        if kept.operation == Operation::Flush {
+            self.queue.borrow_mut().flushes.is_under_way = true;
+        }
         let parts = SmallVec::from_iter([Pending { request: kept, sender, alone: true }]);
         let token = self.take_off(class, parts);
         if let Some(result) = answer.notify(self.clone(), token) {
@@ -687,6 +762,7 @@ impl Member {
             });
             flight
         };
+        let result = self.own(result);
         if result.is_err() && flight.parts.len() > 1 {
             // Which of the merged parts is at fault is not known: ask for each alone.
             let mut queue = self.queue.borrow_mut();
@@ -696,9 +772,27 @@ impl Member {
             }
             return;
         }
+        let is_flush = flight.parts[0].request.operation == Operation::Flush;
         for part in flight.parts {
-            part.sender.complete(self.own(result.clone()));
+            part.sender.complete(result.clone());
         }
+        if is_flush {
+            self.flush_landed(&result);
+        }
+    }
+
+    /// Answers the flushes that went along, and sends the one that was waited for meanwhile.
+    fn flush_landed(&self, result: &IoResult) {
+        let joined = {
+            let mut queue = self.queue.borrow_mut();
+            let (joined, next) = queue.flushes.landed();
+            if let Some(next) = next {
+                queue.upkeep.push(next);
+            }
+            joined
+        };
+        joined.into_iter().for_each(|sender| sender.complete(result.clone()));
+        self.wakeup.notify_all();
     }
 }
 

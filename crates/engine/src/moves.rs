@@ -34,6 +34,10 @@ impl Move {
         (!self.failed).then_some(self.to)
     }
 
+    pub fn goes_to(&self, drive: u32) -> bool {
+        self.to.drive == drive
+    }
+
     pub fn is_from(&self, place: SlotPlace) -> bool {
         self.from == place
     }
@@ -133,6 +137,10 @@ impl Inner {
         to: SlotPlace,
         pace: Pace<'_>,
     ) -> Result<u64, ArrayError> {
+        let Some(member) = self.members.borrow().get(to.drive).map(|member| member.member.clone()) else {
+            return Err(ArrayError::Moved { row, column });
+        };
+        let failures = member.flush_failures().count();
         let mut bytes = 0;
         for region in self.regions_of_row(row) {
             if self.is_closed() {
@@ -151,7 +159,7 @@ impl Inner {
             sums.table.checkpoint().await?;
         }
         self.rewrite_sums(row, column).await?;
-        let flushed = self.submit_to_slab(to, Class::Background, IoRequest::flush()).await;
+        let flushed = member.flush_since(failures).await;
         if let Err(error) = flushed {
             self.note_write_error(&error).await?;
             return Err(ArrayError::Drive(error));

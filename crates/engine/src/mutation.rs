@@ -30,6 +30,10 @@ pub enum Mutation {
     StaleBeyondFrontier,
     /// What is in both arrays of a volume that is being converted is written in the old one only.
     WriteOldArrayOnly,
+    /// A flush that a drive refused concerns only the caller that met the refusal.
+    RefusedFlushForgotten,
+    /// A page of the region map that is at one of its places only stays so when the volume is opened.
+    MapPageAtOnePlace,
 }
 
 #[cfg(feature = "mutations")]

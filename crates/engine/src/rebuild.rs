@@ -19,7 +19,7 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, IoRequest};
+use stripewise_drive::{Buffer, Completion, DriveError, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
@@ -33,6 +33,9 @@ use crate::rows::{SlotPlace, SlotState};
 use crate::stripe_table::StripeGuard;
 use crate::sums::Recording;
 
+/// How often a column is filled from the beginning where its drive refuses a flush each time.
+const FILL_TRIES: u32 = 3;
+
 /// How far the filling of a column of a row has come, in memory.
 pub(crate) struct Fill {
     place: SlotPlace,
@@ -40,6 +43,8 @@ pub(crate) struct Fill {
     done: Vec<bool>,
     /// Something was written that was not flushed yet.
     is_fresh: bool,
+    /// Flushes that the drive had refused when the filling began.
+    failures: u64,
     complete: bool,
     /// The column's checksum pages of the regions that are done, until it is complete: at most 0.3 MiB.
     pages: BTreeMap<u64, Pin>,
@@ -89,7 +94,13 @@ impl Array {
         let lost_before = inner.lost.borrow().len();
         let mut bytes = 0;
         for column in columns {
-            bytes += inner.fill_column(row, column).await?;
+            let mut tries = 1;
+            bytes += loop {
+                match inner.fill_column(row, column).await {
+                    Err(ArrayError::NotDurable) if tries < FILL_TRIES => tries += 1,
+                    filled => break filled?,
+                }
+            };
         }
         let lost_blocks = inner.lost.borrow().len().saturating_sub(lost_before) as u64;
         Ok(RowRebuild { bytes, lost_blocks })
@@ -116,12 +127,15 @@ impl Array {
 impl Inner {
     async fn fill_column(&self, row: u64, column: usize) -> Result<u64, ArrayError> {
         let Some(place) = self.rows.borrow().place(row, column) else { return Ok(0) };
+        let Some(member) = self.members.borrow().get(place.drive).map(|member| member.member.clone()) else {
+            return Err(self.fill_ended(place));
+        };
         let key = (row, column);
         if self.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
             let done = vec![false; self.regions_per_row as usize];
-            self.fills
-                .borrow_mut()
-                .insert(key, Fill { place, done, is_fresh: false, complete: false, pages: BTreeMap::new() });
+            let failures = member.flush_failures().count();
+            let (is_fresh, complete, pages) = (false, false, BTreeMap::new());
+            self.fills.borrow_mut().insert(key, Fill { place, done, is_fresh, failures, complete, pages });
         }
         let regions = self.regions_of_row(row);
         let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
@@ -132,12 +146,16 @@ impl Inner {
         let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
         // A row that holds nothing costs nothing.
-        let is_fresh = self.fills.borrow().get(&key).is_none_or(|fill| fill.is_fresh);
-        if is_fresh && let Err(error) = self.submit_to_slab(place, Class::Upkeep, IoRequest::flush()).await {
-            self.note_write_error(&error).await?;
-            return Err(self.fill_ended(place));
+        let state = self.fills.borrow().get(&key).map(|fill| (fill.is_fresh, fill.failures));
+        let Some((is_fresh, failures)) = state else { return Err(self.fill_ended(place)) };
+        if is_fresh && let Err(error) = member.flush_since(failures).await {
+            return Err(self.fill_refused(key, place, &error).await);
         }
         self.rewrite_sums(row, column).await?;
+        // The pages were flushed with all drives; another flush may have met what became of them.
+        if let Some(error) = member.flush_failures().since(failures) {
+            return Err(self.fill_refused(key, place, &error).await);
+        }
         if is_fresh {
             self.release_older_records(row).await?;
         }
@@ -380,6 +398,17 @@ impl Inner {
         sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
         self.flush_members().await?;
         self.release_records().await
+    }
+
+    /// The drive that is being filled has refused a flush, and may have lost any part of what was filled: it is excluded, or, where
+    /// the array cannot do without it, the column is filled from the beginning.
+    async fn fill_refused(&self, key: (u64, usize), place: SlotPlace, error: &DriveError) -> ArrayError {
+        self.fills.borrow_mut().remove(&key);
+        match self.note_write_error(error).await {
+            Ok(()) => self.fill_ended(place),
+            Err(ArrayError::Drive(_)) => ArrayError::NotDurable,
+            Err(error) => error,
+        }
     }
 
     fn fill_ended(&self, place: SlotPlace) -> ArrayError {

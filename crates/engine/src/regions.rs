@@ -462,6 +462,10 @@ impl Regions {
             state.writing = false;
             if durable {
                 state.durable_version = write.version;
+            } else {
+                // Some places may have it and others not. The next write goes to the same slot again: the other one holds
+                // the last page that is at all places, and a torn write must leave that.
+                state.sequence += 1;
             }
         }
         if durable {
@@ -490,7 +494,8 @@ impl Regions {
         }
     }
 
-    fn slot_offset(page: usize, sequence: u64) -> u64 {
+    /// Where in the map a page of this sequence lies.
+    pub fn slot_offset(page: usize, sequence: u64) -> u64 {
         (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
     }
 
@@ -701,5 +706,21 @@ mod tests {
         assert_eq!(next, [0], "the next flush is what makes it durable");
         regions.mark_ready(&next);
         assert_eq!(regions.state(0), RegionState::Ready);
+    }
+
+    #[test]
+    fn a_page_whose_write_failed_is_written_to_the_same_slot_again() {
+        let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
+        let (regions, buffers) = (Regions::new(shape, MapGrain::default(), 1, 2), BufferPool::new(0));
+        let write = |durable: bool| {
+            let page = regions.begin_page(0, &buffers).expect("nothing else writes it");
+            regions.end_page(&page, durable);
+            page.offset_bytes
+        };
+        let (good, failed, again) = (write(true), write(false), write(false));
+        assert_ne!(good, failed, "slots are used in turn");
+        assert_eq!(failed, again, "the last good page is in the other slot");
+        assert_eq!(write(true), failed);
+        assert_eq!(write(true), good);
     }
 }

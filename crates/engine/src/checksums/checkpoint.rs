@@ -5,6 +5,11 @@
 //! A page that changes while it is being written is written as it is at that moment, twice perhaps in two versions, and
 //! stays changed: whatever was set before the checkpoint began is durable at its end, in both places.
 //!
+//! A cut may leave the new page at one place only, and the drive with it may be lost at the next cut. Nothing durable rests on
+//! that page alone: the records that say the same are in the journal until a checkpoint has written both places, so they are
+//! found and carried out at the next opening, and that ends with a checkpoint before any of them is released. A page of which
+//! one place is behind counts as changed when it is loaded (`store.rs`), so that checkpoint writes it to both.
+//!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
 use std::cell::Cell;
@@ -90,10 +95,8 @@ impl Checksums {
         let mut batch = Batch { checksums: self, pages, succeeded: false };
         let report = CheckpointReport { pages: batch.pages.len() as u64 };
         if report.pages > 0 {
-            self.write_all(&mut batch.pages, Side::Copy).await?;
-            self.io.flush().await?;
-            self.write_all(&mut batch.pages, Side::Own).await?;
-            self.io.flush().await?;
+            self.write_durably(&mut batch.pages, Side::Copy).await?;
+            self.write_durably(&mut batch.pages, Side::Own).await?;
         }
         batch.succeeded = true;
         state.done.set(number);
@@ -107,6 +110,13 @@ impl Checksums {
         if self.checkpoints.running.get() {
             self.checkpoints.ended.wait().await;
         }
+    }
+
+    async fn write_durably(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {
+        let losses = self.io.losses();
+        self.write_all(pages, side).await?;
+        self.io.flush().await?;
+        if self.io.losses() == losses { Ok(()) } else { Err(ArrayError::NotDurable) }
     }
 
     /// Writes one place of all pages. Ends only when every write was answered, errors or not: the next checkpoint must not

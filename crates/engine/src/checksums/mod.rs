@@ -96,6 +96,12 @@ pub trait PageIo {
     /// Makes durable what was written to all drives.
     fn flush(&self) -> LocalFuture<'_, Result<(), ArrayError>>;
 
+    /// How often writes that a flush was to make durable were lost so far. Where this changes between a write and the end of the
+    /// flush after it, the write is not durable, even if that flush succeeds: another one has met the error.
+    fn losses(&self) -> u64 {
+        0
+    }
+
     /// Told of every error but "gone". When it ends, the drive is either worth another request or excluded, so that its
     /// places answer "gone".
     fn report<'a>(

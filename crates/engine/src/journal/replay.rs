@@ -4,6 +4,11 @@
 //! append would be (`copies.rs`), so that putting it in place can be interrupted and begun again. Payload is not kept:
 //! [`Journal::load`] reads it when it is needed.
 //!
+//! The same holds of what only one area says: the opening, the oldest live batch and the release notes of batches in use are
+//! on all areas (or on as many as a batch goes to) before `open` ends, so the drive with the one copy may be lost at the next
+//! cut. Headers of areas are no copies of each other: each is written to the slot that does not count, and what it says of
+//! the oldest live batch is in the first batch of the opening, too.
+//!
 //! Faults expected: everything. Garbage and torn batches are passed over, pages that cannot be read count as garbage, a
 //! drive that fails altogether is excluded through the host.
 

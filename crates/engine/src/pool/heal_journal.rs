@@ -310,9 +310,10 @@ impl Inner {
 
 /// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends, as the record that names it is.
 async fn clear(area: &Area) -> Result<(), DriveError> {
+    let failures = area.member.flush_failures().count();
     let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
     area.member.submit(Class::Foreground, headers).await?;
-    area.member.submit(Class::Foreground, IoRequest::flush()).await
+    area.member.flush_since(failures).await
 }
 
 fn area(slab_bytes: u64, member: &ArrayMember, place: &JournalPlaceRecord) -> Area {

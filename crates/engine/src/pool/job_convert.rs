@@ -296,7 +296,7 @@ impl Inner {
     async fn move_frontier(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
         let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
         if is_flushed {
-            zones.new.flush().await?;
+            zones.new.flush_internally().await?;
         }
         let from = zones.committed.get();
         // Nobody writes in both arrays while it changes which of them counts.
@@ -306,7 +306,14 @@ impl Inner {
             return Ok(());
         }
         if is_flushed {
-            zones.new.flush().await?;
+            zones.new.flush_internally().await?;
+        }
+        let losses = &zones.new.0.losses;
+        if losses.check_since(zones.losses.get()).is_err() {
+            // A drive that the new array cannot do without refused a flush, whoever met it: what was copied is copied again.
+            zones.losses.set(losses.count());
+            zones.cursor.set(from);
+            return Ok(());
         }
         let (volume, part, array) = (converting.volume, converting.new, zones.new.clone());
         let recorded = self.try_commit(None, move |manifest| {

@@ -352,7 +352,7 @@ impl Inner {
         let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
         for array in arrays.iter().filter(|array| array.pending_bytes() > 0) {
             array.destage().await?;
-            array.flush().await?;
+            array.flush_internally().await?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Pool {
         // What it is asked to keep is made durable there; what is written from now on it is known to lack.
         let arrays: Vec<Array> = inner.arrays.borrow().values().cloned().collect();
         for array in arrays.iter().filter(|array| !array.is_protected()) {
-            array.flush().await?;
+            array.flush_internally().await?;
         }
         let pool = inner.rc();
         inner

@@ -42,6 +42,8 @@ pub(super) struct Zones {
     pub cursor: Cell<u64>,
     /// Rows of the old array below this one have given their slabs back.
     pub released_rows: Cell<u64>,
+    /// Losses of the new array when nothing was copied yet beyond the frontier.
+    pub losses: Cell<u64>,
 }
 
 /// Two ways to do without what a range holds.
@@ -99,6 +101,7 @@ impl VolumeIo {
     pub fn begin(&self, new: Array, committed: u64) {
         let old = self.array.borrow().clone();
         let committed = committed.min(old.capacity_bytes());
+        let losses = Cell::new(new.0.losses.count());
         self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones {
             old,
@@ -107,12 +110,14 @@ impl VolumeIo {
             committed: Cell::new(committed),
             cursor: Cell::new(committed),
             released_rows: Cell::new(0),
+            losses,
         }));
     }
 
     /// The new array has everything: from now on it is the volume's only one.
     pub fn end(&self) {
         if let Some(zones) = self.zones.take() {
+            zones.new.0.losses.take_over(&zones.old.0.losses);
             *self.array.borrow_mut() = zones.new.clone();
         }
     }

@@ -3,7 +3,12 @@
 //! One [`Writer`] per open pool. It knows what the last commit was and which drives have it; a commit that finds all its
 //! drives so, with room in their logs, is a change of some KiB, any other (the first after opening, a drive that joins, a
 //! full log) a checkpoint. A commit is one write of each end of each drive, forced to the medium, in pieces where it is
-//! large; the slot that is not written keeps the state before. Faults expected: drives that refuse.
+//! large; the slot that is not written keeps the state before.
+//!
+//! Faults expected: drives that refuse, at both ends or at one. A write that one end refuses is asked again once. If the
+//! drive then has a change at one end only, all drives get a checkpoint in their other slots before the commit counts: with
+//! one end alone, one more unreadable sector would make the drive say what was true before, and be believed. A checkpoint at
+//! one end only counts, as the drive has no better place; the next commit is a checkpoint in the other slot again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -45,6 +50,14 @@ pub(crate) struct TooLarge {
     pub room_bytes: u64,
 }
 
+/// Of a drive's number.
+type Answer = (u32, Result<Written, DriveError>);
+
+/// Without where the drives have it.
+fn as_told(answers: Vec<Answer>) -> Vec<(u32, Result<(), DriveError>)> {
+    answers.into_iter().map(|(number, result)| (number, result.map(drop))).collect()
+}
+
 /// What the drives that are up to date have.
 struct Log {
     manifest: Manifest,
@@ -58,8 +71,15 @@ struct State {
     log: Option<Log>,
     /// The slot that each drive's newest state is in.
     slots: BTreeMap<u32, usize>,
-    /// Drives that have all of the log.
+    /// Drives that have all of the log, at both ends.
     current: Vec<u32>,
+}
+
+/// What a drive has of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    AtBothEnds,
+    AtOneEnd,
 }
 
 /// Writes a pool's commits, one at a time.
@@ -105,8 +125,8 @@ impl Writer {
     }
 
     /// Writes a commit to drives, durably: to `first` before all others, and if that refuses to no other. Says of each drive
-    /// that was written to whether it has it; one of its two ends is enough. Drives that are not among the targets, or
-    /// refuse, get a checkpoint when they are targets again. Commits must not overlap.
+    /// that was written to whether it has it. Drives that are not among the targets, or refuse, get a checkpoint when they
+    /// are targets again. Commits must not overlap.
     pub async fn commit(
         &self,
         manifest: &Manifest,
@@ -128,11 +148,34 @@ impl Writer {
                 let mut state = self.state.borrow_mut();
                 state.log = log;
                 state.current.retain(|number| Some(*number) != first);
-                return Ok(results);
+                return Ok(as_told(results));
             }
         }
         self.finish(manifest, &plan, &results);
-        Ok(results)
+        if !plan.is_checkpoint && results.iter().any(|(_, result)| matches!(result, Ok(Written::AtOneEnd))) {
+            self.checkpoint_after(manifest, targets, &mut results).await;
+        }
+        Ok(as_told(results))
+    }
+
+    /// Writes a checkpoint to the drives that have the commit, as one of them has it at one end only. Where there is no room
+    /// for one, that stays so until there is.
+    async fn checkpoint_after(&self, manifest: &Manifest, targets: &[Target], results: &mut [Answer]) {
+        let has_it = |target: &&Target| {
+            results.iter().any(|(number, result)| *number == target.number && result.is_ok())
+        };
+        let targets: Vec<Target> = targets.iter().filter(has_it).cloned().collect();
+        let Ok(plan) = self.plan(manifest, &targets) else { return };
+        debug_assert!(plan.is_checkpoint, "a drive lacks an end of the log");
+        self.state.borrow_mut().log = None;
+        let writes = join_all(targets.iter().map(|target| self.write(&plan, target))).await;
+        let written: Vec<Answer> = targets.iter().map(|target| target.number).zip(writes).collect();
+        self.finish(manifest, &plan, &written);
+        for (number, answer) in written {
+            if let Some((_, result)) = results.iter_mut().find(|(other, _)| *other == number) {
+                *result = answer;
+            }
+        }
     }
 
     fn plan(&self, manifest: &Manifest, targets: &[Target]) -> Result<Plan, TooLarge> {
@@ -166,28 +209,42 @@ impl Writer {
         }
     }
 
-    async fn write(&self, plan: &Plan, target: &Target) -> Result<(), DriveError> {
+    async fn write(&self, plan: &Plan, target: &Target) -> Result<Written, DriveError> {
         let header = target.header(self.pool_id);
         let places = slot_places(target.capacity_bytes, self.slot(plan, target.number));
-        let ends = places.map(|place| plan.write(target, &header, place, self.piece_bytes));
-        let mut results = join_all(ends).await;
-        for error in results.iter().filter_map(|result| result.as_ref().err()) {
-            target.member.note_write_error(error, false);
+        let ends = places.map(|place| self.write_end(plan, target, header, place));
+        match join_all(ends).await.as_slice() {
+            [Ok(()), Ok(())] => Ok(Written::AtBothEnds),
+            [Err(error), Err(_)] => Err(error.clone()),
+            _ => Ok(Written::AtOneEnd),
         }
-        if results.iter().any(Result::is_ok) {
-            return Ok(());
-        }
-        results.swap_remove(0)
     }
 
-    fn finish(&self, manifest: &Manifest, plan: &Plan, results: &[(u32, Result<(), DriveError>)]) {
+    /// To one end of a drive, and once more if it refuses; counted as one error.
+    async fn write_end(
+        &self,
+        plan: &Plan,
+        target: &Target,
+        header: Header,
+        place: u64,
+    ) -> Result<(), DriveError> {
+        let mut result = plan.write(target, &header, place, self.piece_bytes).await;
+        if let Err(error) = &result {
+            target.member.note_write_error(error, false);
+            result = plan.write(target, &header, place, self.piece_bytes).await;
+        }
+        result
+    }
+
+    fn finish(&self, manifest: &Manifest, plan: &Plan, results: &[Answer]) {
         let written: Vec<(u32, usize)> = results
             .iter()
             .filter(|(_, result)| result.is_ok())
             .map(|(number, _)| (*number, self.slot(plan, *number)))
             .collect();
         let mut state = self.state.borrow_mut();
-        state.current = written.iter().map(|(number, _)| *number).collect();
+        let whole = results.iter().filter(|(_, result)| matches!(result, Ok(Written::AtBothEnds)));
+        state.current = whole.map(|(number, _)| *number).collect();
         state.slots.extend(written);
         let (end, before) = (plan.at + plan.entry.entry_bytes(), plan.entry.as_before());
         state.log = Some(Log { manifest: manifest.clone(), end, before });
@@ -273,6 +330,7 @@ pub(crate) async fn begin(member: &Rc<Member>) -> Result<(), DriveError> {
 pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
     let capacity_bytes = member.info().capacity_bytes;
     let last = version_1_places(capacity_bytes)[2];
+    let failures = member.flush_failures().count();
     zero(member, 0, MIB.min(capacity_bytes)).await?;
     for place in (0..2).flat_map(|slot| slot_places(capacity_bytes, slot)) {
         if place >= MIB && place < last {
@@ -281,7 +339,7 @@ pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
     }
     debug_assert!(end_of_slabs(capacity_bytes) <= last);
     zero(member, last, capacity_bytes - last).await?;
-    member.submit(Class::Upkeep, IoRequest::flush()).await
+    member.flush_since(failures).await
 }
 
 /// Writes zeros to a range; durable after a flush.

@@ -71,6 +71,10 @@ impl PageIo for SlabPages {
         })
     }
 
+    fn losses(&self) -> u64 {
+        self.0.upgrade().map_or(0, |inner| inner.losses.count())
+    }
+
     fn report<'a>(
         &'a self,
         _: PageId,

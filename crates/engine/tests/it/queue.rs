@@ -241,3 +241,42 @@ fn background_has_an_idle_drive_to_itself() {
     assert_eq!(foreground, 0.0);
     assert!(background > 0.97, "{background}");
 }
+
+#[test]
+fn one_flush_is_with_a_drive_at_a_time_and_those_that_come_meanwhile_share_the_next() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let (_, checked) = drive(&context, 100_000, 1_000_000_000, 8);
+    let member = Member::new(&context, checked.clone(), MemberOptions::default());
+    let flush = || member.submit(Class::Upkeep, IoRequest::flush());
+    executor.block_on(async {
+        let first = flush();
+        context.sleep_ns(10_000).await;
+        let others: Vec<_> = (0..3).map(|_| flush()).collect();
+        first.await.expect("a flush");
+        for other in others {
+            other.await.expect("a flush");
+        }
+    });
+    assert_eq!(checked.requests(), 2, "four flushes, of which three went together");
+    executor.block_on(async { flush().await.expect("a flush") });
+    assert_eq!(checked.requests(), 3);
+}
+
+#[test]
+fn flushes_that_wait_for_one_are_answered_when_the_drive_fails() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let (faults, checked) = drive(&context, 100_000, 1_000_000_000, 8);
+    let member = Member::new(&context, checked, MemberOptions::default());
+    executor.block_on(async {
+        faults.stick();
+        let mut flushes = vec![member.submit(Class::Upkeep, IoRequest::flush())];
+        context.sleep_ns(1_000_000).await;
+        flushes.extend((0..2).map(|_| member.submit(Class::Upkeep, IoRequest::flush())));
+        member.fail("a test");
+        for flush in flushes {
+            assert_eq!(flush.await.expect_err("no answer came").kind, DriveErrorKind::Gone);
+        }
+    });
+}

@@ -295,6 +295,7 @@ impl Ledger {
                 Command::Read | Command::Trim => {}
             }
         }
+        let is_refused_flush = matches!(part.command, Command::Flush { .. }) && part.failure.is_some();
         let Some(order) = self.orders.get_mut(&part.order) else { return Ok(None) };
         order.parts_left -= 1;
         order.failure = order.failure.or(part.failure);
@@ -309,6 +310,9 @@ impl Ledger {
             return Ok(None);
         };
         let failure = failure.map(|errno| (kind_of(errno), Some(errno as i32)));
+        // A flush that was sent on behalf of a forced write and refused says of all other writes, too, that they may be lost:
+        // the caller has to see that it was a flush.
+        let request = if is_refused_flush { IoRequest::flush() } else { request };
         Ok(Some(Settled { request, sender, failure }))
     }
 

@@ -357,3 +357,29 @@ fn a_server_that_lost_what_it_held_is_known_by_its_block() {
     assert!(ledger.submit(write(3, 8), None, 0).is_none());
     assert_eq!(ledger.witness.durable(), None);
 }
+
+#[test]
+fn a_flush_that_is_refused_on_behalf_of_a_forced_write_is_told_as_a_flush() {
+    for is_flush_refused in [false, true] {
+        let abilities = Abilities { fua: false, trim: true, zeroes: true, longest_bytes: BLOCK };
+        let mut ledger = Ledger::new(abilities);
+        let (sender, answer) = completion();
+        let data = Buffer::from_bytes(&[7; BLOCK as usize]);
+        assert!(ledger.submit(IoRequest::write(0, data, true), Some(sender), 0).is_none());
+        let write = sent(ledger.next_to_send().expect("the write")).cookie;
+        if !is_flush_refused {
+            ledger.failing(write, 5);
+        }
+        let mut settled = ledger.answered(write).expect("it was asked");
+        assert_eq!(settled.is_none(), is_flush_refused, "a write that is refused needs no flush");
+        if is_flush_refused {
+            let flush = sent(ledger.next_to_send().expect("the flush")).cookie;
+            ledger.failing(flush, 5);
+            settled = ledger.answered(flush).expect("it was asked");
+        }
+        settled.expect("that was the last piece").tell(&"drive".into());
+        let Ok(Err(error)) = answer.try_take() else { panic!("it was refused") };
+        let told = if is_flush_refused { Operation::Flush } else { Operation::Write { fua: true } };
+        assert_eq!(error.operation, told);
+    }
+}

@@ -1,0 +1,354 @@
+//! A drive refuses one flush, has dropped what was in its cache by then, and accepts the next flush: as files of Linux do after
+//! an error of writing back. Whoever asked for that flush, every volume on the drive that has lost something either does
+//! without the drive, or tells its client.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stripewise_drive::{
+    Buffer, Completion, Context, Delay, Drive, DriveErrorKind, DriveInfo, FaultyDrive, IoRequest,
+    MemoryDrive, Operation,
+};
+use stripewise_engine::{Class, JobKind, Pool, PoolState, Role, Volume, VolumeSpec};
+use stripewise_layout::LayoutSpec;
+
+use crate::kit::pool::*;
+
+const PIECE: u64 = 64 << 10;
+const BLOCK: usize = 4096;
+/// Longer than the engine leaves anything in a drive's cache by itself.
+const LONG_NS: u64 = 30_000_000_000;
+
+/// A drive with a cache that is lost when it refuses a flush.
+struct Forgetful {
+    inner: Rc<MemoryDrive>,
+    info: DriveInfo,
+    refuses_next: Cell<bool>,
+    refused: Cell<u32>,
+    /// What was before each write since the last flush.
+    cache: RefCell<Vec<(u64, Vec<u8>)>>,
+}
+
+impl Forgetful {
+    fn over(inner: Rc<MemoryDrive>) -> Rc<Self> {
+        let info = DriveInfo { volatile_cache: true, ..inner.info().clone() };
+        let (refuses_next, refused, cache) = (Cell::new(false), Cell::new(0), RefCell::default());
+        Rc::new(Self { inner, info, refuses_next, refused, cache })
+    }
+
+    fn many(count: usize) -> Vec<Rc<Self>> {
+        memory_drives(count, 32).into_iter().map(Self::over).collect()
+    }
+
+    /// The next flush that has anything to make durable is refused.
+    fn refuse_next(&self) {
+        self.refuses_next.set(true);
+    }
+}
+
+impl Drive for Forgetful {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        match request.operation {
+            Operation::Write { fua: false } | Operation::WriteZeroes | Operation::Discard => {
+                let mut before = vec![0; request.length_bytes as usize];
+                self.inner.peek(request.offset_bytes, &mut before);
+                self.cache.borrow_mut().push((request.offset_bytes, before));
+            }
+            Operation::Flush => {
+                let cache = self.cache.take();
+                if !cache.is_empty() && self.refuses_next.replace(false) {
+                    self.refused.set(self.refused.get() + 1);
+                    for (at, before) in cache.into_iter().rev() {
+                        self.inner.poke(at, &before);
+                    }
+                    let error = request.error(&self.info.label, DriveErrorKind::Medium, Some(5));
+                    return Completion::ready(Err(error));
+                }
+            }
+            _ => {}
+        }
+        self.inner.submit(request)
+    }
+}
+
+fn spec(name: &str, layout: &str, columns: Option<usize>, checksums: bool, write_back: bool) -> VolumeSpec {
+    let mut spec = volume_spec(name, layout, Some(6 * MIB));
+    spec.layout.columns = columns;
+    VolumeSpec { checksums: Some(checksums), write_back: Some(write_back), ..spec }
+}
+
+/// A volume in which everything was written, flushed, and is quiet.
+async fn quiet_volume(life: &Life, pool: &Pool, spec: VolumeSpec) -> Volume {
+    let volume = full_volume(pool, spec, 1).await;
+    volume.flush().await.unwrap();
+    life.context.sleep_ns(LONG_NS).await;
+    volume
+}
+
+/// Blocks all over the volume.
+async fn put_blocks(volume: &Volume, seed: u64) {
+    for at in (0..volume.capacity_bytes()).step_by(PIECE as usize) {
+        let data = Buffer::from_bytes(&contents(seed, at, BLOCK));
+        volume.write(at, data, false).await.expect("written");
+    }
+}
+
+async fn has_blocks(volume: &Volume, seed: u64) -> Result<(), String> {
+    for at in (0..volume.capacity_bytes()).step_by(PIECE as usize) {
+        holds(volume, seed, at, BLOCK as u64).await?;
+        holds(volume, 1, at + BLOCK as u64, PIECE - BLOCK as u64).await?;
+    }
+    Ok(())
+}
+
+/// Which volume's flush meets the refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MetBy {
+    TheClientOfTheOther,
+    TheEngine,
+}
+
+#[test]
+fn a_flush_that_a_drive_refused_concerns_every_volume_on_it() {
+    for (layout, checksums, write_back) in [
+        ("raid1", false, false),
+        ("raid1", true, false),
+        ("raid5", false, false),
+        ("raid5", true, false),
+        ("raid5", true, true),
+    ] {
+        for met_by in [MetBy::TheClientOfTheOther, MetBy::TheEngine] {
+            let told = format!("{layout}, checksums {checksums}, write-back {write_back}, {met_by:?}");
+            let all = Forgetful::many(3);
+            let life = Life::new();
+            life.run(async {
+                let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+                let whole =
+                    quiet_volume(&life, &pool, spec("whole", layout, Some(3), checksums, write_back)).await;
+                let bare = quiet_volume(&life, &pool, spec("bare", "raid0", Some(3), false, false)).await;
+                put_blocks(&whole, 2).await;
+                put_blocks(&bare, 2).await;
+                all[0].refuse_next();
+                match met_by {
+                    MetBy::TheClientOfTheOther => {
+                        bare.flush().await.expect_err("it cannot do without the drive");
+                    }
+                    MetBy::TheEngine => life.context.sleep_ns(LONG_NS).await,
+                }
+                assert_eq!(all[0].refused.get(), 1, "{told}");
+                whole.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+                has_blocks(&whole, 2).await.unwrap_or_else(|why| panic!("{told}: {why}"));
+                assert_eq!(state_of(&pool.status(), "drive0"), "failed", "{told}");
+                bare.flush().await.expect_err(&told);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_refusal_that_the_engine_met_is_told_to_the_next_flush_of_a_client_and_to_no_other() {
+    for (layout, columns, checksums, write_back) in [
+        ("single", 1, false, false),
+        ("single", 1, true, false),
+        ("raid0", 3, false, false),
+        ("raid0", 3, true, false),
+        ("raid5", 3, false, false),
+        ("raid5", 3, true, false),
+        ("raid5", 3, false, true),
+        ("raid5", 3, true, true),
+    ] {
+        let told = format!("{layout}, checksums {checksums}, write-back {write_back}");
+        let all = Forgetful::many(columns);
+        let life = Life::new();
+        life.run(async {
+            let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+            let spec = spec("data", layout, Some(columns), checksums, write_back);
+            let volume = quiet_volume(&life, &pool, spec).await;
+            if layout == "raid5" {
+                pool.fail_drive(id_of(&pool.status(), "drive2"), "a test").await.unwrap();
+            }
+            put_blocks(&volume, 2).await;
+            all[0].refuse_next();
+            life.context.sleep_ns(LONG_NS).await;
+            assert_eq!(all[0].refused.get(), 1, "{told}: the engine flushes by itself");
+            volume.flush().await.expect_err(&told);
+            volume.flush().await.unwrap_or_else(|error| panic!("{told}: told twice: {error}"));
+            // What is written now is as safe as ever.
+            fill(&volume, 3, 0, volume.capacity_bytes()).await;
+            volume.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+            holds(&volume, 3, 0, volume.capacity_bytes()).await.unwrap_or_else(|why| panic!("{told}: {why}"));
+            pool.close().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+        });
+    }
+}
+
+#[test]
+fn a_refusal_that_no_flush_of_a_client_was_told_of_is_told_when_the_pool_is_closed() {
+    let all = Forgetful::many(1);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+        let volume = quiet_volume(&life, &pool, spec("data", "single", None, false, false)).await;
+        put_blocks(&volume, 2).await;
+        all[0].refuse_next();
+        life.context.sleep_ns(LONG_NS).await;
+        assert_eq!(all[0].refused.get(), 1);
+        pool.close().await.expect_err("writes were lost");
+    });
+}
+
+#[test]
+fn a_volume_that_has_nothing_on_a_drive_neither_excludes_it_nor_reports_its_refusals() {
+    let all = Forgetful::many(4);
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&all);
+        let pool = life.create(&drives[..2], &[]).await.unwrap();
+        let mirror = quiet_volume(&life, &pool, spec("mirror", "raid1", Some(2), true, false)).await;
+        for drive in &drives[2..] {
+            pool.add(drive.clone(), Role::Data, false).await.unwrap();
+        }
+        // The two new drives are the emptiest.
+        let bare = quiet_volume(&life, &pool, spec("bare", "raid0", Some(2), false, false)).await;
+        put_blocks(&bare, 2).await;
+        put_blocks(&mirror, 2).await;
+        all[3].refuse_next();
+        bare.flush().await.expect_err("it has lost writes");
+        assert_eq!(all[3].refused.get(), 1);
+        mirror.flush().await.unwrap();
+        has_blocks(&mirror, 2).await.unwrap();
+        assert_eq!(state_of(&pool.status(), "drive3"), "online");
+        put_blocks(&bare, 3).await;
+        bare.flush().await.expect("the drive works again");
+        has_blocks(&bare, 3).await.unwrap();
+    });
+}
+
+/// Drives that take their time, so that a flush from elsewhere finds a job in the middle of its work.
+fn slow(context: &Context, all: &[Rc<Forgetful>]) -> Vec<Rc<FaultyDrive>> {
+    let over = |(seed, drive): (usize, &Rc<Forgetful>)| {
+        FaultyDrive::new(context, drive.clone() as Rc<dyn Drive>, seed as u64)
+    };
+    all.iter().enumerate().map(over).collect()
+}
+
+fn slow_down(drives: &[Rc<FaultyDrive>]) {
+    drives.iter().for_each(|drive| drive.set_delay(Delay::Exponential { mean_ns: 1_000_000 }));
+}
+
+/// Waits until the drive has so many writes in its cache, or until it is clear that it never will.
+async fn until_cached(life: &Life, drive: &Forgetful, writes: usize) {
+    for _ in 0..5_000 {
+        if drive.cache.borrow().len() >= writes {
+            return;
+        }
+        life.context.sleep_ns(20_000).await;
+    }
+}
+
+/// As another array's flush: the drive's last writes are lost, and nobody but the drive's queue knows.
+async fn lose_cache(pool: &Pool, drive: &Rc<Forgetful>) {
+    drive.refuse_next();
+    let id = id_of(&pool.status(), &drive.info.label);
+    let Some(member) = pool.member(id) else { return };
+    let _ = member.submit(Class::Upkeep, IoRequest::flush()).await;
+    drive.refuses_next.set(false);
+}
+
+#[test]
+fn what_a_rebuild_wrote_before_its_drive_refused_anothers_flush_does_not_count_as_filled() {
+    let mut refused = 0;
+    for moment in 0..16 {
+        let checksums = moment % 2 == 1;
+        let all = Forgetful::many(4);
+        let life = Life::new();
+        life.run(async {
+            let drives = slow(&life.context, &all);
+            let tops = as_drives(&drives);
+            let pool = life.create(&tops[..3], &[]).await.unwrap();
+            let volume = full_volume(&pool, spec("data", "raid5", Some(3), checksums, false), 1).await;
+            volume.flush().await.unwrap();
+            slow_down(&drives);
+            pool.replace(id_of(&pool.status(), "drive0"), tops[3].clone(), false).await.unwrap();
+            pool.start_jobs();
+            until_cached(&life, &all[3], 1 + moment * 3).await;
+            lose_cache(&pool, &all[3]).await;
+            refused += all[3].refused.get();
+            let _ = pool.wait(JobKind::Rebuild).await;
+            if pool.status().state == PoolState::Online {
+                pool.fail_drive(id_of(&pool.status(), "drive1"), "to see").await.unwrap();
+            }
+            let found = holds(&volume, 1, 0, volume.capacity_bytes()).await;
+            found.unwrap_or_else(|why| panic!("moment {moment}: {why}"));
+        });
+    }
+    assert!(refused > 4, "{refused}");
+}
+
+#[test]
+fn what_was_moved_before_its_new_drive_refused_anothers_flush_is_not_taken_from_there() {
+    let mut refused = 0;
+    for moment in 0..16 {
+        let checksums = moment % 2 == 1;
+        let all = Forgetful::many(4);
+        let life = Life::new();
+        life.run(async {
+            let drives = slow(&life.context, &all);
+            let tops = as_drives(&drives);
+            let pool = life.create(&tops[..3], &[]).await.unwrap();
+            let volume = full_volume(&pool, spec("data", "raid5", Some(3), checksums, false), 1).await;
+            volume.flush().await.unwrap();
+            pool.add(tops[3].clone(), Role::Data, false).await.unwrap();
+            slow_down(&drives);
+            pool.retire(id_of(&pool.status(), "drive0")).await.unwrap();
+            pool.start_jobs();
+            until_cached(&life, &all[3], 1 + moment * 3).await;
+            lose_cache(&pool, &all[3]).await;
+            refused += all[3].refused.get();
+            let _ = pool.wait(JobKind::Rebuild).await;
+            let found = holds(&volume, 1, 0, volume.capacity_bytes()).await;
+            found.unwrap_or_else(|why| panic!("moment {moment}: {why}"));
+        });
+    }
+    assert!(refused > 4, "{refused}");
+}
+
+#[test]
+fn what_was_converted_before_a_drive_refused_anothers_flush_is_converted_again() {
+    let mut refused = 0;
+    for moment in 0..16 {
+        let checksums = moment % 2 == 1;
+        let all = Forgetful::many(3);
+        let life = Life::new();
+        life.run(async {
+            let drives = slow(&life.context, &all);
+            let tops = as_drives(&drives);
+            let pool = life.create(&tops[..2], &[]).await.unwrap();
+            let volume = full_volume(&pool, spec("data", "raid0", Some(2), checksums, false), 1).await;
+            volume.flush().await.unwrap();
+            pool.add(tops[2].clone(), Role::Data, false).await.unwrap();
+            slow_down(&drives);
+            let mut wider = LayoutSpec::parse("raid0").expect("a layout");
+            (wider.columns, wider.interleave_bytes) = (Some(3), Some(PIECE));
+            pool.convert_volume("data", wider).await.unwrap();
+            pool.start_jobs();
+            life.context.sleep_ns(moment * 2_000_000).await;
+            lose_cache(&pool, &all[2]).await;
+            refused += all[2].refused.get();
+            // It may have stopped at the refusal; then it goes on when it is asked to.
+            let converted = match pool.wait(JobKind::Convert).await {
+                Ok(()) => Ok(()),
+                Err(_) => pool.wait(JobKind::Convert).await,
+            };
+            converted.unwrap_or_else(|error| panic!("moment {moment}: {error}"));
+            assert_eq!(volume.info().unwrap().shape.width, 3, "moment {moment}");
+            let found = holds(&volume, 1, 0, volume.capacity_bytes()).await;
+            found.unwrap_or_else(|why| panic!("moment {moment}: {why}"));
+        });
+    }
+    assert!(refused > 4, "{refused}");
+}
