@@ -244,6 +244,9 @@ impl Inner {
         direct: &mut SmallVec<[Direct; 4]>,
     ) -> bool {
         let missing = self.missing_in(segment.stripe);
+        // Always the same copy then, as in `read_place`: two reads must not disagree.
+        let may_disagree =
+            self.unsynced.get() && self.regions.is_unsynced(self.regions.region_of(segment.stripe));
         let mut places: SmallVec<[(UnitRange, Place, usize); 4]> = SmallVec::new();
         let mut at = 0;
         for range in self.geometry.data_ranges(segment.from, segment.to) {
@@ -259,7 +262,7 @@ impl Inner {
                     )
                 })
                 .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
-                .min_by_key(|place| self.load_at(*place));
+                .min_by_key(|place| if may_disagree { 0 } else { self.load_at(*place) });
             let Some(place) = usable else { return false };
             places.push((range, place, part));
         }

@@ -8,9 +8,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use stripewise_drive::{
-    Buffer, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo, IoRequest,
-    MemoryDrive, Operation, completion,
+    Buffer, Completion, CompletionSender, Context, CrashDrive, Delay, Drive, DriveErrorKind, DriveInfo,
+    FaultyDrive, IoRequest, MemoryDrive, Operation, completion,
 };
 use stripewise_engine::{Volume, VolumeSpec};
 
@@ -274,4 +275,42 @@ fn what_one_place_alone_has_of_raid10_is_at_the_others_before_anything_rests_on_
 fn what_one_place_alone_has_without_checksums_is_at_the_others_before_anything_rests_on_it() {
     every_copy_of_every_kind(spec("raid5", false, true), &[0, 2, 3, 4]);
     every_copy_of_every_kind(spec("raid10", false, false), &[0, 4]);
+}
+
+/// While a drive is away copies are not compared, and reads that come together would be spread over them.
+#[test]
+fn copies_that_a_cut_left_different_read_alike_while_they_cannot_be_compared() {
+    let life = Life::new();
+    let crash: Vec<_> = (0..3).map(|index| CrashDrive::new(&format!("drive{index}"), 24 * MIB)).collect();
+    let images: Vec<Rc<MemoryDrive>> = life.run(async {
+        let pool = life.create(&as_drives(&crash), &[]).await.expect("a pool");
+        let mut spec = volume_spec("data", "raid1", Some(2 * MIB));
+        spec.layout.columns = Some(3);
+        spec.checksums = Some(false);
+        let volume = full_volume(&pool, spec, 1).await;
+        volume.flush().await.expect("flushed");
+        fill(&volume, 2, 0, BLOCK).await;
+        volume.flush().await.expect("flushed");
+        crash.iter().map(|drive| drive.image_after_cut(&drive.info().label, 1)).collect()
+    });
+    // As if this drive had not had the last write yet.
+    let (new, old) = (contents(2, 0, BLOCK as usize), contents(1, 0, BLOCK as usize));
+    let at =
+        image(&images[1]).chunks(BLOCK as usize).position(|block| block == new).expect("it has the block");
+    images[1].poke(at as u64 * BLOCK, &old);
+    let life = Life::new();
+    life.run(async {
+        let slow = |image: &Rc<MemoryDrive>| {
+            let drive = FaultyDrive::new(&life.context, image.clone(), 1);
+            drive.set_delay(Delay::Exponential { mean_ns: 100_000 });
+            drive as Rc<dyn Drive>
+        };
+        let pool = life.open(&images[..2].iter().map(slow).collect::<Vec<_>>()).await.expect("opened");
+        let volume = pool.volume("data").expect("open");
+        assert!(volume.needs_resync(), "the cut left something to be compared");
+        let reads = join_all((0..8).map(|_| volume.read(0, BLOCK as usize))).await;
+        let found: Vec<Vec<u8>> = reads.into_iter().map(|read| read.expect("read").to_vec()).collect();
+        assert!(found[0] == new || found[0] == old);
+        assert!(found.iter().all(|other| *other == found[0]), "two reads of the same block differ");
+    });
 }
