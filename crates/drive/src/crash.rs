@@ -241,8 +241,19 @@ impl CrashDrive {
         let state = &self.state;
         state.powered.set(false);
         state.power_cycle.set(state.power_cycle.get() + 1);
+        self.give_up_cache(seed, state.tears_sectors.get())
+    }
+
+    /// Gives up the cache and goes on answering, as a drive does of which a flush failed: by `seed`
+    /// each sector of it is kept or goes back to something older, none is torn.
+    pub fn lose_cache(&self, seed: u64) -> CutReport {
+        self.give_up_cache(seed, false)
+    }
+
+    fn give_up_cache(&self, seed: u64, tears_sectors: bool) -> CutReport {
+        let state = &self.state;
         let mut cache = state.cache.borrow_mut();
-        let (report, changes) = cache.settle(seed, &state.info, state.tears_sectors.get());
+        let (report, changes) = cache.settle(seed, &state.info, tears_sectors);
         for (offset, sector) in changes {
             cache.contents.write(offset, &sector);
         }

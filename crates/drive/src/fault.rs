@@ -30,6 +30,9 @@ const RUBBISH: u8 = 0xe5;
 /// The system's number for "input/output error", which passing errors come with.
 const EIO: i32 = 5;
 
+/// And for "no space left on device".
+const ENOSPC: i32 = 28;
+
 /// How a write goes wrong without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFault {
@@ -52,6 +55,8 @@ pub struct FaultCounts {
     pub healed_bytes: u64,
     /// Writes that met an unwritable sector.
     pub unwritable: u64,
+    /// Writes refused for lack of space.
+    pub no_space: u64,
     /// Errors that come and go.
     pub transient: u64,
     /// Requests made slower.
@@ -90,6 +95,7 @@ struct State {
     counts: Cell<FaultCounts>,
     unreadable: RefCell<RangeSet>,
     unwritable: RefCell<RangeSet>,
+    full: Cell<bool>,
     /// Probabilities of a passing error: of reads, of everything that writes.
     transient: Cell<(f64, f64)>,
     delay: Cell<Delay>,
@@ -118,6 +124,7 @@ impl FaultyDrive {
             counts: Cell::default(),
             unreadable: RefCell::default(),
             unwritable: RefCell::default(),
+            full: Cell::new(false),
             transient: Cell::new((0.0, 0.0)),
             delay: Cell::new(Delay::None),
             slowdown: Cell::new(1.0),
@@ -150,6 +157,12 @@ impl FaultyDrive {
     /// before the first bad block.
     pub fn make_unwritable(&self, range: Range<u64>) {
         self.0.unwritable.borrow_mut().insert(self.0.whole_blocks(range));
+    }
+
+    /// Whether every write is refused for lack of space, as by a file on a file system that is
+    /// full.
+    pub fn set_full(&self, full: bool) {
+        self.0.full.set(full);
     }
 
     /// The blocks of `range` (bytes) can be read and written again.
@@ -351,6 +364,10 @@ impl State {
 
     /// A request that writes.
     fn change(&self, request: IoRequest) -> Completion {
+        if self.full.get() && matches!(request.operation, Operation::Write { .. }) {
+            self.count(|counts| counts.no_space += 1);
+            return Completion::ready(self.failed(&request, DriveErrorKind::NoSpace, Some(ENOSPC)));
+        }
         let bad = self.unwritable.borrow().first_within(request.offset_bytes..request.end_bytes());
         if let Some(bad) = bad {
             self.count(|counts| counts.unwritable += 1);

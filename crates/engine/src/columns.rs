@@ -245,6 +245,7 @@ impl Inner {
             return gone(&request);
         };
         if !matches!(request.operation, Operation::Read | Operation::Flush)
+            && !mutation::is_chosen(Mutation::MoveToOldPlaceOnly)
             && let Some(to) = self.moves.borrow().get(&(row, column)).and_then(|moving| moving.target())
         {
             return self.submit_to_both(class, request, (row, column), place, to);
@@ -435,6 +436,7 @@ impl Inner {
                 Ok(()) if mutation::is_chosen(Mutation::RefusedFlushForgotten) => None,
                 Ok(()) => self.losses.news(member.number, failures),
             };
+            let refused = refused.filter(|_| !mutation::is_chosen(Mutation::FlushErrorDropped));
             let Some(refused) = refused else { continue };
             if member.member.is_still_there_after(&refused) && !self.has_rows_on(member.number) {
                 // The array had nothing in its cache: what the refusal means is for those to say that did.

@@ -12,6 +12,7 @@ use crate::array::{Array, Inner};
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 
 impl Array {
@@ -124,7 +125,9 @@ impl Inner {
         // reads meanwhile, must not find what was there before that. A flush that ends in between would not make durable what a
         // region holds that is no longer known as new, while old records of it could still be found.
         self.destage_held_region(region).await?;
-        self.forget_logged(self.regions.stripes_of(region)).await?;
+        if !mutation::is_chosen(Mutation::DiscardKeepsRecords) {
+            self.forget_logged(self.regions.stripes_of(region)).await?;
+        }
         // A flush may have made it so by now.
         let is_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
         self.regions.mark_unwritten(region);

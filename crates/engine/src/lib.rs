@@ -29,10 +29,7 @@ mod lock_order;
 mod map;
 mod member;
 mod moves;
-#[cfg(feature = "mutations")]
 pub mod mutation;
-#[cfg(not(feature = "mutations"))]
-mod mutation;
 mod new_parity;
 mod pending;
 pub mod pool;

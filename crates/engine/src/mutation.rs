@@ -1,11 +1,25 @@
-//! What can be broken on purpose, to see that the tests notice. Only with the feature `mutations`, which nothing but tests turns
-//! on; without it every question here is answered with `false` when it is compiled.
+//! What can be broken on purpose, to see that the tests notice. Only with the feature `mutations`,
+//! which nothing but tests turns on; without it every question here is answered with `false` when
+//! it is compiled, and only the names are left.
 //!
 //! A mutation holds for the thread that chose it, so that tests beside it are not touched.
 
-/// What to break.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutation {
+macro_rules! mutations {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// What to break.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutation {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Mutation {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+        }
+    };
+}
+
+mutations! {
     /// After a crash what the journal has of partial stripes written in place is passed over.
     ReplayWithoutRedo,
     /// A parity record counts for all data records of its stripe before it, also those that it does not cover.
@@ -34,6 +48,57 @@ pub enum Mutation {
     RefusedFlushForgotten,
     /// A page of the region map that is at one of its places only stays so when the volume is opened.
     MapPageAtOnePlace,
+    /// A drive of the pool that is out comes in as a new one, and keeps its old place.
+    OwnDriveTwice,
+    /// A drive that was put back from an older copy counts as one that missed a commit.
+    RolledBackDriveCounts,
+    /// A volume may become smaller than what its journal has of it.
+    ShrinkOverPending,
+    /// A flush that a drive fails counts as one that it did.
+    FlushErrorDropped,
+    /// A forced write is a write like any other.
+    ForceForgotten,
+    /// A write does not wait until its chunk's dirty mark is durable.
+    WriteBeforeDirtyMark,
+    /// A region is marked as written before its data are durable.
+    WrittenBeforeFlush,
+    /// What is written while a drive is away is not noted as missing there.
+    MissedWriteNotNoted,
+    /// What is written to a column that is being moved goes to its old place only.
+    MoveToOldPlaceOnly,
+    /// A region is unwritten while the journal still has records of it.
+    DiscardKeepsRecords,
+    /// The journal is on one drive only, however many may be lost.
+    JournalOnOneDrive,
+    /// Slabs are given to others at once, whatever is on its way to them.
+    FreedAtOnce,
+    /// What a rebuild filled counts before it is durable.
+    RebuiltBeforeFlush,
+    /// What the journal has of a row from before a column of it was filled stays there.
+    OlderRecordsStay,
+    /// After a crash copies and parity count as compared.
+    ResyncComparesNothing,
+    /// Blocks that are lost no more are not recorded as such before a flush is acknowledged.
+    LostBlocksNotRecorded,
+}
+
+impl Mutation {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for (index, letter) in format!("{self:?}").char_indices() {
+            if letter.is_ascii_uppercase() && index > 0 {
+                name.push('-');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        name
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mutation| mutation.name() == name)
+    }
 }
 
 #[cfg(feature = "mutations")]

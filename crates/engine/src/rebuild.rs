@@ -27,6 +27,7 @@ use crate::checksums::Pin;
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::read::slice_of;
 use crate::regions::RegionState;
 use crate::rows::{SlotPlace, SlotState};
@@ -148,7 +149,8 @@ impl Inner {
         // A row that holds nothing costs nothing.
         let state = self.fills.borrow().get(&key).map(|fill| (fill.is_fresh, fill.failures));
         let Some((is_fresh, failures)) = state else { return Err(self.fill_ended(place)) };
-        if is_fresh && let Err(error) = member.flush_since(failures).await {
+        let flushes = is_fresh && !mutation::is_chosen(Mutation::RebuiltBeforeFlush);
+        if flushes && let Err(error) = member.flush_since(failures).await {
             return Err(self.fill_refused(key, place, &error).await);
         }
         self.rewrite_sums(row, column).await?;
@@ -156,7 +158,7 @@ impl Inner {
         if let Some(error) = member.flush_failures().since(failures) {
             return Err(self.fill_refused(key, place, &error).await);
         }
-        if is_fresh {
+        if is_fresh && !mutation::is_chosen(Mutation::OlderRecordsStay) {
             self.release_older_records(row).await?;
         }
         match self.fills.borrow_mut().get_mut(&key) {

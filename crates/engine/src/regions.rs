@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, BufferPool, Event};
 use stripewise_layout::Geometry;
 
+use crate::mutation::{self, Mutation};
 use crate::tuning::MapGrain;
 
 /// Size of a region on each member, where the layout allows it.
@@ -279,7 +280,7 @@ impl Regions {
         }
         let chunk_durable = chunk.durable;
         drop(chunks);
-        if away {
+        if away && !mutation::is_chosen(Mutation::MissedWriteNotNoted) {
             self.mark_behind(region);
         }
         let behind_durable = !away || self.behind_durable.borrow()[region as usize];

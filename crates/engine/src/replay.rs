@@ -122,6 +122,9 @@ impl Inner {
 
     /// One more than the drives that may be lost.
     fn journal_copies(&self) -> usize {
+        if mutation::is_chosen(Mutation::JournalOnOneDrive) {
+            return 1;
+        }
         self.geometry.fault_tolerance() + 1
     }
 

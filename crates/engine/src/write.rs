@@ -22,6 +22,7 @@ use crate::destage::Room;
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
 use crate::stripe_table::{Piece, Turn, Waiting};
 
@@ -54,6 +55,7 @@ impl Array {
         if data.is_empty() {
             return Ok(());
         }
+        let fua = fua && !mutation::is_chosen(Mutation::ForceForgotten);
         inner.note_heat(offset_bytes, data.len() as u64);
         let _permit = inner.admission.acquire(data.len() as u64).await;
         inner.write_admitted(class, offset_bytes, data, fua).await

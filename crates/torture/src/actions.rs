@@ -15,6 +15,8 @@ use crate::subject::{Place, Refusal, Subject};
 
 /// Drives that a run may ever have.
 const MAX_DISKS: usize = 14;
+/// And when it has fast ones as well.
+const MAX_DISKS_WITH_FAST: usize = 20;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +157,7 @@ impl Life {
     }
 
     /// Administration may be refused for many a reason; that it ends is what is promised.
-    fn asked(&self, what: &str, answer: Option<Result<(), Refusal>>) {
+    pub fn asked(&self, what: &str, answer: Option<Result<(), Refusal>>) {
         if let Some(answer) = answer {
             self.note(&format!("{what}: {answer:?}"));
         }
@@ -174,7 +176,7 @@ impl Life {
     }
 
     /// A plugged disk without trouble.
-    fn any_disk(&self) -> Option<(usize, Rc<Plugged>)> {
+    pub fn any_disk(&self) -> Option<(usize, Rc<Plugged>)> {
         let plugged = self.plugged.borrow();
         let fine = plugged.iter().filter(|(_, plugged)| !plugged.is_troubled.get());
         let fine: Vec<(usize, Rc<Plugged>)> = fine.map(|(disk, plugged)| (*disk, plugged.clone())).collect();
@@ -182,7 +184,7 @@ impl Life {
     }
 
     /// As [`Self::any_disk`], harmed from now on.
-    fn any_victim(&self, why: &str) -> Option<(usize, Rc<Plugged>)> {
+    pub fn any_victim(&self, why: &str) -> Option<(usize, Rc<Plugged>)> {
         let (disk, plugged) = self.any_disk()?;
         if !self.try_harm(&BTreeSet::from([disk])) {
             return None;
@@ -319,7 +321,7 @@ impl Life {
     }
 
     /// A place on the disk, mostly where there is something.
-    fn draw_place(&self, plugged: &Plugged) -> u64 {
+    pub fn draw_place(&self, plugged: &Plugged) -> u64 {
         let capacity = plugged.top.info().capacity_bytes;
         let reach = if self.world.chance(0.8) { capacity.min(6 << 20) } else { capacity };
         self.world.below(reach / 4096) * 4096
@@ -394,7 +396,7 @@ impl Life {
     }
 
     /// A disk that was pulled, plugged in again.
-    fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
+    pub fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
         let known = self.plugged.borrow().get(&disk).cloned();
         let plugged = match known {
             Some(plugged) if self.world.disks.borrow()[disk].is_away => {
@@ -413,7 +415,8 @@ impl Life {
 
     /// A disk that was never used.
     fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
-        if self.world.disks.borrow().len() >= MAX_DISKS {
+        let has_fast = !self.world.plan.fast_bytes.is_empty();
+        if self.world.disks.borrow().len() >= if has_fast { MAX_DISKS_WITH_FAST } else { MAX_DISKS } {
             return None;
         }
         let plan = &self.world.plan;

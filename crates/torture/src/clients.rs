@@ -41,6 +41,7 @@ fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
 /// Does `steps` things, waiting now and then, until told to stop.
 pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64) {
     let mut random = SplitMix64::new(seed);
+    let nap_ns = if life.world.plan.manner.is_long { 2_000_000_000 } else { 5_000_000 };
     for _ in 0..steps {
         if life.is_over() {
             return;
@@ -60,7 +61,7 @@ pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64)
                 let wide = if random.chance(0.2) { widened(&mut random, guarded) } else { sectors };
                 discard(&life, store, guarded, wide).await;
             }
-            41..=43 => life.context.sleep_ns(random.below(5_000_000)).await,
+            41..=43 => life.context.sleep_ns(random.below(nap_ns)).await,
             choice => write(&life, store, guarded, sectors, choice >= 92).await,
         }
     }
@@ -76,7 +77,7 @@ pub fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
 async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
     let since = guarded.oracle.borrow_mut().tick();
     let (offset, length) = bytes_of(&sectors);
-    match life.bounded("a read", store.read(offset, length)).await {
+    match life.answered("a read", store.read(offset, length)).await {
         Some(Ok(bytes)) => life.judge(guarded, &sectors, &bytes, since, false, "beside writes"),
         Some(Err(why)) => life.judge_refusal(guarded, &sectors, since, &why.to_string(), "beside writes"),
         None => {}
@@ -91,10 +92,12 @@ pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range
     let mut bytes = vec![0; length];
     stamp(&mut bytes, guarded.number, sectors.start, ticket.version);
     life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
-    let Some(answer) = life.bounded("a write", store.write(offset, &bytes, fua)).await else { return };
+    let Some(answer) = life.answered("a write", store.write(offset, &bytes, fua)).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    if answer.is_ok() && fua {
-        life.acknowledged_durably(begun_ns);
+    match &answer {
+        Ok(()) if fua => life.acknowledged_durably(begun_ns),
+        Err(_) if fua => guarded.oracle.borrow_mut().told(),
+        _ => {}
     }
     changed(life, guarded, "a write", &sectors, ticket.begun, answer);
 }
@@ -105,7 +108,7 @@ pub async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("zero {} {sectors:?}", guarded.name));
     let work = store.write_zeroes(offset, length as u64);
-    let Some(answer) = life.bounded("a write of zeros", work).await else { return };
+    let Some(answer) = life.answered("a write of zeros", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
     changed(life, guarded, "a write of zeros", &sectors, ticket.begun, answer);
 }
@@ -116,7 +119,7 @@ pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Ran
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("discard {} {sectors:?}", guarded.name));
     let work = store.discard(offset, length as u64);
-    let Some(answer) = life.bounded("a discard", work).await else { return };
+    let Some(answer) = life.answered("a discard", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), false);
     changed(life, guarded, "a discard", &sectors, ticket.begun, answer);
 }
@@ -125,10 +128,13 @@ pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Ran
 pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
     let begun_ns = life.context.now_ns();
     let begun = guarded.oracle.borrow_mut().tick();
-    let Some(answer) = life.bounded("a flush", store.flush()).await else { return };
-    if answer.is_ok() {
-        guarded.oracle.borrow_mut().end_flush(begun);
-        life.acknowledged_durably(begun_ns);
+    let Some(answer) = life.answered("a flush", store.flush()).await else { return };
+    match &answer {
+        Ok(()) => {
+            guarded.oracle.borrow_mut().end_flush(begun);
+            life.acknowledged_durably(begun_ns);
+        }
+        Err(_) => guarded.oracle.borrow_mut().told(),
     }
     life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
     changed(life, guarded, "a flush", &(0..0), begun, answer);
@@ -148,7 +154,7 @@ fn changed(
         return;
     };
     life.note(&format!("refused {} {what} {sectors:?}: {why}", guarded.name));
-    if why.is_full && guarded.is_thin {
+    if guarded.is_leaving.get() || (why.is_full && guarded.is_thin) {
         return;
     }
     // A part written needs what is missing to be understood.
@@ -162,7 +168,7 @@ fn changed(
         let to = sectors.end.next_multiple_of(stripe).min(oracle.sector_count());
         oracle.may_refuse(from..to, begun)
     };
-    if !guarded.is_failed.get() && !may_refuse {
+    if !guarded.is_failed.get() && !guarded.may_refuse_writes.get() && !may_refuse {
         let detail = format!("{}: {what} of sectors {sectors:?}: {why}", guarded.name);
         life.broken("nothing-refused", detail);
     }

@@ -25,7 +25,7 @@ pub fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let life = Life::new(world, executor.context(), &all);
     life.note("the end");
     executor.block_on(life.become_whole());
-    end_of_life(&life, true);
+    end_of_life(&life, world.plan.lives, true);
     drop(life);
     // What could not be read and was needed was written again by now.
     world.disks.borrow_mut().iter_mut().for_each(|disk| disk.unreadable.clear());
@@ -94,7 +94,7 @@ impl Life {
             let lacking_copies: BTreeSet<usize> =
                 facts.iter().flat_map(|facts| facts.lacking_copies.clone()).collect();
             let is_lost = |place: &Place| {
-                let has_data = place.is_data && lacking.contains(&place.disk);
+                let has_data = (place.is_data || place.is_fast) && lacking.contains(&place.disk);
                 !place.is_online && (has_data || lacking_copies.contains(&place.disk))
             };
             let lost = subject.places().into_iter().find(is_lost);

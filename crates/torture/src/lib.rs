@@ -20,8 +20,11 @@ mod actions;
 mod clients;
 mod content;
 mod ending;
+mod faults;
+mod history;
 mod life;
 mod losses;
+mod manner;
 mod many;
 mod oracle;
 mod plan;
@@ -34,8 +37,10 @@ mod world;
 
 use serde::Serialize;
 
+pub use stripewise_engine::mutation::Mutation;
+
 pub use many::{Progress, Summary, run_many};
-pub use run::run;
+pub use run::{CAN_BREAK, run};
 
 /// What is promised of a volume: from this follows what may be done to it, and what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +94,8 @@ pub struct Options {
     pub keep_log: bool,
     /// Which version of the drawing makes a run of a seed.
     pub drawn: Drawn,
+    /// A rule of the engine to be broken. Only a build with the feature `mutations` can do that.
+    pub mutation: Option<Mutation>,
 }
 
 /// What torture learned, it draws from streams of their own, so that a seed kept from before can still be
@@ -126,24 +133,86 @@ pub struct Coverage {
     pub interrupted_rebuilds: u64,
     /// Changes of a volume's layout that were begun.
     pub conversions: u64,
-    /// Those that a cut or the end of the pool interrupted; no key of the report, whose keys are promised.
-    #[serde(skip)]
+    /// Those that a cut or the end of the pool interrupted.
     pub interrupted_conversions: u64,
+    /// Flushes that failed and took a drive's cache with them.
+    pub failed_flushes: u64,
+    /// Those of them on a drive that a volume could not do without.
+    pub failed_flushes_without_redundancy: u64,
+    /// Drives that were put back to what they held in an earlier life.
+    pub rolled_back_drives: u64,
+    /// Drives of the pool that were offered as new ones, or in another one's place.
+    pub drives_elsewhere: u64,
+    /// Power cuts with the copy of a structure that one drive got.
+    pub cuts_at_a_copy: u64,
+    /// Drives lost at the next cut but one that had such a copy.
+    pub lost_single_copies: u64,
+    /// Writes that met a sector which cannot be written.
+    pub unwritable_sectors: u64,
+    /// Writes refused for lack of space beneath.
+    pub writes_without_space: u64,
+    /// Lives of many clients in few regions, whose journals are full.
+    pub crowded_lives: u64,
+    /// Lives with fast drives.
+    pub tiered_lives: u64,
+    /// Volumes pinned to fast drives or data drives, or unpinned.
+    pub pins: u64,
+    /// Volumes resized, or asked to be, while they were converted.
+    pub resizes_in_conversions: u64,
+    /// Volumes deleted while they were converted.
+    pub deletes_in_conversions: u64,
+    /// Volumes that were to become smaller than what they held, and did not.
+    pub refused_shrinks: u64,
+    /// Lives of some milliseconds in runs that open and close often.
+    pub short_lives: u64,
+    /// Lives of minutes.
+    pub long_lives: u64,
 }
 
 impl Coverage {
+    /// Every count, and what it counts in words for people.
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut copy = *self;
+        copy.fields().map(|(what, count)| (what, *count)).into()
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut u64); 26] {
+        [
+            ("power cuts", &mut self.power_cuts),
+            ("drives lost", &mut self.drive_losses),
+            ("reads of bad sectors", &mut self.latent_errors),
+            ("sectors rotten", &mut self.bit_rot),
+            ("writes lost", &mut self.lost_writes),
+            ("sectors torn", &mut self.torn_writes),
+            ("writes misdirected", &mut self.misdirected_writes),
+            ("rebuilds interrupted", &mut self.interrupted_rebuilds),
+            ("conversions", &mut self.conversions),
+            ("conversions interrupted", &mut self.interrupted_conversions),
+            ("flushes failed, the cache lost", &mut self.failed_flushes),
+            ("of these on a drive that cannot be spared", &mut self.failed_flushes_without_redundancy),
+            ("drives put back to an older copy", &mut self.rolled_back_drives),
+            ("drives of the pool offered as others", &mut self.drives_elsewhere),
+            ("power cuts at one copy of several", &mut self.cuts_at_a_copy),
+            ("of these followed by the loss of that copy", &mut self.lost_single_copies),
+            ("writes to sectors that cannot be written", &mut self.unwritable_sectors),
+            ("writes without space", &mut self.writes_without_space),
+            ("lives of full journals", &mut self.crowded_lives),
+            ("lives with fast drives", &mut self.tiered_lives),
+            ("pins set or taken away", &mut self.pins),
+            ("resizes in conversions", &mut self.resizes_in_conversions),
+            ("volumes deleted in conversions", &mut self.deletes_in_conversions),
+            ("shrinks refused, as they had to be", &mut self.refused_shrinks),
+            ("short lives", &mut self.short_lives),
+            ("lives of minutes", &mut self.long_lives),
+        ]
+    }
+
     /// Counts another run's in.
     pub fn add(&mut self, other: &Self) {
-        self.power_cuts += other.power_cuts;
-        self.drive_losses += other.drive_losses;
-        self.latent_errors += other.latent_errors;
-        self.bit_rot += other.bit_rot;
-        self.lost_writes += other.lost_writes;
-        self.torn_writes += other.torn_writes;
-        self.misdirected_writes += other.misdirected_writes;
-        self.interrupted_rebuilds += other.interrupted_rebuilds;
-        self.conversions += other.conversions;
-        self.interrupted_conversions += other.interrupted_conversions;
+        let mut other = *other;
+        for ((_, to), (_, from)) in self.fields().into_iter().zip(other.fields()) {
+            *to += *from;
+        }
     }
 }
 
@@ -152,11 +221,13 @@ impl Coverage {
 pub struct Failure {
     /// The run.
     pub seed: u64,
-    /// Which: `flushed-data-survives` (a sector holds something older than what was durable), `no-wrong-bytes` (something
-    /// that was never written there), `old-or-new` (a block in flight at a cut is a mixture), `nothing-refused` (what can
-    /// be read or written was refused), `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive`
-    /// (a drive that was away is taken for current), `redundancy-agrees` (copies or parity disagree when all is settled),
-    /// `progress` (something did not end), `no-panic`.
+    /// Which: `flushed-data-survives` (a sector holds something older than what was durable),
+    /// `no-wrong-bytes` (something that was never written there), `old-or-new` (a block in flight
+    /// at a cut is a mixture), `nothing-refused` (what can be read or written was refused),
+    /// `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive` (a drive
+    /// that was away is taken for current), `shrink-keeps-data` (a volume became smaller than what
+    /// it held), `redundancy-agrees` (copies or parity disagree when all is settled), `progress`
+    /// (something did not end), `no-panic`.
     pub promise: String,
     /// What happened.
     pub detail: String,

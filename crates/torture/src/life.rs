@@ -18,9 +18,10 @@ use crate::Sabotage;
 use crate::clients::{Target, client, draw_hot};
 use crate::content::BLOCK_BYTES;
 use crate::losses::LastAnswer;
+use crate::manner::Manner;
 use crate::oracle::Oracle;
-use crate::power::{Power, Wire};
-use crate::subject::{Facts, NewVolume, Subject};
+use crate::power::{Power, Structure, Wire};
+use crate::subject::{Facts, NewVolume, Subject, disk_number};
 use crate::world::{Guarded, World};
 
 /// Whatever takes longer than this in virtual time has not ended: many times what failing drives one after the other take.
@@ -30,6 +31,8 @@ const PATIENCE_NS: u64 = 300_000_000_000;
 pub struct Plugged {
     /// Where its faults are told it.
     pub faulty: Rc<FaultyDrive>,
+    /// Where its flushes are.
+    pub wire: Rc<Wire>,
     /// What the engine gets.
     pub top: Rc<dyn Drive>,
     /// Does not answer as it should at the moment.
@@ -45,6 +48,7 @@ impl Plugged {
         self.faulty.plug_in();
         self.faulty.release();
         self.faulty.set_transient_errors(0.0, 0.0);
+        self.faulty.set_full(false);
         self.faulty.set_delay(Delay::None);
         let blocks = ranges.iter().flat_map(|range| range.clone().step_by(BLOCK_BYTES as usize));
         let is_unreadable = |start: &u64| {
@@ -101,7 +105,7 @@ impl Life {
         let (wire_seed, fault_seed) = (self.world.next_seed(), self.world.next_seed());
         let power = self.power.clone();
         let wire = Wire::new(&self.context, crash, power, plan.latency, plan.queued, wire_seed);
-        let faulty = FaultyDrive::new(&self.context, wire, fault_seed);
+        let faulty = FaultyDrive::new(&self.context, wire.clone(), fault_seed);
         for range in &self.world.disks.borrow()[disk].unreadable {
             faulty.make_unreadable(range.clone());
         }
@@ -109,7 +113,7 @@ impl Life {
             faulty.set_write_fault_rate(0.02, WriteFault::Lost);
         }
         let top = CheckedDrive::new(&self.context, faulty.clone());
-        let plugged = Rc::new(Plugged { faulty, top, is_troubled: Cell::new(false) });
+        let plugged = Rc::new(Plugged { faulty, wire, top, is_troubled: Cell::new(false) });
         self.plugged.borrow_mut().insert(disk, plugged.clone());
         plugged
     }
@@ -133,10 +137,21 @@ impl Life {
 
     /// What `work` gives; `None`, and a broken promise, if it does not end.
     pub async fn bounded<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
+        self.bounded_by(PATIENCE_NS, what, work).await
+    }
+
+    /// As [`Self::bounded`], of what a client asks: in a crowded life that is to end sooner.
+    pub async fn answered<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
+        let is_crowded = self.world.plan.manner.is_crowded;
+        let patience_ns = if is_crowded { Manner::PATIENCE_NS } else { PATIENCE_NS };
+        self.bounded_by(patience_ns, what, work).await
+    }
+
+    async fn bounded_by<T>(&self, patience_ns: u64, what: &str, work: impl Future<Output = T>) -> Option<T> {
         let work = pin!(work);
-        let result = self.context.time_limit_ns(PATIENCE_NS, work).await;
+        let result = self.context.time_limit_ns(patience_ns, work).await;
         if result.is_err() {
-            self.broken("progress", format!("{what} has not ended after {} s", PATIENCE_NS / 1_000_000_000));
+            self.broken("progress", format!("{what} has not ended after {} s", patience_ns / 1_000_000_000));
         }
         result.ok()
     }
@@ -183,7 +198,9 @@ impl Life {
         let spares: Vec<_> = (data.len()..data.len() + plan.spare_bytes.len()).map(top).collect();
         let first_journal = data.len() + spares.len();
         let journals: Vec<_> = (first_journal..first_journal + plan.journal_bytes.len()).map(top).collect();
-        let made = Subject::create(&self.context, plan.settings, data, spares, journals);
+        let first_fast = first_journal + journals.len();
+        let fast: Vec<_> = (first_fast..first_fast + plan.fast_bytes.len()).map(top).collect();
+        let made = Subject::create(&self.context, plan.settings, data, spares, journals, fast);
         let subject = match self.bounded("making the pool", made).await? {
             Ok(subject) => subject,
             Err(why) => {
@@ -215,18 +232,21 @@ impl Life {
         };
         let parity_stripe = store.has_parity().then(|| store.stripe_bytes());
         let size_bytes = store.capacity_bytes();
+        let is_crowded = plan.manner.is_crowded;
+        let written_bytes = if is_crowded { size_bytes.min(2 * store.region_bytes()) } else { size_bytes };
         let guarded = Guarded {
             number,
             name: new.name.clone(),
             oracle: RefCell::new(Oracle::new(number, size_bytes, parity_stripe, plan.promises)),
             harmed: RefCell::default(),
             is_failed: Cell::new(false),
+            may_refuse_writes: Cell::new(false),
             is_uncertain: Cell::new(false),
             is_changed: Cell::new(false),
             facts: RefCell::new(facts),
             is_thin: new.thin,
             is_leaving: Cell::new(false),
-            hot: draw_hot(&mut self.world.random.borrow_mut(), size_bytes, store.stripe_bytes()),
+            hot: draw_hot(&mut self.world.random.borrow_mut(), written_bytes, store.stripe_bytes()),
             stripe_sectors: (store.stripe_bytes() / crate::content::SECTOR_BYTES) as u32,
         };
         // What may be missing of drives that it could lie on is known before it is first judged.
@@ -340,21 +360,37 @@ impl Life {
             return;
         }
         self.perhaps_convert(&subject, &targets).await;
-        let clients = 1 + self.world.below(6);
-        let steps = 10 + self.world.below(400) / clients;
+        let manner = self.world.plan.manner;
+        let clients = if manner.is_crowded { 8 + self.world.below(33) } else { 1 + self.world.below(6) };
+        let steps = match manner.is_often {
+            true => self.world.below(12),
+            false => 10 + self.world.below(if manner.is_crowded { 2000 } else { 400 }) / clients,
+        };
         let mut random = SplitMix64::new(self.world.next_seed());
-        let running: Vec<_> = (0..clients)
+        let mut running: Vec<_> = (0..clients)
             .map(|_| client(self.clone(), targets.clone(), random.next_u64(), steps))
             .map(|client| self.context.spawn(client))
             .collect();
-        for _ in 0..self.world.below(10) {
-            let pause_ns = if self.world.chance(0.8) { 3_000_000 } else { 60_000_000 };
-            self.context.sleep_ns(self.world.below(pause_ns)).await;
+        if manner.is_crowded {
+            running.push(self.context.spawn(self.clone().stir(targets.clone(), random.next_u64())));
+        }
+        self.count_manner();
+        let actions = match manner {
+            Manner { is_often: true, .. } => self.world.below(3),
+            Manner { is_crowded: true, .. } => 4 + self.world.below(16),
+            _ => self.world.below(10),
+        };
+        for _ in 0..actions {
+            self.context.sleep_ns(self.pause_ns()).await;
             if self.is_over() {
                 break;
             }
             self.perhaps_convert(&subject, &targets).await;
+            // It may have deleted one.
+            let targets = self.targets(&subject);
             self.perhaps_lose_power_with_a_drive().await;
+            self.perhaps_pin(&subject, &targets).await;
+            self.perhaps_fail_otherwise(&subject, &targets).await;
             self.act(&subject, &targets).await;
         }
         if matches!(ending, Ending::Close) || self.world.is_broken() {
@@ -369,8 +405,19 @@ impl Life {
         }
     }
 
+    fn count_manner(&self) {
+        let plan = &self.world.plan;
+        self.world.cover(|coverage| {
+            coverage.crowded_lives += u64::from(plan.manner.is_crowded);
+            coverage.short_lives += u64::from(plan.manner.is_often);
+            coverage.long_lives += u64::from(plan.manner.is_long);
+            coverage.tiered_lives += u64::from(!plan.fast_bytes.is_empty());
+        });
+    }
+
     fn arm(self: &Rc<Self>, ending: Ending) {
         match ending {
+            Ending::CutAtCopy(structure, count) => self.power.cut_at_copy(structure, count),
             Ending::Close => {}
             Ending::CutAtWrite(count) => self.power.cut_at_write(count),
             Ending::CutAfter(delay_ns) => {
@@ -402,12 +449,14 @@ impl Life {
         let Some(closed) = self.bounded("closing", subject.close()).await else { return };
         self.note(&format!("closed {}", closed.is_ok()));
         for (guarded, begun) in volumes.iter().zip(begun) {
-            if closed.is_ok() && !guarded.is_failed.get() {
+            // Where there is no space left under the drives, closing makes durable what can be.
+            let is_full = self.is_beyond.get() && guarded.may_refuse_writes.get();
+            if closed.is_ok() && !guarded.is_failed.get() && !is_full {
                 guarded.oracle.borrow_mut().end_flush(begun);
             }
         }
         if let Err(why) = closed
-            && !volumes.iter().any(|guarded| guarded.is_failed.get())
+            && !volumes.iter().any(|guarded| guarded.is_failed.get() || guarded.may_refuse_writes.get())
         {
             self.broken("nothing-refused", format!("closing: {why}"));
         }
@@ -419,10 +468,30 @@ impl Life {
 enum Ending {
     Close,
     CutAtWrite(u64),
+    /// At the so-many-th write of something that there are several copies of.
+    CutAtCopy(Structure, u64),
     CutAfter(u64),
 }
 
-fn draw_ending(world: &World) -> Ending {
+fn draw_ending(world: &World, number: usize) -> Ending {
+    if let Some(random) = world.later() {
+        let mut random = random.borrow_mut();
+        let manner = world.plan.manner;
+        if world.is_copy_to_be_seen(number) {
+            return Ending::CutAfter(10_000_000 + random.below(200_000_000));
+        }
+        if manner.is_often && random.chance(0.7) {
+            return Ending::Close;
+        }
+        if random.chance(0.2) {
+            let structure = Structure::ALL[random.below(5) as usize];
+            let most = if random.chance(0.5) { 8 } else { 60 };
+            return Ending::CutAtCopy(structure, 1 + random.below(most));
+        }
+        if manner.is_long {
+            return Ending::CutAfter(30_000_000_000 + random.below(300_000_000_000));
+        }
+    }
     match world.below(10) {
         0..=2 => Ending::Close,
         3..=5 => Ending::CutAtWrite(1 + world.below(if world.chance(0.4) { 40 } else { 1500 })),
@@ -437,7 +506,7 @@ pub fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecu
     let absent = draw_absent(world, number);
     let present: BTreeSet<usize> =
         (0..world.disks.borrow().len()).filter(|disk| !absent.contains(disk)).collect();
-    let ending = draw_ending(world);
+    let ending = draw_ending(world, number);
     let life = Life::new(world, executor.context(), &present);
     life.note(&format!("life {number}, absent {absent:?}, to end by {ending:?}"));
     executor.block_on(async {
@@ -445,7 +514,7 @@ pub fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecu
         let cut = pin!(life.power.until_off());
         select(lead, cut).await;
     });
-    end_of_life(&life, matches!(ending, Ending::Close));
+    end_of_life(&life, number, matches!(ending, Ending::Close));
 }
 
 /// An executor for a life.
@@ -467,6 +536,12 @@ fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
     if number == 0 {
         return absent;
     }
+    world.perhaps_roll_back(number);
+    let lost_copy = world.copy_to_be_lost(number);
+    if world.is_copy_to_be_seen(number) {
+        world.disks.borrow_mut().iter_mut().for_each(|disk| disk.is_away = false);
+        return absent;
+    }
     let volumes = world.volumes.borrow();
     let harm = |disk: usize, absent: &mut BTreeSet<usize>| {
         let one = BTreeSet::from([disk]);
@@ -477,8 +552,16 @@ fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
         }
     };
     let count = world.disks.borrow().len();
+    if let Some(disk) = lost_copy {
+        harm(disk, &mut absent);
+        let is_lost = u64::from(absent.contains(&disk));
+        world.cover(|coverage| {
+            coverage.drive_losses += is_lost;
+            coverage.lost_single_copies += is_lost;
+        });
+    }
     for disk in 0..count {
-        if world.disks.borrow()[disk].is_away && world.chance(0.5) {
+        if world.disks.borrow()[disk].is_away && !absent.contains(&disk) && world.chance(0.5) {
             harm(disk, &mut absent);
         }
     }
@@ -499,7 +582,7 @@ fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
 }
 
 /// Power goes, at the latest now: the drives settle what they had in their caches.
-pub fn end_of_life(life: &Life, was_closed: bool) {
+pub fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     let world = &life.world;
     if let Some(subject) = &*life.subject.borrow() {
         life.observe(subject);
@@ -516,6 +599,8 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
             coverage.latent_errors += counts.unreadable;
             coverage.lost_writes += counts.lost;
             coverage.misdirected_writes += counts.misdirected;
+            coverage.unwritable_sectors += counts.unwritable;
+            coverage.writes_without_space += counts.no_space;
         });
     }
     let mut torn = 0;
@@ -532,9 +617,14 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
         coverage.torn_writes += torn;
         coverage.power_cuts += u64::from(is_cut);
     });
+    let mut changed = BTreeSet::new();
     for guarded in world.volumes.borrow().iter() {
         // What was acknowledged without them, they do not have.
         let was_changed = guarded.is_changed.replace(false) && !guarded.is_failed.replace(false);
+        guarded.may_refuse_writes.set(false);
+        if was_changed {
+            changed.insert(guarded.number);
+        }
         for disk in guarded.facts.borrow().disks() {
             if was_changed && !life.plugged.borrow().contains_key(&disk) {
                 world.disks.borrow_mut()[disk].stale.insert(guarded.number);
@@ -546,4 +636,6 @@ pub fn end_of_life(life: &Life, was_closed: bool) {
             oracle.lose_suspects();
         }
     }
+    let only_copy_on = life.power.only_copy_on().and_then(|label| disk_number(&label));
+    world.remember(number, &changed, only_copy_on);
 }

@@ -51,6 +51,9 @@ struct Entry {
     weak: bool,
     /// Was not durable when power was cut: the sector may be torn between two of these.
     cut: bool,
+    /// A drive may have lost it with its cache, and no client was told yet
+    /// ([`Oracle::put_at_risk`]).
+    at_risk: bool,
 }
 
 #[derive(Default)]
@@ -72,7 +75,20 @@ const VIRGIN: [Entry; 1] = [Entry {
     durable: true,
     weak: false,
     cut: false,
+    at_risk: false,
 }];
+
+impl Entry {
+    /// Takes the place of what was there before.
+    fn counts(&self) -> bool {
+        self.acknowledged && !self.weak
+    }
+
+    /// Of something that was not there before: nobody acknowledged it, and no cut takes it away.
+    fn of(value: Value, now: u64) -> Self {
+        Self { value, begun: now, ended: now, acknowledged: false, ..VIRGIN[0] }
+    }
+}
 
 impl Sector {
     fn entries(&self) -> &[Entry] {
@@ -84,14 +100,14 @@ impl Sector {
         let all = self.entries();
         all.iter().filter(move |entry| {
             let is_replaced =
-                |by: &Entry| by.acknowledged && !by.weak && by.begun > entry.ended && by.ended < since;
+                |by: &Entry| by.counts() && !by.at_risk && by.begun > entry.ended && by.ended < since;
             !all.iter().any(is_replaced)
         })
     }
 
     /// Drops what no cut can bring back.
     fn forget_replaced(&mut self, now: u64) {
-        let settles = |entry: &&Entry| entry.durable && entry.acknowledged && !entry.weak;
+        let settles = |entry: &&Entry| entry.durable && entry.counts();
         let Some(latest) = self.entries.iter().filter(settles).map(|entry| entry.begun).max() else { return };
         let before = self.entries.len();
         if self.entries.iter().any(|entry| entry.ended < latest && entry.value.may_be_refused()) {
@@ -187,24 +203,11 @@ impl Oracle {
         self.sectors.resize_with(count, Sector::default);
     }
 
-    /// What lies from this sector on is about to be given up: it may be anything, until the volume has its new size.
-    pub fn give_up_from(&mut self, first: u32) {
-        let now = self.tick();
-        for sector in first..self.sector_count() {
-            let state = &mut self.sectors[sector as usize];
-            if state.entries.is_empty() {
-                continue;
-            }
-            state.entries.push(Entry {
-                value: Value::Any,
-                begun: now,
-                ended: now,
-                acknowledged: false,
-                durable: true,
-                weak: false,
-                cut: false,
-            });
-        }
+    /// The first sector from this one on that surely holds data of a client.
+    pub fn surely_holds_data_from(&self, first: u32) -> Option<u32> {
+        let is_data = |entry: &Entry| matches!(entry.value, Value::Data(_));
+        (first..self.sector_count())
+            .find(|&sector| self.sectors[sector as usize].candidates(self.now + 1).all(is_data))
     }
 
     /// A moment later than all before.
@@ -240,6 +243,7 @@ impl Oracle {
                 durable: false,
                 weak,
                 cut: false,
+                at_risk: false,
             });
             self.dirty.insert(sector);
         }
@@ -279,8 +283,37 @@ impl Oracle {
             let state = &mut sectors[sector as usize];
             for entry in &mut state.entries {
                 entry.durable |= entry.acknowledged && entry.ended < begun;
+                // Whoever acknowledges it vouches for it.
+                entry.at_risk &= !entry.durable;
             }
             state.forget_replaced(now);
+            state.is_dirty()
+        });
+    }
+
+    /// A drive that cannot be spared failed a flush and lost its cache. What was not durable may be
+    /// gone, or older, and may be refused where that shows; but no flush may be acknowledged as if
+    /// it were there, before a client was told.
+    pub fn put_at_risk(&mut self) {
+        let now = self.tick();
+        for &sector in &self.dirty {
+            let state = &mut self.sectors[sector as usize];
+            let risked = state.entries.iter_mut().filter(|entry| !entry.durable);
+            risked.for_each(|entry| entry.at_risk = true);
+            state.entries.push(Entry::of(Value::Lost, now));
+        }
+    }
+
+    /// A client was told that something was lost: from now on what was at risk and had ended is any
+    /// of what it may be.
+    pub fn told(&mut self) {
+        let sectors = &mut self.sectors;
+        self.dirty.retain(|&sector| {
+            let state = &mut sectors[sector as usize];
+            let risked = state.entries.iter_mut().filter(|entry| entry.at_risk && entry.ended != IN_FLIGHT);
+            for entry in risked {
+                (entry.at_risk, entry.acknowledged, entry.durable) = (false, false, true);
+            }
             state.is_dirty()
         });
     }
@@ -344,15 +377,7 @@ impl Oracle {
                 if state.entries.is_empty() {
                     state.entries.push(VIRGIN[0]);
                 }
-                state.entries.push(Entry {
-                    value,
-                    begun: now,
-                    ended: now,
-                    acknowledged: false,
-                    durable: true,
-                    weak: false,
-                    cut: false,
-                });
+                state.entries.push(Entry::of(value, now));
             }
         }
     }

@@ -1,9 +1,11 @@
 //! What a run is made of, drawn from its seed: drives, volumes, how the engine is set, how many lives.
 
 use stripewise_drive::SplitMix64;
+use stripewise_engine::pool::TierOptions;
 use stripewise_engine::tuning::{MapGrain, Tuning};
 use stripewise_layout::{LayoutSpec, Level};
 
+use crate::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
 use crate::{Drawn, Options, Promises};
@@ -31,6 +33,8 @@ pub struct Plan {
     pub spare_bytes: Vec<u64>,
     /// Sizes of the drives for journals only.
     pub journal_bytes: Vec<u64>,
+    /// Sizes of the fast drives.
+    pub fast_bytes: Vec<u64>,
     /// Logical block of all drives.
     pub block_bytes: u32,
     /// Whether a power cut tears sectors.
@@ -47,6 +51,8 @@ pub struct Plan {
     pub promises: Promises,
     /// Lives before the last, quiet one.
     pub lives: usize,
+    /// What these are like.
+    pub manner: Manner,
     /// Whether tasks run in an order drawn from the seed.
     pub shuffled: bool,
 }
@@ -54,6 +60,12 @@ pub struct Plan {
 impl Plan {
     /// Drawn from `random`.
     pub fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
+        let plan = Self::draw_first(seed, random, options);
+        if options.drawn == Drawn::Now { plan.and_later(seed) } else { plan }
+    }
+
+    /// What there always was.
+    fn draw_first(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let count = 2 + random.below(7) as usize;
         let data_bytes: Vec<u64> = (0..count).map(|_| (8 + random.below(57)) * MIB).collect();
         let largest = data_bytes.iter().copied().max().unwrap_or(64 * MIB);
@@ -85,6 +97,7 @@ impl Plan {
             data_bytes,
             spare_bytes,
             journal_bytes,
+            fast_bytes: Vec::new(),
             block_bytes,
             tears,
             latency: Latency { least_ns, most_ns: least_ns * (2 + random.below(20)) },
@@ -98,12 +111,40 @@ impl Plan {
                 background_bytes: (1 + random.below(8)) * MIB,
                 max_read_errors: 8 + random.below(57) as u32,
                 tuning: draw_tuning(seed, options),
+                tiers: TierOptions::default(),
             },
             volumes,
             promises,
             lives: 2 + random.below(4) as usize,
+            manner: Manner::default(),
             shuffled: random.chance(0.7),
         }
+    }
+
+    /// With what came later.
+    fn and_later(mut self, seed: u64) -> Self {
+        let random = &mut SplitMix64::new(seed ^ 0x6d61_6e6e_6572);
+        self.manner = Manner::draw(random);
+        self.fast_bytes = draw_fast_drives(random);
+        if !self.fast_bytes.is_empty() {
+            // As fast as things happen.
+            let quickness = if self.manner.is_long { 1000 } else { 1 };
+            self.settings.tiers =
+                TierOptions { period_ns: 3_000_000 * quickness, half_life_ns: 8_000_000 * quickness };
+        }
+        self.lives += 1 + random.below(2) as usize;
+        if self.manner.is_often {
+            self.lives = 8 + random.below(8) as usize;
+        }
+        if self.manner.is_crowded {
+            // What many wait for is not to be cut into thousands of requests.
+            self.settings.tuning.zero_write_bytes = Tuning::default().zero_write_bytes;
+            for volume in &mut self.volumes {
+                volume.write_back = true;
+                volume.size_bytes = volume.size_bytes.max(4 * MIB);
+            }
+        }
+        self
     }
 }
 

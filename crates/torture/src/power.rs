@@ -10,8 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Completion, CompletionSender, Context, CrashDrive, Drive, DriveInfo, DriveKind, Event, IoRequest,
-    Operation, SplitMix64, completion,
+    Buffer, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo, DriveKind,
+    Event, IoRequest, Operation, SplitMix64, completion,
 };
 
 /// One life's power.
@@ -20,6 +20,10 @@ pub struct Power {
     writes: Cell<u64>,
     /// Power goes at this write.
     at_write: Cell<u64>,
+    /// Power goes at the so-many-th write of a structure.
+    at_copy: Cell<Option<(Structure, u64)>>,
+    /// The drive that has it, and no other: what its label says.
+    only_copy_on: RefCell<Option<Rc<str>>>,
     went: Event,
     /// Requests that are never answered.
     unanswered: RefCell<Vec<CompletionSender>>,
@@ -32,6 +36,8 @@ impl Power {
             off: Cell::new(false),
             writes: Cell::new(0),
             at_write: Cell::new(u64::MAX),
+            at_copy: Cell::default(),
+            only_copy_on: RefCell::default(),
             went: Event::new(),
             unanswered: RefCell::default(),
         })
@@ -40,6 +46,27 @@ impl Power {
     /// Power goes at the so-many-th write from now.
     pub fn cut_at_write(&self, count: u64) {
         self.at_write.set(self.writes.get() + count);
+    }
+
+    /// Power goes at the so-many-th write of this structure from now: that one is in its drive, and
+    /// of others that were sent with it only what has arrived.
+    pub fn cut_at_copy(&self, structure: Structure, count: u64) {
+        self.at_copy.set(Some((structure, count)));
+    }
+
+    /// The label of the drive at whose copy power went.
+    pub fn only_copy_on(&self) -> Option<Rc<str>> {
+        self.only_copy_on.borrow().clone()
+    }
+
+    /// Whether power goes with this request.
+    fn is_last_copy(&self, request: &IoRequest) -> bool {
+        let Some((structure, left)) = self.at_copy.get() else { return false };
+        if !structure.is_in(request) {
+            return false;
+        }
+        self.at_copy.set(Some((structure, left.saturating_sub(1))));
+        left <= 1
     }
 
     /// Power goes now.
@@ -60,6 +87,52 @@ impl Power {
         }
     }
 }
+
+/// What the engine keeps several copies of on different drives, known by how it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// A page of a region map.
+    Map,
+    /// The header of an area of a journal.
+    JournalHeader,
+    /// A batch of a journal.
+    JournalBatch,
+    /// A commit to the pool's record.
+    Commit,
+    /// A page of checksums.
+    Checksums,
+}
+
+impl Structure {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Map, Self::JournalHeader, Self::JournalBatch, Self::Commit, Self::Checksums];
+
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Map => b"SWREGMAP",
+            Self::JournalHeader => b"SWJAREA\0",
+            Self::JournalBatch => b"SWJBATCH",
+            Self::Commit => b"STRPWISE",
+            Self::Checksums => b"STRPSUMS",
+        }
+    }
+
+    /// Whether a request writes it; requests may have been merged.
+    fn is_in(self, request: &IoRequest) -> bool {
+        let begins = |segment: &Buffer| {
+            let is_it = |bytes: &[u8]| bytes.starts_with(self.magic());
+            segment.with(is_it).unwrap_or(false)
+        };
+        request.segments.iter().any(begins)
+    }
+}
+
+/// What is done when a flush fails.
+type Struck = Box<dyn FnOnce()>;
+
+/// The system's number for "input/output error".
+const EIO: i32 = 5;
 
 /// How long a drive takes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +156,7 @@ struct Shared {
     power: Rc<Power>,
     latency: Latency,
     random: RefCell<SplitMix64>,
+    flush_fault: RefCell<Option<Struck>>,
 }
 
 /// A drive on the life's power.
@@ -101,7 +175,13 @@ impl Wire {
         let kind = if queued { DriveKind::Model } else { DriveKind::Memory };
         let info = DriveInfo { kind, ..inner.info().clone() };
         let random = RefCell::new(SplitMix64::new(seed));
-        Rc::new(Self(Rc::new(Shared { info, context: context.clone(), inner, power, latency, random })))
+        let (context, flush_fault) = (context.clone(), RefCell::default());
+        Rc::new(Self(Rc::new(Shared { info, context, inner, power, latency, random, flush_fault })))
+    }
+
+    /// The next flush fails, and takes what is in the drive's cache with it; then this is called.
+    pub fn fail_next_flush(&self, struck: impl FnOnce() + 'static) {
+        *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
 }
 
@@ -132,6 +212,14 @@ impl Drive for Wire {
         };
         if !matches!(request.operation, Operation::Read | Operation::Flush) {
             let power = &shared.power;
+            if power.is_last_copy(&request) {
+                let _ = shared.inner.submit(request).try_take();
+                let _ = shared.inner.submit(IoRequest::flush()).try_take();
+                *power.only_copy_on.borrow_mut() = Some(shared.info.label.clone());
+                power.cut();
+                shared.hold(sender);
+                return answer;
+            }
             power.writes.set(power.writes.get() + 1);
             if power.writes.get() >= power.at_write.get() {
                 // Half of them are in the drive by then.
@@ -149,7 +237,19 @@ impl Drive for Wire {
             if shared.power.is_off() {
                 return shared.hold(sender);
             }
-            let result = shared.inner.submit(request).await;
+            let fault = match request.operation {
+                Operation::Flush => shared.flush_fault.borrow_mut().take(),
+                _ => None,
+            };
+            let result = match fault {
+                Some(struck) => {
+                    let seed = shared.random.borrow_mut().next_u64();
+                    shared.inner.lose_cache(seed);
+                    struck();
+                    Err(request.error(&shared.info.label, DriveErrorKind::Other, Some(EIO)))
+                }
+                None => shared.inner.submit(request).await,
+            };
             shared.context.sleep_ns(way_out_ns).await;
             if shared.power.is_off() {
                 return shared.hold(sender);

@@ -10,6 +10,9 @@ use stripewise_runtime::VirtualExecutor;
 use crate::world::World;
 use crate::{Options, RunReport, Sabotage, ending, life};
 
+/// Whether this build can break the engine.
+pub const CAN_BREAK: bool = cfg!(feature = "mutations");
+
 thread_local! {
     /// `Some` while this thread is in a run: then panics are not printed but kept here.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -44,9 +47,12 @@ fn callers() -> String {
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 
-/// Runs one seed.
+/// Runs one seed. Panics if it is to break something and this build cannot.
 pub fn run(seed: u64, options: &Options) -> RunReport {
     keep_panics_quiet();
+    assert!(options.mutation.is_none() || CAN_BREAK, "built without the feature `mutations`");
+    #[cfg(feature = "mutations")]
+    stripewise_engine::mutation::choose(options.mutation);
     let world = World::new(seed, options);
     // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them panic again.
     let kept: RefCell<Vec<Rc<VirtualExecutor>>> = RefCell::default();

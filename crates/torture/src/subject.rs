@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Context, Drive};
+use stripewise_engine::pool::{Pin, TierOptions};
 use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
     ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
@@ -56,6 +57,8 @@ pub struct Settings {
     pub max_read_errors: u32,
     /// The engine's times and sizes.
     pub tuning: Tuning,
+    /// How often it decides which rows lie on fast drives.
+    pub tiers: TierOptions,
 }
 
 impl Settings {
@@ -74,7 +77,7 @@ impl Settings {
             rebuild_priority_percent: None,
             id_seed: Some(self.seed),
             unix_ms: None,
-            tiers: Default::default(),
+            tiers: self.tiers,
             take_rolled_back: false,
         }
     }
@@ -89,6 +92,8 @@ pub struct Place {
     pub disk: usize,
     /// Holds data, as opposed to waiting as a spare.
     pub is_data: bool,
+    /// Holds what is often asked for.
+    pub is_fast: bool,
     /// Takes part.
     pub is_online: bool,
     /// Was taken out for a while, by request.
@@ -163,6 +168,17 @@ pub struct Subject {
     pool: Pool,
 }
 
+/// Where a volume's rows belong.
+#[derive(Clone, Copy, Debug)]
+pub enum Pinned {
+    /// On fast drives.
+    Fast,
+    /// On data drives.
+    Slow,
+    /// Wherever their heat takes them.
+    Nowhere,
+}
+
 /// A new volume.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
@@ -186,6 +202,7 @@ impl Subject {
         drives: Vec<Rc<dyn Drive>>,
         spares: Vec<Rc<dyn Drive>>,
         journals: Vec<Rc<dyn Drive>>,
+        fast: Vec<Rc<dyn Drive>>,
     ) -> Result<Self, Refusal> {
         let buffers = BufferPool::new(16 << 20);
         let options = settings.options();
@@ -194,6 +211,7 @@ impl Subject {
             drives,
             spares,
             journals,
+            fast,
             slab_bytes: Some(settings.slab_bytes),
             options,
             ..PoolSpec::default()
@@ -239,6 +257,7 @@ impl Subject {
                 id: drive.id,
                 disk: disk_number(&drive.path)?,
                 is_data: drive.role == Role::Data,
+                is_fast: drive.role == Role::Fast,
                 is_online: matches!(
                     drive.state.as_str(),
                     "online" | "rebuilding" | "catching-up" | "retiring"
@@ -417,6 +436,16 @@ impl Subject {
         self.pool.remove(id).await.map_err(refusal)
     }
 
+    /// Says where a volume's rows belong.
+    pub async fn pin(&self, name: &str, pinned: Pinned) -> Result<(), Refusal> {
+        let pin = match pinned {
+            Pinned::Fast => Pin::Fast,
+            Pinned::Slow => Pin::Slow,
+            Pinned::Nowhere => Pin::None,
+        };
+        self.pool.set_pin(name, pin).await.map_err(refusal)
+    }
+
     /// Makes a volume larger or smaller.
     pub async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
         self.pool.resize_volume(name, size_bytes).await.map_err(refusal)
@@ -445,7 +474,7 @@ fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
 }
 
 /// The number in the label that a disk was given.
-fn disk_number(path: &str) -> Option<usize> {
+pub fn disk_number(path: &str) -> Option<usize> {
     path.strip_prefix("disk")?.parse().ok()
 }
 
@@ -469,6 +498,12 @@ impl Store {
     /// Data bytes of a stripe.
     pub fn stripe_bytes(&self) -> u64 {
         self.volume.geometry().stripe_data_bytes()
+    }
+
+    /// Data bytes of a region, about: what lies on 1 MiB of each column.
+    pub fn region_bytes(&self) -> u64 {
+        let geometry = self.volume.geometry();
+        (1 << 20) / geometry.interleave_bytes() * geometry.stripe_data_bytes()
     }
 
     /// Whether it has parity, and so stripes of which a part cannot be written alone.

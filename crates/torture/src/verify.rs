@@ -105,6 +105,9 @@ impl Life {
         settle: bool,
         when: &str,
     ) {
+        if guarded.is_leaving.get() {
+            return;
+        }
         let checked = guarded.oracle.borrow().check(sectors.start, bytes, since);
         match checked {
             Err(wrong) => {
@@ -118,7 +121,10 @@ impl Life {
 
     /// Whether a read may be refused.
     pub fn judge_refusal(&self, guarded: &Guarded, sectors: &Range<u32>, since: u64, why: &str, when: &str) {
-        if guarded.is_failed.get() || guarded.oracle.borrow().may_refuse(sectors.clone(), since) {
+        if guarded.is_failed.get()
+            || guarded.is_leaving.get()
+            || guarded.oracle.borrow().may_refuse(sectors.clone(), since)
+        {
             return;
         }
         let detail = format!("{}, {when}: reading sectors {sectors:?}: {why}", guarded.name);

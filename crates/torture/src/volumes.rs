@@ -5,7 +5,7 @@
 //! lives, ended at the latest at the end of the run. From before it is begun until it has ended a volume counts with the
 //! redundancy of the lower of the two layouts. All that is drawn from a stream of its own, in one run of four.
 
-use crate::clients::{Target, discard, widened, write_zeroes};
+use crate::clients::{Target, discard, widened, write, write_zeroes};
 use crate::content::SECTOR_BYTES;
 use crate::life::Life;
 use crate::plan::draw_volume;
@@ -44,6 +44,7 @@ impl Life {
             Change::Shrink => {
                 let size_bytes = (self.world.below(target.0.capacity_bytes()) / 4096 * 4096).max(MIB / 4);
                 if size_bytes < target.0.capacity_bytes() {
+                    self.perhaps_write_beyond(&target, size_bytes).await;
                     self.resize(subject, &target, size_bytes).await;
                 }
             }
@@ -60,7 +61,11 @@ impl Life {
             return;
         }
         self.observe(subject);
-        let (store, guarded) = &targets[random.borrow_mut().below(targets.len() as u64) as usize];
+        let which = random.borrow_mut().below(targets.len() as u64) as usize;
+        let (store, guarded) = &targets[which];
+        if guarded.is_leaving.get() {
+            return;
+        }
         if guarded.facts.borrow().is_converting {
             // Whole regions are given up while they are in one array and not in the other, or in both.
             let sectors = widened(&mut random.borrow_mut(), guarded);
@@ -68,6 +73,9 @@ impl Life {
             match choice {
                 0 => discard(self, store, guarded, sectors).await,
                 1..=2 => write_zeroes(self, store, guarded, sectors).await,
+                3..=4 if self.world.later().is_some() => {
+                    self.change_amid_conversion(subject, &targets[which], choice == 3).await;
+                }
                 _ => {}
             }
             return;
@@ -93,6 +101,35 @@ impl Life {
         }
     }
 
+    /// Perhaps writes beyond the end that a volume is to get; it is acknowledged and nothing more.
+    async fn perhaps_write_beyond(&self, (store, guarded): &Target, size_bytes: u64) {
+        let Some(random) = self.world.later() else { return };
+        let first = (size_bytes / SECTOR_BYTES) as u32;
+        let end = guarded.oracle.borrow().sector_count();
+        if first >= end || !random.borrow_mut().chance(0.5) {
+            return;
+        }
+        let from = first + random.borrow_mut().below(u64::from(end - first)) as u32 / 8 * 8;
+        write(self, store, guarded, from..(from + 8).min(end), false).await;
+    }
+
+    /// A volume that is being converted is to be deleted, or to have another size, while its
+    /// clients go on.
+    async fn change_amid_conversion(&self, subject: &Subject, target: &Target, deletes: bool) {
+        if !deletes {
+            let more_bytes = (1 + self.world.below(256)) * 4096;
+            self.world.cover(|coverage| coverage.resizes_in_conversions += 1);
+            return self.resize(subject, target, target.0.capacity_bytes() + more_bytes).await;
+        }
+        let is_last = self.world.volumes.borrow().len() < 2;
+        if is_last {
+            return;
+        }
+        self.delete(subject, target).await;
+        let is_deleted = self.world.volumes.borrow().iter().all(|other| other.number != target.1.number);
+        self.world.cover(|coverage| coverage.deletes_in_conversions += u64::from(is_deleted));
+    }
+
     async fn create_another(&self, subject: &Subject) {
         let drives = self.world.plan.data_bytes.len();
         let new = draw_volume(&mut self.world.random.borrow_mut(), drives, 1, 0);
@@ -113,10 +150,25 @@ impl Life {
     }
 
     async fn resize(&self, subject: &Subject, (store, guarded): &Target, size_bytes: u64) {
+        // Nothing is excused beforehand: a volume that stays as it was has all that it had, and
+        // where it becomes smaller there were zeros beyond its end.
         let first_gone = (size_bytes / SECTOR_BYTES) as u32;
-        guarded.oracle.borrow_mut().give_up_from(first_gone);
+        let stored = guarded.oracle.borrow().surely_holds_data_from(first_gone);
         let resized = self.bounded("resizing a volume", subject.resize(&guarded.name, size_bytes)).await;
         self.note(&format!("resize {} to {size_bytes}: {resized:?}", guarded.name));
+        if let Some(sector) = stored {
+            match resized {
+                Some(Ok(())) => {
+                    let detail = format!(
+                        "{}: sector {sector} held data when it was made {size_bytes} bytes large",
+                        guarded.name
+                    );
+                    self.broken("shrink-keeps-data", detail);
+                }
+                Some(Err(_)) => self.world.cover(|coverage| coverage.refused_shrinks += 1),
+                None => {}
+            }
+        }
         if let Some(Ok(())) = resized {
             guarded.oracle.borrow_mut().resize(store.capacity_bytes());
         }

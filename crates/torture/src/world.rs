@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{CrashDrive, MemoryDrive, SplitMix64};
 
+use crate::history::{KeptCopy, OnlyCopy};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::subject::{Facts, Settings, disk_label};
@@ -39,6 +40,9 @@ pub struct Guarded {
     pub harmed: RefCell<BTreeSet<usize>>,
     /// In this life more was taken from it than it can do without: it may refuse.
     pub is_failed: Cell<bool>,
+    /// In this life something happened after which it may refuse to write, and to flush, yet not to
+    /// read.
+    pub may_refuse_writes: Cell<bool>,
     /// It was failed, and has not been opened again since: the engine may have recorded some of the drives as lost before it
     /// knew that they are too many.
     pub is_uncertain: Cell<bool>,
@@ -95,6 +99,12 @@ pub struct World {
     pub conversions: Option<RefCell<SplitMix64>>,
     /// Where drives that the power goes with are drawn from, in runs that have any.
     pub losses: Option<RefCell<SplitMix64>>,
+    /// Where what came later is drawn from: see [`World::later`].
+    later: Option<RefCell<SplitMix64>>,
+    /// What a drive held once.
+    pub copy: RefCell<Option<KeptCopy>>,
+    /// The drive that alone has a copy of something.
+    pub only_copy: Cell<Option<OnlyCopy>>,
     /// All drives ever.
     pub disks: RefCell<Vec<Disk>>,
     /// All volumes.
@@ -128,6 +138,10 @@ impl World {
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
             losses: (seed % 4 == 1 && has_later)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
+            later: (options.drawn == Drawn::Now)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c61_7465_7221))),
+            copy: RefCell::default(),
+            only_copy: Cell::default(),
             disks: RefCell::default(),
             volumes: RefCell::default(),
             coverage: RefCell::default(),
@@ -139,7 +153,12 @@ impl World {
         };
         world.note(0, &format!("{:?}", world.plan));
         let plan = &world.plan;
-        let sizes = plan.data_bytes.iter().chain(&plan.spare_bytes).chain(&plan.journal_bytes);
+        let sizes = plan
+            .data_bytes
+            .iter()
+            .chain(&plan.spare_bytes)
+            .chain(&plan.journal_bytes)
+            .chain(&plan.fast_bytes);
         for bytes in sizes.copied().collect::<Vec<u64>>() {
             world.make_disk(bytes);
         }
@@ -175,6 +194,12 @@ impl World {
     pub fn spoiled(&self) -> Vec<usize> {
         let disks = self.disks.borrow();
         (0..disks.len()).filter(|disk| disks[*disk].is_spoiled).collect()
+    }
+
+    /// Where faults and lives that torture did not always have are drawn from, in runs that have
+    /// them.
+    pub fn later(&self) -> Option<&RefCell<SplitMix64>> {
+        self.later.as_ref()
     }
 
     /// A random number below `limit`.

@@ -2,8 +2,7 @@
 //! known to show it must show it, and must be well without it. To look for such seeds anew:
 //! `STRIPEWISE_TEST_RUNS=1000 cargo test -p stripewise-torture --features mutations --test mutations -- --nocapture`.
 
-use stripewise_engine::mutation::{Mutation, choose};
-use stripewise_torture::{Drawn, Failure, Options, run};
+use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it.
 const FOUND_AT: [(Mutation, u64); 10] = [
@@ -32,10 +31,7 @@ fn seeds(mutation: Mutation, last: u64) -> impl Iterator<Item = u64> {
 }
 
 fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {
-    choose(mutation);
-    let failures = run(seed, &Options { drawn: Drawn::BeforeTuning, ..Options::default() }).failures;
-    choose(None);
-    failures
+    run(seed, &Options { mutation, drawn: Drawn::BeforeTuning, ..Options::default() }).failures
 }
 
 #[test]

@@ -325,3 +325,26 @@ fn a_crash_is_repeatable() {
     let images: BTreeSet<Vec<u8>> = (0..20).map(|seed| crash_in_flight(seed).0).collect();
     assert!(images.len() > 15, "and differs by seed");
 }
+
+#[test]
+fn a_drive_that_loses_its_cache_goes_on_with_what_was_durable() {
+    let (old, new) = (pattern(8192, 1), pattern(8192, 2));
+    let mut reports = Vec::new();
+    for seed in 0..50 {
+        let drive = CrashDrive::new("crash", CAPACITY);
+        write(&drive, 0, &old, true);
+        write(&drive, 16384, &new, true);
+        write(&drive, 0, &new, false);
+        reports.push(drive.lose_cache(seed));
+        assert_eq!(drive.volatile_bytes(), 0);
+        let now = contents(&drive);
+        for at in (0..8192).step_by(512) {
+            let sector = &now[at..at + 512];
+            assert!(sector == &old[at..at + 512] || sector == &new[at..at + 512], "torn, seed {seed}");
+        }
+        assert_eq!(now[16384..24576], new, "what was durable stays");
+        write(&drive, 0, &new, true);
+        assert_eq!(contents(&drive)[..8192], new, "it takes writes as before");
+    }
+    assert!(reports.iter().any(|report| report.lost > 0) && reports.iter().all(|report| report.torn == 0));
+}

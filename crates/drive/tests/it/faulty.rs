@@ -338,3 +338,20 @@ fn rot_changes_stored_bytes_and_nothing_else() {
     assert_ne!(stored[8000..8400], expected[8000..8400]);
     assert_eq!(rig.drive.counts().rotten_bytes, 401);
 }
+
+#[test]
+fn a_full_drive_refuses_writes_and_reads_on() {
+    let executor = Executor::new();
+    let memory = MemoryDrive::new("disk", 1 << 20);
+    let drive = FaultyDrive::new(&executor.context(), memory, 1);
+    at_once(drive.submit(IoRequest::write(0, Buffer::from_bytes(&[7; 4096]), false))).unwrap();
+    drive.set_full(true);
+    let refused = at_once(drive.submit(IoRequest::write(0, Buffer::from_bytes(&[8; 4096]), false)));
+    assert_eq!(refused.unwrap_err().kind, DriveErrorKind::NoSpace);
+    let read = Buffer::from_bytes(&[0; 4096]);
+    at_once(drive.submit(IoRequest::read(0, read.clone()))).unwrap();
+    at_once(drive.submit(IoRequest::flush())).unwrap();
+    assert_eq!((read.to_vec(), drive.counts().no_space), (vec![7; 4096], 1));
+    drive.set_full(false);
+    at_once(drive.submit(IoRequest::write(0, Buffer::from_bytes(&[8; 4096]), false))).unwrap();
+}

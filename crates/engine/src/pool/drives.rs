@@ -24,6 +24,7 @@ use super::slots::{self, Content, Superblock};
 use super::volume_record::{PartRecord, VolumeRecord};
 use super::{Inner, OpenDrive, Pool, addresses, writer};
 use crate::member::Member;
+use crate::mutation::{self, Mutation};
 use crate::rows::SlotState;
 
 impl Pool {
@@ -293,6 +294,9 @@ impl Inner {
         let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(number));
         if let Some(volume) = manifest.volumes.iter().find(needs).filter(|_| !force) {
             return Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() });
+        }
+        if mutation::is_chosen(Mutation::OwnDriveTwice) {
+            return Ok(None);
         }
         let is_of_no_use = record.replaced
             || record.exclusion() == Some(ExclusionKind::Failed)

@@ -12,6 +12,7 @@ use super::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shorte
 use super::events::Events;
 use super::ids::{Id, VolumeId};
 use super::volume_record::{PartRecord, VolumeRecord};
+use crate::mutation::{self, Mutation};
 
 /// Most drives, in whatever role and state, that take part.
 pub(crate) const MAX_DRIVES: usize = 255;
@@ -201,6 +202,9 @@ impl Manifest {
     /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have had: then it was put back
     /// from an older copy. A cut in the middle of a commit leaves drives without that commit, never without the one before.
     pub fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
+        if mutation::is_chosen(Mutation::RolledBackDriveCounts) {
+            return false;
+        }
         let had = match drive.is_online() {
             true => (self.proven > 0).then_some(self.proven),
             false => drive.had,

@@ -17,6 +17,7 @@ use super::{Inner, addresses};
 use crate::array::Array;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::rows::{Block, Run, SlotPlace, SlotState};
 
 /// An array that is no more is looked at this often.
@@ -125,7 +126,8 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
         }
         until_quiet(array).await;
     }
-    for (array, moved) in &loot.arrays {
+    let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &loot.arrays[..] };
+    for (array, moved) in waits {
         for &row in moved {
             until_row_is_quiet(array, row).await;
         }

@@ -15,6 +15,8 @@ use super::volume_record::{MetaPlaceRecord, MetaRecord, PartRecord, PlaceState, 
 use super::{BLOCK_BYTES, Inner, Pool, Volume};
 use crate::array::{AreaPlace, Array};
 use crate::error::ArrayError;
+use crate::mutation::{self, Mutation};
+use crate::regions::RegionState;
 use crate::rows::SlotState;
 
 /// Read at once in search of something stored.
@@ -221,7 +223,10 @@ async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError
     let region_bytes = regions.shape.region_data_bytes;
     let capacity_bytes = array.capacity_bytes();
     // What is acknowledged and only in the journal may leave its region unwritten.
-    let is_written = |region: u64| !array.0.holds_nothing(region);
+    let is_written = |region: u64| match mutation::is_chosen(Mutation::ShrinkOverPending) {
+        true => regions.state(region) != RegionState::Unwritten,
+        false => !array.0.holds_nothing(region),
+    };
     let whole = (size_bytes.div_ceil(region_bytes)..regions.count()).filter(|&region| is_written(region));
     let end_of = |region: u64| ((region + 1) * region_bytes).min(capacity_bytes);
     let mut stored: u64 = whole.map(|region| end_of(region) - region * region_bytes).sum();

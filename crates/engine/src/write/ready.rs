@@ -12,6 +12,7 @@ use crate::array::Inner;
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::regions::{RegionState, WriteIntent};
 use crate::stripe_table::StripeGuard;
 use crate::sums::Recording;
@@ -46,6 +47,7 @@ impl Inner {
             let (intent, needs_mark) = WriteIntent::new(&self.regions, region, away);
             work.intent = Some(intent);
             let page = self.regions.page_of(region);
+            let needs_mark = needs_mark && !mutation::is_chosen(Mutation::WriteBeforeDirtyMark);
             if needs_mark && !pages.contains(&page) {
                 pages.push(page);
             }

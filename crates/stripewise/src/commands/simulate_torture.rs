@@ -7,10 +7,12 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use serde::Serialize;
-use stripewise_torture::{Coverage, Failure, Options as TortureOptions, run as run_seed, run_many};
+use stripewise_torture::{
+    CAN_BREAK, Coverage, Failure as Broken, Mutation, Options as TortureOptions, run as run_seed, run_many,
+};
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
 use crate::progress::Progress;
 
@@ -27,6 +29,10 @@ pub struct Options {
     /// Threads; left out: one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Break this rule of the engine, to see that it is found. Only in a build with the feature
+    /// `mutations`
+    #[arg(long, value_name = "NAME")]
+    mutation: Option<String>,
     /// Print everything that happens in a run; for a single run
     #[arg(long)]
     trace: bool,
@@ -36,25 +42,47 @@ pub struct Options {
 struct Report {
     first_seed: u64,
     runs: u64,
-    failures: Vec<Failure>,
+    failures: Vec<Broken>,
     coverage: Coverage,
 }
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let report =
-        if options.trace && options.runs == 1 { traced(options.seed, app) } else { tortured(options, app) };
+    let how = TortureOptions { mutation: mutation(options)?, ..TortureOptions::default() };
+    let report = match options.trace && options.runs == 1 {
+        true => traced(options.seed, &how, app),
+        false => tortured(options, &how, app),
+    };
     let exit = if report.failures.is_empty() { Exit::Success } else { Exit::Failure };
     app.printer.result(&report, |page| print(&report, page))?;
     Ok(exit)
 }
 
-fn tortured(options: &Options, app: &App) -> Report {
+/// What is to be broken.
+fn mutation(options: &Options) -> Result<Option<Mutation>> {
+    let Some(name) = &options.mutation else { return Ok(None) };
+    let Some(mutation) = Mutation::named(name) else {
+        let names: Vec<String> = Mutation::ALL.iter().map(|mutation| mutation.name()).collect();
+        return Err(Failure::usage(format!("there is no mutation `{name}`"))
+            .hint(format!("one of {}", names.join(", "))));
+    };
+    if !CAN_BREAK {
+        return Err(Failure::new(format!(
+            "cannot break `{name}`: the engine of this program cannot be broken on purpose"
+        ))
+        .hint(format!(
+            "in a checkout: cargo run --release -p stripewise --features mutations -- simulate torture --mutation {name}"
+        )));
+    }
+    Ok(Some(mutation))
+}
+
+fn tortured(options: &Options, how: &TortureOptions, app: &App) -> Report {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = options.threads.map_or(processors, usize::from);
     let mut progress = Progress::new(&app.printer);
     let what = "torture";
-    let summary = run_many(options.seed, options.runs, threads, &TortureOptions::default(), |state| {
+    let summary = run_many(options.seed, options.runs, threads, how, |state| {
         progress.count(what, "runs", state.done, state.runs);
         true
     });
@@ -63,8 +91,8 @@ fn tortured(options: &Options, app: &App) -> Report {
 }
 
 /// One run, with all that happens on standard error.
-fn traced(seed: u64, app: &App) -> Report {
-    let outcome = run_seed(seed, &TortureOptions { keep_log: true, ..TortureOptions::default() });
+fn traced(seed: u64, how: &TortureOptions, app: &App) -> Report {
+    let outcome = run_seed(seed, &TortureOptions { keep_log: true, ..*how });
     outcome.log.iter().for_each(|line| app.printer.note(line));
     Report { first_seed: seed, runs: 1, failures: outcome.failures, coverage: outcome.coverage }
 }
@@ -72,19 +100,7 @@ fn traced(seed: u64, app: &App) -> Report {
 fn print(report: &Report, page: &mut Page) {
     let last = report.first_seed.wrapping_add(report.runs.saturating_sub(1));
     page.field("seeds", format!("{} to {last}", report.first_seed), Style::Plain);
-    let coverage = &report.coverage;
-    for (count, what) in [
-        (coverage.power_cuts, "power cuts"),
-        (coverage.drive_losses, "drives lost"),
-        (coverage.latent_errors, "reads of bad sectors"),
-        (coverage.bit_rot, "sectors rotten"),
-        (coverage.lost_writes, "writes lost"),
-        (coverage.torn_writes, "sectors torn"),
-        (coverage.misdirected_writes, "writes misdirected"),
-        (coverage.interrupted_rebuilds, "rebuilds interrupted"),
-        (coverage.conversions, "conversions"),
-        (coverage.interrupted_conversions, "conversions interrupted"),
-    ] {
+    for (what, count) in report.coverage.counts() {
         page.field("tried", format!("{count} {what}"), Style::Plain);
     }
     for failure in &report.failures {

