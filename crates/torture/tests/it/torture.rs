@@ -3,7 +3,7 @@
 use stripewise_torture::{Drawn, Options, Sabotage, run, run_many};
 
 /// In every test run.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 
 /// Seeds that once showed a fault of the engine, or of the judge, by now mended. They are run without what came to torture
 /// since, as they were then.
