@@ -274,6 +274,9 @@ struct Import {
     drives: Vec<String>,
     /// Only this one, by name or identity.
     pool: Option<String>,
+    /// Also where drives were put back from older copies and outvote the others.
+    #[serde(default)]
+    force: bool,
 }
 
 /// Finds pools on drives and puts them on the list.
@@ -281,6 +284,7 @@ struct Import {
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(State(api): State<Api>, Json(import): Json<Import>) -> Response {
     let words = Words::new("pool import").options("dir", &import.folders).options("drive", &import.drives);
+    let words = words.flag("force", import.force);
     api.document(import.pool.iter().fold(words, Words::operand)).await
 }
 

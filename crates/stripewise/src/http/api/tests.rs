@@ -47,7 +47,11 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("GET", "/api/v1/pools", Value::Null),
         ("POST", "/api/v1/pools", new_pool),
-        ("POST", "/api/v1/import", json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank"})),
+        (
+            "POST",
+            "/api/v1/import",
+            json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "force": true}),
+        ),
         ("GET", "/api/v1/known-pools", Value::Null),
         ("POST", "/api/v1/alerts/test", Value::Null),
         ("GET", pool, Value::Null),
