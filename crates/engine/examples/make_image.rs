@@ -17,7 +17,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use images::{BLOCK, Expected, VolumeContents, Written, contents, kept_status, label, open};
 use stripewise_drive::{Buffer, BufferPool, Context, CrashDrive, Drive, MemoryDrive, ModelDrive, ModelSpec};
-use stripewise_engine::pool::Pin;
+use stripewise_engine::pool::{Host, Pin};
 use stripewise_engine::{
     DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Volume, VolumeSpec, inspect,
 };
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         ("away", away as fn() -> Made),
         ("rebuild", rebuild as fn() -> Made),
         ("convert", convert as fn() -> Made),
+        ("back", back as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -294,6 +295,34 @@ fn convert() -> Made {
         life.cut()
     });
     Made { what: "a conversion half way, a lost block, a scrub begun, fast drives", drives, book }
+}
+
+/// A pool that a host has, with a conversion that was cancelled half way and is half way back.
+fn back() -> Made {
+    let mut book = Book::default();
+    let images = empty_drives(&[40; 4]);
+    let life = Life::on(&images);
+    life.run(async {
+        let host = Some(Host::new(0x0123_4567_89ab_cdef, "north"));
+        let spec = PoolSpec { options: PoolOptions { host, ..options() }, ..pool_spec("back", &life.drives) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        let spec = volume_spec("turning", "raid10", 4, 10 * MIB);
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes() - SMALL, 1).await;
+        pool.close().await.expect("closed");
+    });
+    let images = life.cut();
+    let life = Life::on(&images);
+    let drives = life.run(async {
+        let pool = life.open(0..4).await;
+        pool.convert_volume("turning", layout("raid5", 4)).await.expect("begun");
+        life.until_half_way(&pool, JobKind::Convert).await;
+        pool.cancel_conversion("turning").await.expect("cancelled");
+        life.until_half_way(&pool, JobKind::Convert).await;
+        book.write_small(&pool.volume("turning").expect("it is there"), 20).await;
+        life.cut()
+    });
+    Made { what: "a host, a conversion on its way back", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents the first in its slab.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use thiserror::Error;
 
 use crate::level::Level;
-use crate::spec::{MAXIMUM_INTERLEAVE_BYTES, MAXIMUM_WIDTH, MINIMUM_INTERLEAVE_BYTES};
+use crate::spec::{MAXIMUM_INTERLEAVE_BYTES, MINIMUM_INTERLEAVE_BYTES};
 
 /// Why a layout is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -29,16 +29,6 @@ pub enum LayoutError {
         level: Level,
         /// Its minimum.
         needed: usize,
-        /// Drives there are.
-        given: usize,
-    },
-    /// More drives than the level uses of its own accord, and no columns to say how many are meant.
-    #[error("{level} uses {} unless told otherwise, {} given", counted(*used, "drive"), were(*given))]
-    DrivesLeftOver {
-        /// The level asked for.
-        level: Level,
-        /// How many of the drives it would use.
-        used: usize,
         /// Drives there are.
         given: usize,
     },
@@ -177,16 +167,6 @@ impl LayoutError {
             }
             LayoutError::ThreeCopiesAreNoLevel => "use raid1 with --columns 3".to_owned(),
             LayoutError::TooFewDrives { given, .. } => fitting(given),
-            LayoutError::DrivesLeftOver { level: Level::Single, given, .. } => {
-                format!("--columns 1 uses one of the drives; raid0 spreads the data over all {given}")
-            }
-            LayoutError::DrivesLeftOver { used, given, .. } => {
-                let all = given.min(MAXIMUM_WIDTH);
-                format!(
-                    "--columns {all} keeps {all} copies, --columns {used} uses {used} of the drives, \
-                     raid10 stripes over mirrored drives"
-                )
-            }
             LayoutError::TooManyDrives { allowed, .. } => {
                 format!("--columns {allowed} uses {allowed} of the drives")
             }

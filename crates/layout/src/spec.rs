@@ -80,8 +80,8 @@ impl LayoutSpec {
             if drives < needed {
                 return Err(LayoutError::TooFewDrives { level, needed, given: drives });
             }
-            if matches!(level, Level::Single | Level::Raid1) && drives > needed {
-                return Err(LayoutError::DrivesLeftOver { level, used: needed, given: drives });
+            if matches!(level, Level::Single | Level::Raid1) {
+                return Ok(needed);
             }
             if drives > level.maximum_width() {
                 let allowed = level.maximum_width();

@@ -42,7 +42,8 @@ pub enum Identity {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        let failure = Failure::new(format!("cannot use {}", chain(&error)));
+        let denied = matches!(error, OpenError::Denied { .. });
+        let failure = Failure { denied, ..Failure::new(format!("cannot use {}", chain(&error))) };
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,

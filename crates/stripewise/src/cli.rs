@@ -30,20 +30,20 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Evaluate(evaluate::Options),
-    /// Make files to use as drives; look at drives
+    /// Create and inspect drives
     #[command(subcommand)]
     Drive(DriveCommand),
-    /// Drives that belong together
+    /// Create and manage pools
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// RAID volumes in a pool
+    /// Create and manage volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Pools in virtual time
+    /// Run pools in virtual time
     #[command(subcommand)]
     Simulate(SimulateCommand),
     Serve(serve::Options),
-    /// What a daemon tells when something happens to its pools
+    /// Manage alerts
     #[command(subcommand)]
     Alert(AlertCommand),
     Mount(mount::Options),
@@ -81,84 +81,86 @@ impl Command {
 /// Commands on alerts.
 #[derive(Subcommand)]
 pub enum AlertCommand {
-    /// Have the daemon send a test alert by every way that it was given
+    /// Send a test alert through every configured channel
     Test(alert_test::Options),
 }
 
 /// Commands on single drives.
 #[derive(Subcommand)]
 pub enum DriveCommand {
-    /// Make files to use as drives: DIR/drive0.img, DIR/drive1.img, …
+    /// Create files to use as drives: DIR/drive0.img, DIR/drive1.img, …
     Make(drive_make::Options),
-    /// Show what drives hold: pool, role, state. Reads only
+    /// Show the pool, role and state of drives; read-only
     Show(drive_show::Options),
 }
 
 /// Commands on pools.
 #[derive(Subcommand)]
 pub enum PoolCommand {
-    /// Make a pool of drives
+    /// Create a pool from drives
     Create(pool_create::Options),
     /// List the known pools
     List(pool_list::Options),
-    /// Show how pools are, and what to do about it
+    /// Show the state of pools, and the next command to run
     Status(pool_status::Options),
-    /// Show what happened to a pool
+    /// Show the history of a pool
     Events(pool_events::Options),
-    /// Show what a pool's drives are doing
+    /// Show I/O statistics of a pool's drives
     Iostat(pool_iostat::Options),
-    /// Find pools on drives and add them to the list
+    /// Find pools on drives: list them, or import those that are named
     Import(pool_import::Options),
-    /// Take a pool off the list, to use its drives elsewhere
+    /// Release a pool, so that another host can import it
     Export(pool_export::Options),
-    /// Put drives into a pool: for volumes, as spares, for journals, or as fast ones
+    /// Rename a pool
+    Rename(pool_rename::Options),
+    /// Add drives to a pool: data, spare, journal or fast
     Add(pool_add::Options),
-    /// Take a drive out of a pool for good: one that holds nothing of it
+    /// Remove a drive that holds no data of the pool
     Remove(pool_remove::Options),
-    /// Empty a drive onto the others while everything goes on, then let go of it
+    /// Migrate data off a drive online, then remove it
     Retire(pool_retire::Options),
-    /// Stop using a drive for a while
+    /// Take a drive offline temporarily
     Offline(pool_offline::Options),
-    /// Use a drive again that was offline or away: what changed meanwhile is copied to it
+    /// Bring a drive back online, and copy to it what changed while it was away
     Online(pool_online::Options),
-    /// Put a new drive in the place of an old or lost one, and rebuild onto it
+    /// Replace an old or lost drive, and rebuild onto the new one
     Replace(pool_replace::Options),
-    /// Check every stripe, repair what is wrong, name the drive that lied
+    /// Verify every stripe, repair errors, and name the drive that caused them
     Scrub(pool_scrub::Options),
-    /// Work on the pool's jobs in the foreground until they are done
+    /// Run a pool's jobs in the foreground until they are done
     Wait(pool_wait::Options),
     /// Change a setting of a pool
     Set(pool_set::Options),
-    /// Erase a pool from its drives, with everything in it
+    /// Destroy a pool and all of its volumes
     Destroy(pool_destroy::Options),
 }
 
 /// Commands on volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
-    /// Make a volume with a RAID layout
+    /// Create a volume with a RAID layout
     Create(volume_create::Options),
     /// List volumes
     List(volume_list::Options),
-    /// Show a volume: layout, size, where it lies
+    /// Show a volume: layout, size, drives
     Show(volume_show::Options),
-    /// Make a volume larger or smaller
+    /// Grow or shrink a volume
     Resize(volume_resize::Options),
-    /// Give a volume another layout while it is used
+    /// Convert a volume to another layout online
     Convert(volume_convert::Options),
-    /// Keep a volume on fast drives or off them, or let it move as it is used
+    /// Pin a volume to fast or slow drives, or let its data move with use
     Pin(volume_pin::Options),
     /// Copy bytes of a volume to standard output
     Read(volume_read::Options),
     /// Copy bytes from standard input into a volume
     Write(volume_write::Options),
-    /// Erase a volume
+    /// Delete a volume
     Delete(volume_delete::Options),
 }
 
 /// Commands on pools in virtual time.
 #[derive(Subcommand)]
 pub enum SimulateCommand {
-    /// Lead random pools through every fault and check every promise
+    /// Run random pools through faults, and check every promise
     Torture(simulate_torture::Options),
 }

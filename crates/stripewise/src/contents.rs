@@ -33,7 +33,9 @@ pub async fn refuse_contents(
             } else {
                 format!(", with parts of {}", volumes.join(", "))
             };
-            vec![format!("a drive of pool `{}`{parts}", label.pool_name)]
+            // What is refused is named as people name it; what is lost, so that it cannot be mistaken.
+            let identity = if force { format!(" ({})", label.pool_id) } else { String::new() };
+            vec![format!("a drive of pool `{}`{identity}{parts}", label.pool_name)]
         }
         Err(PoolError::NewerFormat { version, .. }) => vec![format!("a pool of a newer format ({version})")],
         Err(PoolError::OlderFormat { version, .. }) => vec![format!("a pool of an older format ({version})")],

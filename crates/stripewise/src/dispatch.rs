@@ -35,6 +35,7 @@ async fn pool(command: &PoolCommand, app: &App) -> Result<Exit> {
         PoolCommand::Status(options) => pool_status::run(options, app).await,
         PoolCommand::Import(options) => pool_import::run(options, app).await,
         PoolCommand::Export(options) => pool_export::run(options, app).await,
+        PoolCommand::Rename(options) => pool_rename::run(options, app).await,
         PoolCommand::Events(options) => pool_events::run(options, app).await,
         PoolCommand::Iostat(options) => pool_iostat::run(options, app).await,
         PoolCommand::Add(options) => pool_add::run(options, app).await,

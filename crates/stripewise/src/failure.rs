@@ -57,6 +57,8 @@ pub struct Failure {
     pub silent: bool,
     /// The pool is in use by a process that takes commands for it at this socket.
     pub taken_at: Option<PathBuf>,
+    /// This user may not look: nothing is known of how it is.
+    pub denied: bool,
 }
 
 /// What commands return.
@@ -65,7 +67,14 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// Something that could not be done.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, exit: Exit::Failure, silent: false, taken_at: None }
+        Self {
+            message: message.into(),
+            hint: None,
+            exit: Exit::Failure,
+            silent: false,
+            taken_at: None,
+            denied: false,
+        }
     }
 
     /// A command line that asks for something that makes no sense.

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 /// Longest name, in bytes.
 const LONGEST: usize = 63;
+/// What may be a name. Names become file names, export names and shell words, which others must be able to type.
+const RULE: &str = "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit";
 
 /// The name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,19 +24,18 @@ pub struct VolumeName {
 
 fn check(what: &str, name: &str) -> Result<(), String> {
     let simple = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match name {
-        "" => Err(format!("the {what}'s name is empty")),
-        _ if name.len() > LONGEST => Err(format!("the {what}'s name is longer than {LONGEST} characters")),
-        _ if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) => {
-            Err(format!("the {what}'s name `{name}` does not begin with a letter or digit"))
-        }
+    let why = match name {
+        "" => "is empty".to_owned(),
         _ => match name.chars().find(|&c| !simple(c)) {
-            Some(c) => {
-                Err(format!("the {what}'s name `{name}` contains `{c}`; letters, digits, - _ . are allowed"))
+            Some(c) => format!("contains `{}`", c.escape_debug()),
+            None if name.len() > LONGEST => format!("has {} characters", name.len()),
+            None if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) => {
+                "does not begin with a letter or digit".to_owned()
             }
-            None => Ok(()),
+            None => return Ok(()),
         },
-    }
+    };
+    Err(format!("{what} name `{}` {why}; {RULE}", name.escape_debug()))
 }
 
 impl FromStr for PoolName {
@@ -82,7 +83,11 @@ mod tests {
         for text in ["tank", "/a", "tank/", "tank/a/b", "tank/..", "-t/a", "tank/a b", "tänk/a", "tank/\n"] {
             assert!(text.parse::<VolumeName>().is_err(), "{text:?}");
         }
-        assert!("x".repeat(64).parse::<PoolName>().is_err());
+        for name in ["tänk", "プール", "x y", "", ".x", &"x".repeat(64), &"ä".repeat(64)] {
+            let refused = name.parse::<PoolName>().expect_err("no name");
+            assert!(refused.ends_with(RULE), "{refused}");
+        }
+        assert!("tänk".parse::<PoolName>().expect_err("no name").contains("contains `ä`"));
         assert!("x".repeat(63).parse::<PoolName>().is_ok());
     }
 }

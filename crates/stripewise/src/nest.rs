@@ -8,7 +8,7 @@
 //!
 //! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -52,6 +52,7 @@ pub struct Nest {
     opening: RefCell<Vec<String>>,
     /// The identity of a pool whose drives count even where they were put back from older copies.
     takes_rolled_back: RefCell<Option<String>>,
+    takes_from_host: Cell<bool>,
 }
 
 impl Nest {
@@ -64,7 +65,18 @@ impl Nest {
             sessions: RefCell::default(),
             opening: RefCell::default(),
             takes_rolled_back: RefCell::default(),
+            takes_from_host: Cell::new(false),
         })
+    }
+
+    /// From now on pools are opened for writing also where another host has them.
+    pub fn take_from_host(&self) {
+        self.takes_from_host.set(true);
+    }
+
+    /// Whether pools are taken from the host that has them.
+    pub fn takes_from_host(&self) -> bool {
+        self.takes_from_host.get()
     }
 
     /// From now on drives of this pool count even where they were put back from older copies, if it takes that.
@@ -169,6 +181,7 @@ impl Nest {
         // Boxed, since what lies below may lie on pools in turn.
         let opening: LocalBoxFuture<'_, _> = Box::pin(self.open_pool(home, known, access));
         let session = opening.await?;
+        session.refuse_if_used_elsewhere().map_err(Trouble::Stop)?;
         let pool = session.pool.clone();
         self.sessions.borrow_mut().push(session);
         Ok(pool)

@@ -52,6 +52,7 @@ pub async fn open(
         bare: drive.clone(),
         drive,
         identity: Identity::Network(uri.address.clone()),
+        says: None,
     })
 }
 

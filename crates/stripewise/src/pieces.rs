@@ -56,6 +56,7 @@ pub fn aligned(piece: &Range<u64>) -> (u64, usize) {
 
 /// The open volume of this name.
 pub fn find_volume(session: &Session, name: &VolumeName) -> Result<Volume> {
+    session.refuse_if_used_elsewhere()?;
     session.pool.volume(&name.volume).map_err(|error| pool_failure(format!("cannot use `{name}`"), &error))
 }
 

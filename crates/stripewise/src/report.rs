@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
 use crate::failure::Exit;
@@ -20,7 +21,7 @@ pub struct PoolReport {
     pub name: String,
     /// Its identity.
     pub id: String,
-    /// `online`, `degraded` or `failed`.
+    /// `online`, `degraded` or `failed`; `unknown` where its drives may not be read.
     pub state: String,
     /// Space for volumes, redundancy included.
     pub capacity_bytes: u64,
@@ -176,6 +177,9 @@ pub struct ConversionReport {
     pub next_offset_bytes: u64,
     /// Done so far.
     pub percent: f64,
+    /// It was cancelled, and goes back.
+    #[serde(default)]
+    pub is_cancelled: bool,
     /// Why it does not go on, where it does not.
     pub waits: Option<String>,
 }
@@ -339,6 +343,7 @@ impl VolumeReport {
                 from_columns: conversion.from.width,
                 next_offset_bytes: conversion.next_offset_bytes,
                 percent: conversion.percent,
+                is_cancelled: conversion.is_cancelled,
                 waits: conversion.waits.clone(),
             }),
             fast_bytes: volume.tiers.fast_bytes,
@@ -387,6 +392,33 @@ impl PoolReport {
             self.condition = "all there; what a crash left open is still to be compared".to_owned();
             self.action = format!("stripewise pool wait {} scrub", self.name);
         }
+    }
+
+    /// Nothing is known of it: this user may not look.
+    pub fn of_unknown_state(mut self) -> Self {
+        self.state = "unknown".to_owned();
+        self.drives.iter_mut().for_each(|drive| drive.state = "unknown".to_owned());
+        self
+    }
+
+    /// Which pool it is, beyond doubt: for commands that destroy something.
+    pub fn with_identity_and_drives(&self) -> String {
+        let drive = |drive: &DriveReport| match takes_part(&drive.state) {
+            true => drive.path.clone(),
+            false => format!("{} ({})", drive.path, drive.state),
+        };
+        let drives: Vec<String> = self.drives.iter().map(drive).collect();
+        format!("pool {} ({}) on {}", self.name, self.id, drives.join(", "))
+    }
+
+    /// Says that a process uses the pool that does not go by this list of pools.
+    pub fn note_user(&mut self, user: &Holder) {
+        self.notices.push(format!(
+            "pool {} is in use by {user}, which may be changing what is said of it here",
+            self.name
+        ));
+        self.condition = format!("in use by {user}, whose list of pools is another");
+        self.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
     }
 
     /// The exit code that tells scripts how the pool is.

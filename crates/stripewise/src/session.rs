@@ -9,24 +9,26 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
-use stripewise_engine::pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_engine::pool::{DriveId, DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
 use stripewise_export::Hold;
 use stripewise_export::nbd::client::NetworkDrive;
 use stripewise_layout::LayoutError;
-use stripewise_runtime::{FileDrive, OpenError, OpenOptions, RealExecutor, pace_attribute};
+use stripewise_runtime::{FileDrive, Holder, OpenError, OpenOptions, RealExecutor, pace_attribute};
 
 use crate::anew::advise;
-use crate::candidates::{Candidate, Identity, noted_export};
+use crate::candidates::{Candidate, Identity};
 use crate::commands::App;
 use crate::contents::refuse_contents;
-use crate::failure::{Exit, Failure, Result, chain};
+use crate::failure::{Exit, Failure, Result};
 use crate::home::{Home, KnownDrive, KnownPool, PoolLock};
+use crate::known_drives::{Holds, KnownDrives, Misplaced, open_known, pool_id};
 use crate::left_word::LeftWord;
 use crate::names::VolumeName;
 use crate::nest::{Nest, Trouble, refuse_circle};
 use crate::network::{self, Returning};
 use crate::report::{PoolReport, VolumeReport, takes_part};
 use crate::space_below::note_full_below;
+use crate::this_host::this_host;
 use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
@@ -64,14 +66,30 @@ pub struct OpenedDrive {
     pub bare: Rc<dyn Drive>,
     /// What the engine gets: held to the pace that the file carries, if it carries one.
     pub drive: Rc<dyn Drive>,
-    /// Which drive it is.
+    /// Which drive it is, whatever it is called.
     pub identity: Identity,
+    /// Which drive of the pool it says it is, where it was asked.
+    pub says: Option<DriveId>,
 }
 
 impl OpenedDrive {
     /// A volume of another pool.
     pub fn volume(name: VolumeName, drive: Rc<dyn Drive>) -> Self {
-        Self { file: None, network: None, bare: drive.clone(), drive, identity: Identity::Volume(name) }
+        let identity = Identity::Volume(name);
+        Self { file: None, network: None, bare: drive.clone(), drive, identity, says: None }
+    }
+
+    /// A file or device, as fast as it can.
+    pub fn plain(file: Rc<FileDrive>) -> Self {
+        let identity = Identity::Drive(file.identity());
+        Self {
+            bare: file.clone(),
+            drive: file.clone(),
+            file: Some(file),
+            network: None,
+            identity,
+            says: None,
+        }
     }
 
     /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out of reach.
@@ -90,7 +108,8 @@ const PATIENCE_WITH_VOLUMES: u64 = 4;
 
 /// As every pool of the command line is opened: its history goes by this machine's clock.
 pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
-    let mut options = PoolOptions { unix_ms: Some(unix_ms), ..PoolOptions::default() };
+    let mut options =
+        PoolOptions { unix_ms: Some(unix_ms), host: Some(this_host()), ..PoolOptions::default() };
     if drives.iter().any(|opened| matches!(opened.identity, Identity::Volume(_))) {
         options.member.timeout_ns *= PATIENCE_WITH_VOLUMES;
     }
@@ -112,8 +131,7 @@ pub fn open_drive(
         Some(pace) => PacedDrive::new(&executor.context(), file.clone(), pace),
         None => file.clone(),
     };
-    let identity = Identity::Drive(file.identity());
-    Ok(OpenedDrive { bare: file.clone(), file: Some(file), network: None, drive, identity })
+    Ok(OpenedDrive { drive, ..OpenedDrive::plain(file) })
 }
 
 /// The pace that a file carries.
@@ -169,6 +187,10 @@ struct OpenPool {
     opened_unix_ms: u64,
     /// All that were opened, also those that the pool has no use for.
     opened: RefCell<Vec<OpenedDrive>>,
+    /// Places where drives of the pool should be and something else is.
+    misplaced: Vec<Misplaced>,
+    /// Another process has drives of the pool, which goes by another list of pools. Only where it is looked at.
+    used_by: Option<Holder>,
     executor: Rc<RealExecutor>,
     /// Shared with those who bring drives.
     bringing: Rc<()>,
@@ -205,6 +227,10 @@ impl OpenPool {
         if self.stays.get() {
             advise(pool, &mut report);
         }
+        self.misplaced.iter().for_each(|misplaced| note_misplaced(&mut report, misplaced));
+        if let Some(user) = &self.used_by {
+            report.note_user(user);
+        }
         report
     }
 
@@ -219,7 +245,9 @@ impl OpenPool {
     async fn leave_out_vanished(&self, pool: &Pool) {
         for (label, why) in self.vanished() {
             let status = pool.status();
-            let Some(drive) = status.drives.iter().find(|drive| *drive.path == *label) else { continue };
+            // A drive that is missing may have been at a place where another one is now.
+            let of_label = |drive: &&DriveStatus| *drive.path == *label && takes_part(&drive.state);
+            let Some(drive) = status.drives.iter().find(of_label) else { continue };
             // While others were left out, it may have been opened anew.
             if self.vanished().iter().any(|(lost, _)| *lost == label) {
                 // Where that cannot be recorded now, the next request to the drive has it recorded.
@@ -298,7 +326,7 @@ impl Session {
             // What a killed process left.
             let _ = std::fs::remove_file(home.status_path(&known.id));
         }
-        let opened = open_known(nest, &known, access).await?;
+        let KnownDrives { opened, misplaced, used_by } = open_known(nest, &home, &known, access).await?;
         let executor = nest.executor().clone();
         let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
         let mode = match access {
@@ -306,12 +334,30 @@ impl Session {
             Access::Change => OpenMode::ReadWrite,
         };
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
-        let take_rolled_back = nest.takes_rolled_back(&known.id);
-        let options = PoolOptions { take_rolled_back, ..pool_options(&opened) };
+        let options = PoolOptions {
+            pool_id: Some(pool_id(&known)?),
+            take_rolled_back: nest.takes_rolled_back(&known.id),
+            take_from_host: nest.takes_from_host(),
+            ..pool_options(&opened)
+        };
         let opening = Pool::open(&context, &buffers, drives, mode, options);
-        let pool = opening
-            .await
-            .map_err(|error| Trouble::Missing(pool_failure(format!("cannot open pool `{name}`"), &error)))?;
+        let pool = opening.await.map_err(|error| {
+            let failure = pool_failure(format!("cannot open pool `{name}`"), &error);
+            match error {
+                PoolError::OtherHost { .. } => Trouble::Stop(failure),
+                _ => Trouble::Missing(failure),
+            }
+        })?;
+        // A command that renamed it may have been cut short between the list and the drives.
+        if access == Access::Change && pool.name() != name {
+            let renamed = pool.rename(&name).await;
+            renamed.map_err(|error| {
+                Trouble::Missing(pool_failure(
+                    format!("cannot rename pool `{}` to `{name}`", pool.name()),
+                    &error,
+                ))
+            })?;
+        }
         let (id, known) = (known.id.clone(), RefCell::new(known));
         let open = OpenPool {
             home,
@@ -321,6 +367,8 @@ impl Session {
             access,
             opened_unix_ms,
             opened: RefCell::new(opened),
+            misplaced,
+            used_by,
             executor,
             bringing: Rc::default(),
             stays: Cell::new(false),
@@ -469,6 +517,15 @@ impl Session {
         LeftWord::of(&self.pool, self.report(), self.open.opened_unix_ms)
     }
 
+    /// Refuses to read what another process may be changing.
+    pub fn refuse_if_used_elsewhere(&self) -> Result<()> {
+        match &self.open.used_by {
+            None => Ok(()),
+            Some(user) => Err(Failure::new(format!("pool `{}` is in use by {user}", self.name()))
+                .hint("end that process, or give it commands with its own STRIPEWISE_HOME")),
+        }
+    }
+
     /// When it was opened by this process.
     pub fn opened_unix_ms(&self) -> u64 {
         self.open.opened_unix_ms
@@ -588,65 +645,21 @@ impl Session {
     }
 }
 
-/// Opens what is there of a known pool's drives.
-async fn open_known(
-    nest: &Nest,
-    known: &KnownPool,
-    access: Access,
-) -> std::result::Result<Vec<OpenedDrive>, Trouble> {
-    let app = nest.app();
-    let look = access == Access::Look;
-    let options = OpenOptions { read_only: look, lock: true, buffered: false };
-    let mut opened: Vec<OpenedDrive> = Vec::new();
-    let mut paths: Vec<&Path> = Vec::new();
-    let mut reached = network::open_all(nest.executor(), known, look).await;
-    for drive in &known.drives {
-        if paths.contains(&drive.path.as_path()) {
-            continue;
-        }
-        paths.push(&drive.path);
-        let answer = match reached.remove(&drive.path) {
-            Some(answer) => answer.map(Ok),
-            // The same export under another name.
-            None if noted_export(&drive.path).is_some() => continue,
-            None => nest.open_noted(&drive.path, access, &options).await,
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(Trouble::Stop(failure)) if !look => return Err(Trouble::Stop(failure)),
-            Err(trouble) => {
-                let why = trouble.failure().message;
-                app.printer.warning(format!("{} is taken as missing: {why}", drive.path.display()));
-                continue;
-            }
-        };
-        match answer {
-            Ok(drive) => opened.push(drive),
-            // The pool itself says which drive it misses.
-            Err(OpenError::NotFound { .. }) => {}
-            Err(error @ (OpenError::NotADrive { .. } | OpenError::TooSmall { .. })) => {
-                app.printer.warning(format!("{}; it is taken as missing", chain(&error)));
-            }
-            // Two names that have come to mean the same drive.
-            Err(OpenError::Busy { holder: stripewise_runtime::Holder::ThisProcess, .. }) => {}
-            Err(error) if look => app.printer.warning(format!("{}; it is passed over", chain(&error))),
-            // To go on without it would make what it holds out of date.
-            Err(error) => return Err(Trouble::Stop(error.into())),
-        }
+/// Says in a report what is in the place of a drive that is missing, and what to do about it.
+fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced) {
+    let place = path.display().to_string();
+    let is_here = |drive: &crate::report::DriveReport| drive.path == place;
+    if report.drives.iter().any(|drive| is_here(drive) && takes_part(&drive.state)) {
+        return;
     }
-    if opened.is_empty() {
-        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        let failure = Failure::new(format!(
-            "none of the drives of pool `{}` is there: {}",
-            known.name,
-            paths.join(", ")
-        ));
-        return Err(Trouble::Missing(
-            failure
-                .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name)),
-        ));
+    let Some(missing) = report.drives.iter_mut().find(|drive| is_here(drive)) else { return };
+    missing.reason = Some(format!("{place} {holds}"));
+    report.condition += &format!("; {place} {holds}");
+    // A blank drive in the place of one that is gone is most likely meant to replace it.
+    let asks_for_it = format!("stripewise pool replace {} {} NEW-DRIVE", report.name, missing.id);
+    if *holds == Holds::Nothing && report.action == asks_for_it {
+        report.action = format!("stripewise pool replace {} {} {place}", report.name, missing.id);
     }
-    Ok(opened)
 }
 
 /// A layout that is wrong whatever the pool is a wrong command line.

@@ -74,11 +74,9 @@ impl Settings {
                 max_read_errors: self.max_read_errors,
                 ..MemberOptions::default()
             },
-            rebuild_priority_percent: None,
             id_seed: Some(self.seed),
-            unix_ms: None,
             tiers: self.tiers,
-            take_rolled_back: false,
+            ..PoolOptions::default()
         }
     }
 }

@@ -198,6 +198,7 @@ impl Replay {
             patrol: head.patrol,
             scrub: head.scrub,
             settings: head.settings,
+            host: head.host,
             events: self.events,
         };
         manifest.check().is_ok().then_some(manifest)

@@ -46,6 +46,9 @@ impl Manifest {
         if !is_slab_size(self.slab_bytes) {
             return Err(format!("slabs cannot have {} bytes", self.slab_bytes));
         }
+        if let Some(host) = &self.host {
+            host.check()?;
+        }
         self.check_drives()?;
         self.check_volumes()
     }
@@ -163,8 +166,12 @@ fn check_attributes(volume: &VolumeRecord) -> Result<(), String> {
     let fits = match (volume.parts.len(), volume.conversion) {
         (1, None) => true,
         (2, Some(conversion)) => {
-            conversion.next_offset_bytes <= volume.size_bytes.next_multiple_of(MIB)
+            let most = volume.size_bytes.next_multiple_of(MIB);
+            let until = conversion.until_offset_bytes.unwrap_or(most);
+            conversion.next_offset_bytes <= until
+                && until <= most
                 && conversion.next_offset_bytes.is_multiple_of(BLOCK_BYTES)
+                && until.is_multiple_of(BLOCK_BYTES)
         }
         _ => false,
     };

@@ -123,6 +123,7 @@ impl Inner {
         };
         self.note_comings_and_goings(&before, &mut next);
         next.forget_replaced();
+        self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
         // What the next step goes on from; whether every drive that takes part in it has it.

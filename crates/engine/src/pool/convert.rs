@@ -14,8 +14,9 @@ use super::events::EventKind;
 use super::ids::Id;
 use super::layout_out::{LaidOut, NotLaidOut, Wish, lay_out};
 use super::thin::PoolHost;
+use super::volume_io::{VolumeIo, Zones};
 use super::volume_record::{Conversion, PartRecord, VolumeRecord};
-use super::{Inner, Pool};
+use super::{Inner, MIB, Pool};
 use crate::array::{Array, ArraySpec};
 use crate::error::ArrayError;
 
@@ -49,7 +50,7 @@ impl Pool {
         match inner.begin_conversion(&record, part).await {
             Ok(new) => {
                 if let Some(io) = inner.io_of(&record) {
-                    io.begin(new, 0);
+                    io.begin(new);
                 }
             }
             Err(error) => {
@@ -60,6 +61,65 @@ impl Pool {
         inner.note_space();
         inner.kick_jobs();
         Ok(())
+    }
+}
+
+/// What a conversion would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversionPlan {
+    /// The layout that the volume has.
+    pub from: Shape,
+    /// The layout that it would get.
+    pub to: Shape,
+}
+
+impl Pool {
+    /// What [`Self::convert_volume`] would make of a volume; changes nothing.
+    pub fn plan_conversion(&self, name: &str, layout: LayoutSpec) -> Result<ConversionPlan, PoolError> {
+        let volume = self.volume(name)?;
+        let inner = &self.0;
+        let manifest = inner.manifest.borrow();
+        let Some(record) = manifest.volume(name) else {
+            return Err(PoolError::Job(format!("volume {name} is gone")));
+        };
+        let from = volume.array().spec().shape;
+        let interleave_bytes = layout.interleave_bytes.or(Some(from.interleave_bytes));
+        let drives = inner.drives_for(record.pin).len();
+        Ok(ConversionPlan { from, to: LayoutSpec { interleave_bytes, ..layout }.resolve(drives)? })
+    }
+
+    /// Cancels the conversion of a volume: it goes back to the layout that it had. What was converted already is copied back
+    /// when jobs run, while everything goes on; where nothing was, it is over when this ends.
+    pub async fn cancel_conversion(&self, name: &str) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let volume = self.volume(name)?;
+        inner.until_reclaimed().await;
+        let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
+            return Err(PoolError::Job(format!("volume {name} is gone")));
+        };
+        let is_converting =
+            record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_none());
+        let (Some(io), true) = (inner.io_of(&record), is_converting) else {
+            let why = if record.conversion.is_some() {
+                "goes back to its layout already"
+            } else {
+                "is not being converted"
+            };
+            return Err(PoolError::Job(format!("volume {name} {why}")));
+        };
+        if volume.is_protected() {
+            return Err(ArrayError::Protected.into());
+        }
+        let Some(zones) = io.zones() else {
+            return Err(PoolError::Job(format!("volume {name} is not open")));
+        };
+        zones.is_cancelled.set(true);
+        let turned = inner.turn_back(&record, &io, &zones).await;
+        zones.is_cancelled.set(false);
+        inner.jobs.forget_conversion_stalls();
+        inner.kick_jobs();
+        turned
     }
 }
 
@@ -132,7 +192,7 @@ impl Inner {
         let mut planned = self.manifest.borrow().clone();
         if let Some(volume) = planned.volume_by_id_mut(record.id) {
             volume.parts.push(part.clone());
-            volume.conversion = Some(Conversion { next_offset_bytes: 0 });
+            volume.conversion = Some(Conversion::begun());
         }
         Self::check_room(&planned)?;
         planned.check().map_err(PoolError::Job)?;
@@ -154,6 +214,96 @@ impl Inner {
         Ok(array)
     }
 
+    /// Has a conversion that is under way go back from where it has come, or ends it where it has come nowhere.
+    async fn turn_back(&self, record: &VolumeRecord, io: &VolumeIo, zones: &Zones) -> Result<(), PoolError> {
+        let [old, new] = &record.parts[..] else {
+            return Err(PoolError::Job("it has one part only".to_owned()));
+        };
+        self.jobs.until_off(new.id).await;
+        // No write is under way in both arrays, and none is afterwards: what is not recorded as moved counts in the old one.
+        let _held = zones.gate.enter(0, u64::MAX).await;
+        let come_to = zones.committed.get();
+        zones.cursor.set(come_to);
+        if come_to == zones.end_bytes() {
+            return Err(PoolError::Job(format!(
+                "the conversion of volume {} has come to its end",
+                record.name
+            )));
+        }
+        let (id, dropped, size_bytes) = (record.id, new.id, record.size_bytes);
+        if come_to > 0 {
+            self.check_room_back(record, zones, come_to)?;
+        }
+        let back = in_words(&old.shape);
+        let text = match come_to {
+            0 => format!("the conversion of volume {} was cancelled: it stays {back}", record.name),
+            _ => format!("the conversion of volume {} was cancelled: it goes back to {back}", record.name),
+        };
+        let time_unix_ms = self.unix_ms();
+        self.try_commit(None, move |manifest| {
+            let Some(volume) = manifest.volume_by_id_mut(id) else {
+                return Err(PoolError::Job("the volume was deleted".to_owned()));
+            };
+            if come_to == 0 {
+                volume.parts.retain(|part| part.id != dropped);
+                volume.conversion = None;
+            } else {
+                volume.parts.swap(0, 1);
+                let until_offset_bytes = Some(come_to.min(size_bytes.next_multiple_of(MIB)));
+                volume.conversion = Some(Conversion { next_offset_bytes: 0, until_offset_bytes });
+            }
+            manifest.events.push(time_unix_ms, EventKind::Convert, &text);
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
+        })
+        .await?;
+        io.turn_back();
+        Ok(())
+    }
+
+    /// Whether there is room for what a conversion that goes back needs beside what it gives back on the way.
+    fn check_room_back(&self, record: &VolumeRecord, zones: &Zones, come_to: u64) -> Result<(), PoolError> {
+        let [target, source] = &record.parts[..] else { return Ok(()) };
+        let row_bytes = zones.old.spec().row_data_bytes()?;
+        let rows = come_to.div_ceil(row_bytes);
+        let written = match record.thin {
+            true => rows_of_written(&zones.new, row_bytes),
+            false => vec![(0, rows)],
+        };
+        let is_needed = |row: &u64| target.rows.is_hole(*row);
+        let needed: Vec<(u64, u64)> = written
+            .into_iter()
+            .flat_map(|(first, end)| first..end.min(rows))
+            .filter(is_needed)
+            .map(|row| (row, row + 1))
+            .collect();
+        let drives = self.drives_for(record.pin);
+        let rehearsal = Rehearsal {
+            old: &source.rows,
+            old_row_bytes: zones.new.spec().row_data_bytes()?,
+            needed,
+            new_rows: rows,
+            new_row_bytes: row_bytes,
+            width: target.shape.width,
+            size_bytes: come_to,
+            drives: &drives,
+        };
+        let space = self.space.borrow();
+        if rehearsal.fits(&space) {
+            return Ok(());
+        }
+        let manifest = self.manifest.borrow();
+        Err(PoolError::NoRoomToConvert {
+            pool: manifest.name.clone(),
+            volume: record.name.clone(),
+            layout: in_words(&target.shape),
+            needed_slabs: rehearsal.needed_rows() * target.shape.width as u64,
+            free_slabs: drives.iter().map(|&drive| space.free_slabs(drive)).sum(),
+            returned_slabs: source.rows.allocated_rows() * source.rows.width() as u64,
+            slab_bytes: manifest.slab_bytes,
+        })
+    }
+
     async fn commit_conversion(&self, record: &VolumeRecord, part: PartRecord) -> Result<(), PoolError> {
         let (id, name) = (record.id, record.name.clone());
         self.try_commit(None, move |manifest| {
@@ -167,7 +317,7 @@ impl Inner {
                 return Err(PoolError::Job(format!("volume {name} is gone")));
             };
             volume.parts.push(part);
-            volume.conversion = Some(Conversion { next_offset_bytes: 0 });
+            volume.conversion = Some(Conversion::begun());
             Ok(Change::Commit(()))
         })
         .await

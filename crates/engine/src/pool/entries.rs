@@ -14,10 +14,14 @@ const MAGIC: [u8; 8] = *b"STRPWISE";
 const HEADER_BYTES: usize = 512;
 /// Where in the header its own checksum is, in every version.
 const CHECKSUM_AT: usize = 508;
-/// Flag of a feature without which a pool must not be opened: drives that are left out say which commit they had.
+/// A feature without which a pool must not be opened: drives that are left out say which commit they had. In every header.
 const FEATURE_HAD: u64 = 1;
-/// All flags known here.
-const KNOWN_FEATURES: u64 = FEATURE_HAD;
+/// Another: the pool's section names the host that has it.
+pub(super) const FEATURE_HOST: u64 = 2;
+/// Another: a conversion was cancelled, and goes back from where it had come.
+pub(super) const FEATURE_TURNED_BACK: u64 = 4;
+/// Flags of all such features.
+const KNOWN_FEATURES: u64 = FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";
@@ -56,13 +60,13 @@ pub(super) enum HeaderContent {
 }
 
 impl Header {
-    /// The header's block for the slot at `place`.
-    pub fn encode(&self, place: u64) -> Vec<u8> {
+    /// The header's block for the slot at `place`, with flags for the features of what follows.
+    pub fn encode(&self, place: u64, features: u64) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        // 12..16 reserved; 24..32 flags of features that need not be known.
-        bytes[16..24].copy_from_slice(&FEATURE_HAD.to_le_bytes());
+        // 12..16 reserved; 16..24 flags of features that must be known; 24..32 of those that need not be.
+        bytes[16..24].copy_from_slice(&(FEATURE_HAD | features).to_le_bytes());
         bytes[32..48].copy_from_slice(&self.pool_id.0.to_be_bytes());
         bytes[48..64].copy_from_slice(&self.drive_id.0.to_be_bytes());
         bytes[64..72].copy_from_slice(&self.capacity_bytes.to_le_bytes());

@@ -1,8 +1,9 @@
 //! What can go wrong with a pool, in words that say what, where and why; [`PoolError::hint`] says what to do.
 
 use stripewise_drive::DriveError;
-use stripewise_layout::LayoutError;
+use stripewise_layout::{LayoutError, Level};
 
+use super::host::HostUse;
 use super::ids::{DriveId, PoolId};
 use crate::error::ArrayError;
 
@@ -127,6 +128,24 @@ pub enum PoolError {
         /// The drives' labels.
         drives: Vec<String>,
     },
+    /// None of the drives belongs to the pool that was asked for.
+    #[error("no drive of pool {id} is found on {}", drives.join(", "))]
+    NotOfPool {
+        /// The drives' labels.
+        drives: Vec<String>,
+        /// The pool's identity.
+        id: PoolId,
+        /// What the drives hold instead.
+        notices: Vec<String>,
+    },
+    /// Another host has the pool, and has not exported it.
+    #[error("pool {pool} is in use by host {} ({})", host.name, host.id)]
+    OtherHost {
+        /// The pool.
+        pool: String,
+        /// That host.
+        host: HostUse,
+    },
     /// Written by a newer version of the product.
     #[error("{drive} holds a pool in format version {version}; this program knows versions up to {known}")]
     NewerFormat {
@@ -195,8 +214,9 @@ pub enum PoolError {
     },
     /// There is not enough room for a volume.
     #[error(
-        "not enough space in pool {pool}: volume {volume} needs {needed_rows} rows of {width} slabs of {slab_bytes} bytes, {free_rows} \
-         are free"
+        "not enough space in pool {pool}: volume {volume} needs {} free on each of {width} drives; {}",
+        in_mib(needed_rows.saturating_mul(*slab_bytes)),
+        room_in_words(*free_rows, *width, *slab_bytes, *drives_with_room)
     )]
     NoSpace {
         /// The pool.
@@ -211,6 +231,8 @@ pub enum PoolError {
         width: usize,
         /// Bytes of a slab.
         slab_bytes: u64,
+        /// Drives that have room for anything.
+        drives_with_room: usize,
         /// How large the volume could be, bytes.
         possible_bytes: u64,
     },
@@ -305,10 +327,7 @@ pub enum PoolError {
         volumes: Vec<String>,
     },
     /// What a drive holds fits nowhere else.
-    #[error(
-        "{drive} cannot be emptied: {homeless_slabs} of {held_slabs} slabs have no place. The columns of a row lie on drives of \
-         their own, and {useless_slabs} slabs are free only where their rows lie already"
-    )]
+    #[error("{drive} cannot be emptied: {}", no_room_in_words(*held_slabs, *homeless_slabs, *useless_slabs, needs.as_ref()))]
     NoRoomElsewhere {
         /// The drive's label.
         drive: String,
@@ -318,6 +337,8 @@ pub enum PoolError {
         homeless_slabs: u64,
         /// Slabs that are free and of no use to them.
         useless_slabs: u64,
+        /// A layout that the other drives are too few for.
+        needs: Option<NeedsDrives>,
     },
     /// The layout is impossible.
     #[error(transparent)]
@@ -376,12 +397,51 @@ pub enum PoolError {
     BadSetting(String),
 }
 
+/// A layout that needs more drives than would remain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeedsDrives {
+    /// The volume.
+    pub volume: String,
+    /// Its layout.
+    pub level: Level,
+    /// Drives that each of its rows lies on.
+    pub width: usize,
+    /// Drives that would remain.
+    pub remain: usize,
+}
+
+fn no_room_in_words(held: u64, homeless: u64, useless: u64, needs: Option<&NeedsDrives>) -> String {
+    match needs {
+        Some(NeedsDrives { volume, level, width, remain }) => format!(
+            "volume {volume}, {level} over {width} drives, needs {width} drives; only {remain} would remain. Add one first"
+        ),
+        None => format!(
+            "{homeless} of its {held} slabs fit on no other drive ({useless} are free where the volume's other columns are)"
+        ),
+    }
+}
+
+fn room_in_words(rows: u64, width: usize, slab_bytes: u64, drives_with_room: usize) -> String {
+    match drives_with_room {
+        0 => "no drive has space".to_owned(),
+        1 if width > 1 => "only one has space".to_owned(),
+        some if some < width => format!("only {some} have space"),
+        _ => format!("there is room for {}", in_mib(rows.saturating_mul(slab_bytes))),
+    }
+}
+
+/// Bytes of slabs, which are whole MiB.
+fn in_mib(bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{:.1} GiB", mib as f64 / 1024.0) }
+}
+
 impl PoolError {
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::BadName { .. } => {
-                "letters, digits, `-`, `_` and `.` are allowed, up to 63 of them, beginning with a letter or digit"
+                "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit"
                     .to_owned()
             }
             Self::VolumeExists { .. } => "choose another name, or delete that volume first".to_owned(),
@@ -406,8 +466,14 @@ impl PoolError {
                 "`pool online` takes it back and copies to it what changed, `pool remove` lets go of {id} first; with --force the \
                  drive is overwritten and its place given up"
             ),
+            Self::OtherHost { pool, host } => format!(
+                "`stripewise pool export {pool}` on {} lets it go; if that host does not use it any more: stripewise pool import \
+                 {pool} --force",
+                host.name
+            ),
             Self::SameDriveTwice { .. } => "name every drive once".to_owned(),
             Self::SeveralPools { .. } => "name the drives of one pool".to_owned(),
+            Self::NotOfPool { notices, .. } if !notices.is_empty() => notices.join("; "),
             Self::NewerFormat { .. } | Self::UnknownFeatures { .. } => {
                 "open it with a newer version of this program".to_owned()
             }
@@ -432,7 +498,10 @@ impl PoolError {
                 format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
             }
             Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
-            Self::Converting { pool, .. } => format!("`stripewise pool wait {pool} convert` ends when that is done"),
+            Self::Converting { pool, volume } => format!(
+                "`stripewise pool wait {pool} convert` ends when that is done; `stripewise volume convert {pool}/{volume} --cancel` \
+                 takes it back"
+            ),
             Self::SameLayout { .. } => "name another layout, or other columns, groups or interleave".to_owned(),
             Self::NoRoomToConvert { .. } => {
                 "add drives, delete a volume, or choose a layout that takes less; each row needs its columns on drives of their \
@@ -447,9 +516,8 @@ impl PoolError {
             }
             Self::Layout(error) | Self::Array(ArrayError::Layout(error)) => error.hint(),
             Self::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
-            Self::NoRoomElsewhere { .. } => {
-                "add drives, or delete or shrink volumes; a row needs each of its columns on a drive of its own".to_owned()
-            }
+            Self::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
+            Self::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
             _ => return None,
         })
     }

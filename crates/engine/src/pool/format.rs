@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use super::events::Events;
+use super::host::HostUse;
 use super::ids::{Id, VolumeId};
 use super::volume_record::{PartRecord, VolumeRecord};
 use crate::mutation::{self, Mutation};
@@ -110,6 +111,8 @@ pub(crate) struct Manifest {
     pub patrol: Patrol,
     pub scrub: Option<ScrubIntent>,
     pub settings: Settings,
+    /// The host that has the pool, or had it last.
+    pub host: Option<HostUse>,
     pub events: Events,
 }
 
@@ -129,6 +132,7 @@ impl Manifest {
             patrol: Patrol::default(),
             scrub: None,
             settings: Settings::default(),
+            host: None,
             events: Events::default(),
         }
     }

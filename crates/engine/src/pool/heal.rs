@@ -107,7 +107,8 @@ impl Inner {
         self.next_for_spare_in(&self.manifest.borrow())
     }
 
-    fn next_for_spare_in(&self, manifest: &Manifest) -> Option<(u32, u32)> {
+    /// As [`Self::next_for_spare`], by another record.
+    pub(super) fn next_for_spare_in(&self, manifest: &Manifest) -> Option<(u32, u32)> {
         let is_spare = |drive: &&DriveRecord| {
             drive.role == Role::Spare && drive.takes_new() && self.working_member(drive.number).is_some()
         };

@@ -5,8 +5,9 @@ use stripewise_drive::Drive;
 use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
+use super::host::HostUse;
 use super::ids::{DriveId, PoolId};
-use super::slots::{Content, Superblock, read_superblock};
+use super::slots::{Content, Superblock, read_identities, read_superblock};
 use super::volume_record::PartRecord;
 
 /// What a drive says of the pool it belongs to.
@@ -38,6 +39,9 @@ pub struct DriveLabel {
     pub drives: Vec<LabelDrive>,
     /// The volumes.
     pub volumes: Vec<LabelVolume>,
+    /// The host that has the pool, or had it last; left out where none was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostUse>,
 }
 
 /// A drive as a label names it.
@@ -118,6 +122,7 @@ pub async fn inspect(drive: &dyn Drive) -> Result<Option<DriveLabel>, PoolError>
         used_slabs: volumes.iter().map(|volume| volume.slabs_on_this_drive).sum(),
         drives: manifest.drives.iter().map(drive).collect(),
         volumes,
+        host: manifest.host,
     }))
 }
 
@@ -130,6 +135,17 @@ fn slabs_on(part: &PartRecord, is_it: impl Fn(u32) -> bool) -> u64 {
     let maps = part.meta.places.iter().filter(|place| is_it(place.drive)).count() as u64;
     let journals = part.journal.iter().filter(|place| is_it(place.drive)).map(|place| u64::from(place.slabs));
     in_rows.sum::<u64>() + maps * u64::from(part.meta.slabs) + journals.sum::<u64>()
+}
+
+/// Which drive of which pool a drive says it is, without reading more than it must; `None` where it belongs to none that
+/// this program knows, or says two things. Writes nothing. Believed only as far as to open the drive with its pool.
+pub async fn identify(drive: &dyn Drive) -> Result<Option<(PoolId, DriveId)>, PoolError> {
+    let names = read_identities(drive).await?;
+    match names.as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(*only)),
+        _ => Ok(inspect(drive).await?.map(|label| (label.pool_id, label.drive_id))),
+    }
 }
 
 fn in_words(drive: &DriveRecord) -> String {

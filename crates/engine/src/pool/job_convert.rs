@@ -23,6 +23,7 @@ use super::events::EventKind;
 use super::ids::{Id, VolumeId};
 use super::jobs::{Parts, Progress, SECOND_NS};
 use super::volume_io::Zones;
+use super::volume_record::VolumeRecord;
 use super::{BLOCK_BYTES, Inner};
 use crate::array::Array;
 use crate::error::ArrayError;
@@ -83,7 +84,7 @@ impl Inner {
             self.jobs.pause(lane);
             let why = match result {
                 Ok(()) => continue,
-                Err(Stop::Ended) if self.closed.get() || !self.is_converting(&converting) => continue,
+                Err(Stop::Ended) if self.closed.get() || !self.may_go_on(&converting) => continue,
                 Err(Stop::Ended) => "its arrays are closed".to_owned(),
                 Err(Stop::Full(why)) => format!("{NO_ROOM}: {why}"),
                 Err(Stop::Waits(why)) => why,
@@ -104,7 +105,9 @@ impl Inner {
         manifest.volumes.iter().filter(|volume| volume.conversion.is_some()).find_map(|volume| {
             let [old, new] = &volume.parts[..] else { return None };
             let is_open = self.array(old.id).is_some() && self.array(new.id).is_some();
-            let may = is_open && !self.jobs.converting.is_stalled(Some((new.id, None)));
+            let may = is_open
+                && !self.is_cancelled(volume)
+                && !self.jobs.converting.is_stalled(Some((new.id, None)));
             may.then(|| Converting {
                 volume: volume.id,
                 name: volume.name.clone(),
@@ -115,9 +118,17 @@ impl Inner {
         })
     }
 
-    fn is_converting(&self, converting: &Converting) -> bool {
+    /// Whether the volume is still being converted from and to these arrays, and nobody is cancelling that.
+    fn may_go_on(&self, converting: &Converting) -> bool {
         let manifest = self.manifest.borrow();
-        manifest.volume_by_id(converting.volume).is_some_and(|volume| volume.conversion.is_some())
+        let Some(volume) = manifest.volume_by_id(converting.volume) else { return false };
+        let is_same = volume.parts.last().is_some_and(|part| part.id == converting.new);
+        volume.conversion.is_some() && is_same && !self.is_cancelled(volume)
+    }
+
+    fn is_cancelled(&self, volume: &VolumeRecord) -> bool {
+        let zones = self.ios.borrow().get(&volume.id).and_then(|io| io.zones());
+        zones.is_some_and(|zones| zones.is_cancelled.get())
     }
 
     async fn convert(&self, converting: &Converting) -> Result<(), Stop> {
@@ -126,7 +137,7 @@ impl Inner {
         if let Some(zones) = io.zones() {
             let progress: Rc<Progress> = Rc::default();
             progress.done_bytes.set(zones.cursor.get() as f64);
-            progress.total_bytes.set(zones.size_bytes() as f64);
+            progress.total_bytes.set(zones.end_bytes() as f64);
             let parts: Parts =
                 [(converting.old, progress.clone()), (converting.new, progress.clone())].into();
             self.jobs.begin(&self.jobs.converting, parts.clone());
@@ -149,9 +160,9 @@ impl Inner {
         let mut recorded_ns = self.context.now_ns();
         // What an interruption left.
         self.release_left_behind(converting, zones).await?;
-        while zones.committed.get() < zones.size_bytes() {
+        while zones.committed.get() < zones.end_bytes() {
             self.until_healed(converting).await;
-            if self.closed.get() {
+            if self.closed.get() || zones.is_cancelled.get() {
                 return Err(Stop::Ended);
             }
             if zones.old.is_protected() || zones.new.is_protected() {
@@ -172,7 +183,7 @@ impl Inner {
                 Err(stop) => return Err(stop),
             };
             let is_late = self.context.now_ns() - recorded_ns >= self.tuning().convert_record_ns;
-            let is_all = zones.cursor.get() == zones.size_bytes();
+            let is_all = zones.cursor.get() == zones.end_bytes();
             if unrecorded > 0 && (is_full || is_late || is_all || unrecorded >= most_unrecorded) {
                 self.move_frontier(converting, zones).await?;
                 self.release_left_behind(converting, zones).await?;
@@ -195,7 +206,7 @@ impl Inner {
     /// Copies what is next, and moves the cursor behind it.
     async fn copy_window(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
         let start = zones.cursor.get();
-        let end = window_end(&zones.new, start, self.tuning().convert_window_bytes);
+        let end = window_end(&zones.new, start, self.tuning().convert_window_bytes).min(zones.end_bytes());
         if start == end {
             return Ok(());
         }
@@ -343,7 +354,7 @@ impl Inner {
     /// Gives back the slabs of old rows that lie wholly below the frontier. Not those of the last: they go with the array.
     async fn release_left_behind(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
         let (old, below) = (&zones.old, zones.committed.get());
-        if below == zones.size_bytes() {
+        if below == zones.end_bytes() {
             return Ok(());
         }
         let end = below / old.spec().row_data_bytes()?;
@@ -402,9 +413,12 @@ impl Inner {
         io.end();
         let new = self.array(converting.new).ok_or(Stop::Ended)?;
         let from = record.part(converting.old).map_or_else(String::new, |part| in_words(&part.shape));
-        let mut text = format!("volume {} was converted from {from} to {}", record.name, {
-            record.part(converting.new).map_or_else(String::new, |part| in_words(&part.shape))
-        });
+        let to = record.part(converting.new).map_or_else(String::new, |part| in_words(&part.shape));
+        let is_back = record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some());
+        let mut text = match is_back {
+            true => format!("volume {} is {to} again", record.name),
+            false => format!("volume {} was converted from {from} to {to}", record.name),
+        };
         let lost = new.dead_blocks().len();
         if lost > 0 {
             text += &format!("; {lost} blocks of 4 KiB are lost");

@@ -138,6 +138,7 @@ impl Inner {
                     free_rows,
                     width: part.rows.width(),
                     slab_bytes: manifest.slab_bytes,
+                    drives_with_room: field.books.drives_with_room(&drives),
                     possible_bytes: row_bytes * free_rows,
                 });
             }

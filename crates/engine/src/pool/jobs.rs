@@ -486,7 +486,7 @@ impl Inner {
             let progress = progress.unwrap_or_else(|| {
                 let progress = Progress::default();
                 progress.done_bytes.set(conversion.next_offset_bytes as f64);
-                progress.total_bytes.set(volume.size_bytes as f64);
+                progress.total_bytes.set(conversion.end_bytes(volume.size_bytes) as f64);
                 Rc::new(progress)
             });
             all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));

@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 use super::commit::Change;
 use super::drive_record::{Exclusion, ExclusionKind};
-use super::error::PoolError;
+use super::error::{NeedsDrives, PoolError};
 use super::events::EventKind;
 use super::format::{MAX_FORMER, Manifest};
 use super::ids::DriveId;
 use super::room_elsewhere::{self, Shortage};
 use super::space::FreeSlabs;
-use super::volume_record::PartRecord;
+use super::volume_record::{PartRecord, VolumeRecord};
 use super::{Inner, OpenDrive, Pool, writer};
 use crate::array::Array;
 
@@ -37,6 +37,25 @@ impl Pool {
     pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
         let number = self.0.number_of(id)?;
         Ok(self.0.depending_on(number))
+    }
+
+    /// How many more drives each volume that lies on a drive could lose without it, by name.
+    pub fn redundancy_without(&self, id: DriveId) -> Result<Vec<(String, usize)>, PoolError> {
+        let inner = &self.0;
+        let number = inner.number_of(id)?;
+        let mut planned = inner.manifest.borrow().clone();
+        let on_it =
+            |volume: &VolumeRecord| volume.parts.iter().any(|part| part.drives().any(|on| on == number));
+        let names: Vec<String> =
+            planned.volumes.iter().filter(|volume| on_it(volume)).map(|volume| volume.name.clone()).collect();
+        let reason = String::new();
+        planned.exclude(&[Exclusion { drive: number, reason, kind: ExclusionKind::Offline }]);
+        let left = |name: String| {
+            let volume = planned.volume(&name)?;
+            let left = inner.volume_info(&planned, volume).redundancy_left;
+            Some((name, left))
+        };
+        Ok(names.into_iter().filter_map(left).collect())
     }
 
     /// Takes a drive out for a while: nobody takes over from it, and when it is back ([`Self::online`]) it catches up. Refused
@@ -163,9 +182,27 @@ impl Inner {
             None => Ok(()),
             Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
                 let drive = self.path_of(number);
-                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs })
+                let needs = self.needs_drives(manifest, number);
+                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
             }
         }
+    }
+
+    /// A volume on a drive whose rows lie on more drives than there are without it.
+    fn needs_drives(&self, manifest: &Manifest, number: u32) -> Option<NeedsDrives> {
+        let role = manifest.drive(number)?.role;
+        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.role == role);
+        let remain = others
+            .filter(|drive| {
+                drive.is_online() && !drive.retiring && self.working_member(drive.number).is_some()
+            })
+            .count();
+        manifest.volumes.iter().find_map(|volume| {
+            let too_wide =
+                |part: &&PartRecord| part.shape.width > remain && part.drives().any(|on| on == number);
+            let shape = volume.parts.iter().find(too_wide)?.shape;
+            Some(NeedsDrives { volume: volume.name.clone(), level: shape.level, width: shape.width, remain })
+        })
     }
 
     /// Whether drives that are being emptied can be, without this one's room.

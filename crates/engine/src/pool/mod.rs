@@ -34,6 +34,7 @@ mod free_slabs;
 mod freed;
 mod heal;
 mod heal_journal;
+mod host;
 pub(crate) mod ids;
 mod inspect;
 mod job_convert;
@@ -82,11 +83,13 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
 
+pub use convert::ConversionPlan;
 pub use drive_record::{ExclusionKind, Role};
-pub use error::PoolError;
+pub use error::{NeedsDrives, PoolError};
 pub use events::{Event, EventKind};
+pub use host::{Host, HostUse};
 pub use ids::{DriveId, Id, PoolId, VolumeId};
-pub use inspect::{DriveLabel, LabelDrive, LabelVolume, inspect};
+pub use inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use job_tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::{JobKind, ScrubSummary};
 pub use load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
@@ -146,6 +149,14 @@ pub struct PoolOptions {
     /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's clock, so that a run can be
     /// repeated.
     pub unix_ms: Option<fn() -> u64>,
+    /// Which pool is to be opened. Drives that hold another one, or none, are left out with a notice. Left out: the pool that
+    /// the drives hold, and drives of two pools are refused.
+    pub pool_id: Option<PoolId>,
+    /// The host that this is. A pool that another one has is not opened for writing; one that is gets this one recorded. Left
+    /// out: nothing is recorded.
+    pub host: Option<Host>,
+    /// Take the pool from the host that has it.
+    pub take_from_host: bool,
 }
 
 impl PoolOptions {
@@ -270,6 +281,8 @@ pub(crate) struct Inner {
     /// And allocations of rows of thin volumes.
     allocating: Semaphore,
     jobs: Jobs,
+    /// Exported: what is written from now on says that no host has it.
+    released: Cell<bool>,
     closed: Cell<bool>,
 }
 

@@ -19,6 +19,7 @@ use super::entries::FORMAT_VERSION;
 use super::error::PoolError;
 use super::events::EventKind;
 use super::format::{MAX_DRIVES, Manifest, check_name};
+use super::host::check_host;
 use super::ids::{IdSource, PoolId};
 use super::job_tier::TIER_BYTES_PER_S;
 use super::shadow::Shadow;
@@ -104,10 +105,14 @@ impl Pool {
         let ReadAll { found, mut torn, slots } = read_all(context, &options, &drives, &mut notices).await?;
         let Some(first) = found.first() else {
             let drives = drives.iter().map(|drive| drive.info().label.to_string()).collect();
-            return Err(PoolError::NoPool { drives });
+            return Err(match options.pool_id {
+                Some(id) => PoolError::NotOfPool { drives, id, notices },
+                None => PoolError::NoPool { drives },
+            });
         };
         let pool_id = first.superblock.pool_id;
         let mut choice = choose(&found)?;
+        check_host(&choice.manifest, mode, &options)?;
         let rolled_back = judge_rolled_back(&mut choice, &found, &options)?;
         let takes_rolled_back = rolled_back.iter().any(|drive| drive.is_taken);
         torn |= choice.behind || choice.manifest.is_tentative();
@@ -137,8 +142,12 @@ impl Pool {
         let returned = returning(&choice);
         // What counts may be at one end of one drive only, because power was cut: it is at both ends of all that take part
         // before a volume is opened. Where no volume can be read nothing rests on it.
-        let is_due = torn || !returned.is_empty() || inner.must_exclude();
+        let is_due = torn || !returned.is_empty() || inner.must_exclude() || inner.must_claim();
+        let claims = (mode == OpenMode::ReadWrite).then(|| inner.rc());
         let take_in = move |manifest: &mut Manifest| {
+            if let Some(inner) = &claims {
+                inner.stamp_host(manifest, true);
+            }
             let take_back = |manifest: &mut Manifest| {
                 for number in &returned {
                     if let Some(drive) = manifest.drive_mut(*number) {
@@ -324,6 +333,7 @@ fn assembled(
         administering: Semaphore::new(1),
         allocating: Semaphore::new(1),
         jobs: Default::default(),
+        released: Cell::new(false),
         closed: Cell::new(false),
     }))
 }
@@ -358,6 +368,19 @@ async fn read_all(
                 notices.push(format!("{label} holds no pool and is left out"));
                 continue;
             }
+            // All drives of a pool are in one format, so beside drives that can be read these are of another pool.
+            Ok(Content::Older(version) | Content::Newer(version)) if options.pool_id.is_some() => {
+                notices.push(format!(
+                    "{label} holds a pool in format version {version} (this program reads {FORMAT_VERSION}) and is left out"
+                ));
+                continue;
+            }
+            Ok(Content::Unknown(flags)) if options.pool_id.is_some() => {
+                notices.push(format!(
+                    "{label} holds a pool that uses features unknown to this program (flags {flags:#x}) and is left out"
+                ));
+                continue;
+            }
             Ok(Content::Older(version)) => return Err(PoolError::OlderFormat { drive: label, version }),
             Ok(Content::Newer(version)) => {
                 return Err(PoolError::NewerFormat { drive: label, version, known: FORMAT_VERSION });
@@ -371,6 +394,10 @@ async fn read_all(
         };
         let named =
             |superblock: &Superblock| format!("{} ({})", superblock.manifest.name, superblock.pool_id);
+        if options.pool_id.is_some_and(|wanted| wanted != superblock.pool_id) {
+            notices.push(format!("{label} holds a drive of pool {} and is left out", named(&superblock)));
+            continue;
+        }
         if let Some(other) = found.iter().find(|other| other.superblock.pool_id != superblock.pool_id) {
             return Err(PoolError::SeveralPools {
                 first: other.label.clone(),

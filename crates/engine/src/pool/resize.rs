@@ -119,6 +119,7 @@ impl Inner {
             free_rows: possible,
             width,
             slab_bytes,
+            drives_with_room: self.space.borrow().drives_with_room(&drives),
             possible_bytes: (old_rows + possible) * row_bytes,
         };
         if !record.thin && rows > old_rows {

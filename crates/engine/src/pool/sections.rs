@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::drive_record::DriveRecord;
 use super::events::Event;
 use super::format::{Branch, Manifest, Patrol, ScrubIntent, Settings};
+use super::host::HostUse;
 use super::ids::{Id, VolumeId};
 use super::run_code::{Patch, Reader, put_patch, take_patch};
 use super::volume_record::VolumeRecord;
@@ -42,6 +43,8 @@ pub(super) struct Head {
     pub scrub: Option<ScrubIntent>,
     #[serde(default)]
     pub settings: Settings,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostUse>,
 }
 
 impl Head {
@@ -58,6 +61,7 @@ impl Head {
             patrol: manifest.patrol,
             scrub: manifest.scrub.clone(),
             settings: manifest.settings,
+            host: manifest.host.clone(),
         }
     }
 }

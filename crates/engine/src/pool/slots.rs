@@ -97,6 +97,41 @@ impl Headers {
     }
 }
 
+impl Headers {
+    /// Looks wherever headers of this version may be. An error when nothing at all could be read.
+    async fn look_everywhere(&mut self, drive: &dyn Drive) -> Result<(), DriveError> {
+        let capacity_bytes = drive.info().capacity_bytes;
+        self.look(drive, [0]).await;
+        // A drive that grew still has everything where it was.
+        let laid_out_for = self.valid.first().map_or(capacity_bytes, |(_, header)| header.capacity_bytes);
+        self.look(drive, (0..2).flat_map(|slot| slot_places(laid_out_for, slot))).await;
+        if self.valid.is_empty() {
+            self.look(drive, version_1_places(capacity_bytes)).await;
+        }
+        if self.refused.len() == self.asked.len() {
+            return Err(self.refused.swap_remove(0));
+        }
+        Ok(())
+    }
+}
+
+/// The pools and drives that the headers on a drive name, each once. Reads only the headers.
+pub(super) async fn read_identities(drive: &dyn Drive) -> Result<Vec<(PoolId, DriveId)>, DriveError> {
+    let mut names = Vec::new();
+    if !is_large_enough(drive.info().capacity_bytes) {
+        return Ok(names);
+    }
+    let mut headers = Headers::default();
+    headers.look_everywhere(drive).await?;
+    for (_, header) in &headers.valid {
+        let name = (header.pool_id, header.drive_id);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// Finds the newest superblock of a drive. Reads only. An error when nothing at all could be read.
 pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveError> {
     let capacity_bytes = drive.info().capacity_bytes;
@@ -104,16 +139,7 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
         return Ok(Content::None);
     }
     let mut headers = Headers::default();
-    headers.look(drive, [0]).await;
-    // A drive that grew still has everything where it was.
-    let laid_out_for = headers.valid.first().map_or(capacity_bytes, |(_, header)| header.capacity_bytes);
-    headers.look(drive, (0..2).flat_map(|slot| slot_places(laid_out_for, slot))).await;
-    if headers.valid.is_empty() {
-        headers.look(drive, version_1_places(capacity_bytes)).await;
-    }
-    if headers.refused.len() == headers.asked.len() {
-        return Err(headers.refused.swap_remove(0));
-    }
+    headers.look_everywhere(drive).await?;
     // What a newer version left must not be judged by what an older one left beside it.
     if let Some(version) = headers.newer {
         return Ok(Content::Newer(version));

@@ -108,6 +108,11 @@ impl FreeSlabs {
         self.drives.get(&drive).map_or(0, |drive| drive.free.count())
     }
 
+    /// How many of these drives have a free slab.
+    pub fn drives_with_room(&self, drives: &[u32]) -> usize {
+        drives.iter().filter(|drive| self.free_slabs(**drive) > 0).count()
+    }
+
     /// All slabs of a drive.
     pub fn slabs(&self, drive: u32) -> u64 {
         self.drives.get(&drive).map_or(0, |drive| u64::from(drive.slabs))

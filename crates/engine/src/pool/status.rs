@@ -163,6 +163,8 @@ pub struct ConversionStatus {
     pub next_offset_bytes: u64,
     /// Part done.
     pub percent: f64,
+    /// It was cancelled, and goes back: `from` is the layout that the volume was to have.
+    pub is_cancelled: bool,
     /// Why it does not go on, where it does not.
     pub waits: Option<String>,
 }

@@ -137,11 +137,13 @@ impl Inner {
 
     fn conversion_status(&self, volume: &VolumeRecord) -> Option<ConversionStatus> {
         let (conversion, old) = (volume.conversion?, volume.parts.first()?);
-        let next_offset_bytes = conversion.next_offset_bytes.min(volume.size_bytes);
+        let end_bytes = conversion.end_bytes(volume.size_bytes);
+        let next_offset_bytes = conversion.next_offset_bytes.min(end_bytes);
         Some(ConversionStatus {
             from: old.shape,
             next_offset_bytes,
-            percent: next_offset_bytes as f64 * 100.0 / volume.size_bytes.max(1) as f64,
+            percent: next_offset_bytes as f64 * 100.0 / end_bytes.max(1) as f64,
+            is_cancelled: conversion.until_offset_bytes.is_some(),
             waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
         })
     }

@@ -2,11 +2,13 @@
 
 use super::Inner;
 use super::convert::in_words;
+use super::drive_record::{DriveRecord, Exclusion, ExclusionKind};
 use super::format::Manifest;
 use super::job_convert::NO_ROOM;
 use super::jobs::is_resync_due;
 use super::status::{DriveStatus, VolumeInfo, VolumeState};
 use super::volume_record::PartRecord;
+use crate::rows::{Run, SlotState};
 
 impl Inner {
     /// What the state means, and what to type next.
@@ -73,14 +75,31 @@ impl Inner {
                 );
                 return (condition, remedy(pool, &out));
             }
-            let condition = format!(
+            let mut condition = format!(
                 "{} out of service: {listed}; everything can be read and written, volume {} {left}",
                 counted(out.len(), "drive"),
                 volume.name,
             );
+            // Before a person brings a drive, the pool helps itself; not with others where it is back.
+            let is_back = out.iter().any(|drive| drive.state == "behind");
+            if let Some(prospect) = self.prospect(manifest).filter(|_| !is_back) {
+                condition += &format!("; {prospect}");
+                return (condition, format!("stripewise pool wait {pool} rebuild"));
+            }
             return (condition, remedy(pool, &out));
         }
-        if !out.is_empty() {
+        if let Some(first) = out.first() {
+            let holds_nothing = |drive: &DriveStatus| {
+                let record = manifest.drive_by_id(drive.id);
+                record.is_some_and(|record| !manifest.is_needed(record.number))
+            };
+            let is_gone = |drive: &&DriveStatus| matches!(drive.state.as_str(), "missing" | "failed");
+            if out.iter().all(|drive| is_gone(drive) && holds_nothing(drive)) {
+                let condition = format!(
+                    "all volumes are whole without {listed}; `pool replace` puts a new drive in its place, and gives the room back"
+                );
+                return (condition, format!("stripewise pool remove {pool} {}", first.id));
+            }
             let condition = format!("all volumes are whole; out of service: {listed}");
             return (condition, remedy(pool, &out));
         }
@@ -126,6 +145,36 @@ impl Inner {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
         }
         ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+    }
+
+    /// What jobs will do by themselves about what is lacking, where they can do all of it: a spare is there, or room.
+    fn prospect(&self, manifest: &Manifest) -> Option<String> {
+        let mut planned = manifest.clone();
+        let is_gone = |drive: &&DriveRecord| drive.is_online() && self.working_member(drive.number).is_none();
+        let gone: Vec<Exclusion> = manifest
+            .drives
+            .iter()
+            .filter(is_gone)
+            .map(|drive| Exclusion {
+                drive: drive.number,
+                reason: String::new(),
+                kind: ExclusionKind::Missing,
+            })
+            .collect();
+        planned.exclude(&gone);
+        let spare = self.next_for_spare_in(&planned).and_then(|(_, spare)| planned.drive(spare));
+        let spare = spare.map(|spare| spare.path.clone());
+        let mut books = self.space.borrow().clone();
+        books.refresh(&planned);
+        self.take_over_on_paper(&mut planned, &mut books);
+        let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
+        if planned.parts().any(|part| part.rows.runs().any(lacks)) {
+            return None;
+        }
+        Some(match spare {
+            Some(path) => format!("the spare {path} takes over"),
+            None => "the other drives have room for what is lacking".to_owned(),
+        })
     }
 
     /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may have gone since, or
@@ -208,6 +257,10 @@ fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
             format!("stripewise pool wait {pool} rebuild")
         }
         Some(drive) if drive.state == "offline" => format!("stripewise pool online {pool} {}", drive.id),
+        // It is there, and may be filled anew.
+        Some(drive) if drive.state == "stale" => {
+            format!("stripewise pool replace {pool} {} {}", drive.id, drive.path)
+        }
         Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
     }
 }

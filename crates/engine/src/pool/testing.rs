@@ -87,7 +87,7 @@ pub(super) fn sample() -> Manifest {
     let new = part(&manifest, 3000, Level::Raid6, 4, 3);
     let volume = &mut manifest.volumes[1];
     volume.parts.push(new);
-    volume.conversion = Some(Conversion { next_offset_bytes: MIB });
+    volume.conversion = Some(Conversion { next_offset_bytes: MIB, until_offset_bytes: None });
     volume.thin = true;
     volume.pin = Pin::Slow;
     volume.parts[0].rows.resize(40);

@@ -237,7 +237,8 @@ impl Inner {
         let io = match (&arrays?[..], record.conversion) {
             ([array], _) => VolumeIo::plain(array.clone()),
             ([old, new], Some(conversion)) => {
-                VolumeIo::converting(old.clone(), new.clone(), conversion.next_offset_bytes)
+                let end_bytes = conversion.until_offset_bytes.unwrap_or(u64::MAX);
+                VolumeIo::converting(old.clone(), new.clone(), conversion.next_offset_bytes, end_bytes)
             }
             _ => return None,
         };

@@ -5,7 +5,8 @@
 //! up to the cursor and a crash before that loses nothing; the old one is read. Beyond the cursor there is the old one alone.
 //! Requests that reach across are cut. Writes hold their ranges (`range_gate.rs`), so that the two arrays see the writes of a
 //! block in the same order, and nobody writes what is being copied. A write that fails in the new array takes the cursor back:
-//! it is done, since the old one has it, and is copied again. Faults expected: either array fails, the new one has no space.
+//! it is done, since the old one has it, and is copied again. A conversion that was cancelled goes the same way with the arrays in
+//! each other's place, up to where it had come; what lies behind that never left the array that is new now. Faults expected: either array fails, the new one has no space.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,6 +41,10 @@ pub(super) struct Zones {
     /// The frontier, as it is recorded.
     pub committed: Cell<u64>,
     pub cursor: Cell<u64>,
+    /// From here on the new array has it all, and always had: less than the volume where a conversion was cancelled.
+    end_bytes: u64,
+    /// It is being cancelled: nothing more is copied.
+    pub is_cancelled: Cell<bool>,
     /// Rows of the old array below this one have given their slabs back.
     pub released_rows: Cell<u64>,
     /// Losses of the new array when nothing was copied yet beyond the frontier.
@@ -78,7 +83,7 @@ struct Piece {
     end: u64,
 }
 
-type Pieces = SmallVec<[Piece; 3]>;
+type Pieces = SmallVec<[Piece; 4]>;
 
 impl VolumeIo {
     pub fn plain(array: Array) -> Rc<Self> {
@@ -90,17 +95,33 @@ impl VolumeIo {
         })
     }
 
-    /// Of a volume whose conversion has come to `committed`.
-    pub fn converting(old: Array, new: Array, committed: u64) -> Rc<Self> {
+    /// Of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
+    pub fn converting(old: Array, new: Array, committed: u64, end_bytes: u64) -> Rc<Self> {
         let io = Self::plain(old);
-        io.begin(new, committed);
+        io.begin_between(new, committed, end_bytes);
         io
     }
 
     /// From now on requests go to both arrays, as far as each has what they want.
-    pub fn begin(&self, new: Array, committed: u64) {
+    pub fn begin(&self, new: Array) {
+        self.begin_between(new, 0, u64::MAX);
+    }
+
+    /// The conversion was cancelled where it has come: the old array is the one to go to, the new one the one to leave. Where it has
+    /// come nowhere there is nothing to leave.
+    pub fn turn_back(&self) {
+        let Some(zones) = self.zones.take() else { return };
+        *self.array.borrow_mut() = zones.old.clone();
+        if zones.committed.get() > 0 {
+            *self.array.borrow_mut() = zones.new.clone();
+            self.begin_between(zones.old.clone(), 0, zones.committed.get());
+        }
+    }
+
+    fn begin_between(&self, new: Array, committed: u64, end_bytes: u64) {
         let old = self.array.borrow().clone();
-        let committed = committed.min(old.capacity_bytes());
+        let end_bytes = end_bytes.min(old.capacity_bytes());
+        let committed = committed.min(end_bytes);
         let losses = Cell::new(new.0.losses.count());
         self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones {
@@ -109,6 +130,8 @@ impl VolumeIo {
             gate: RangeGate::default(),
             committed: Cell::new(committed),
             cursor: Cell::new(committed),
+            end_bytes,
+            is_cancelled: Cell::new(false),
             released_rows: Cell::new(0),
             losses,
         }));
@@ -254,10 +277,19 @@ impl Zones {
         self.new.capacity_bytes()
     }
 
+    /// Where what is to be copied ends.
+    pub fn end_bytes(&self) -> u64 {
+        self.end_bytes
+    }
+
     fn pieces(&self, start: u64, end: u64) -> Pieces {
         let (committed, cursor) = (self.committed.get(), self.cursor.get());
-        let bounds =
-            [(Zone::New, 0, committed), (Zone::Both, committed, cursor), (Zone::Old, cursor, u64::MAX)];
+        let bounds = [
+            (Zone::New, 0, committed),
+            (Zone::Both, committed, cursor),
+            (Zone::Old, cursor, self.end_bytes),
+            (Zone::New, self.end_bytes, u64::MAX),
+        ];
         let piece = |(zone, from, to): (Zone, u64, u64)| {
             let (start, end) = (start.max(from), end.min(to));
             (start < end).then_some(Piece { zone, start, end })
@@ -276,7 +308,7 @@ impl Zones {
         let reads = pieces
             .iter()
             .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
-        let mut reads: SmallVec<[_; 3]> = reads.collect();
+        let mut reads: SmallVec<[_; 4]> = reads.collect();
         if reads.len() < 2 {
             return match reads.pop() {
                 Some(read) => read.await,
@@ -331,14 +363,15 @@ impl Zones {
     }
 
     async fn flush(&self) -> Result<(), ArrayError> {
-        let is_moved = || self.committed.get() == self.size_bytes();
+        let is_moved = || self.committed.get() == self.end_bytes;
         if is_moved() {
             return self.new.flush().await;
         }
         let (old, new) = join(self.old.flush(), self.new.flush()).await;
         // The old one may have ended meanwhile; as long as there is nothing in the new one alone, it need not be there.
         let old = if is_moved() { Ok(()) } else { old };
-        let new = if self.committed.get() == 0 { Ok(()) } else { new };
+        let has_some = self.committed.get() > 0 || self.end_bytes < self.size_bytes();
+        let new = if has_some { new } else { Ok(()) };
         old.and(new)
     }
 

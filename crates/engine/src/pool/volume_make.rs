@@ -181,7 +181,8 @@ impl Inner {
         let with_journal = write_back || checksums || shape.parity_units() > 0;
         let grain = self.tuning().map_grain;
         let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, drives };
-        let laid_out = lay_out(&mut self.space.borrow_mut(), &wish).map_err(|error| match error {
+        let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
+        let laid_out = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,
             NotLaidOut::NoRoom { needed_rows, possible_rows } => PoolError::NoSpace {
                 pool: manifest.name.clone(),
@@ -190,6 +191,7 @@ impl Inner {
                 free_rows: possible_rows,
                 width: shape.width,
                 slab_bytes: manifest.slab_bytes,
+                drives_with_room: self.space.borrow().drives_with_room(&wish.drives),
                 possible_bytes: array.row_data_bytes().map_or(0, |bytes| bytes * possible_rows),
             },
         })?;

@@ -245,6 +245,21 @@ pub(crate) fn missing(run: &Run, is_away: impl Fn(u32) -> bool) -> MemberSet {
 pub(crate) struct Conversion {
     /// The volume's bytes below this are in part 1, the others in part 0.
     pub next_offset_bytes: u64,
+    /// Of a conversion that was cancelled and goes back: the bytes from here on are in part 1, too, and always were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_offset_bytes: Option<u64>,
+}
+
+impl Conversion {
+    /// From the beginning of a volume to its end.
+    pub fn begun() -> Self {
+        Self { next_offset_bytes: 0, until_offset_bytes: None }
+    }
+
+    /// Where it ends, in a volume of this size.
+    pub fn end_bytes(&self, size_bytes: u64) -> u64 {
+        self.until_offset_bytes.unwrap_or(size_bytes).min(size_bytes)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,10 +20,14 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 
 use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
-use super::entries::{Before, ENTRY_HEADER_BYTES, EntryHeader, Header, entry_bytes, entry_room_bytes};
+use super::entries::{
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_HOST, FEATURE_TURNED_BACK, Header, entry_bytes,
+    entry_room_bytes,
+};
 use super::format::Manifest;
 use super::ids::{DriveId, PoolId};
 use super::slots::version_1_places;
+use super::volume_record::VolumeRecord;
 use super::{BLOCK_BYTES, MIB};
 use crate::member::{Class, Member};
 
@@ -95,6 +99,8 @@ struct Plan {
     /// From the first entry.
     at: u64,
     is_checkpoint: bool,
+    /// What a reader must know.
+    features: u64,
     /// What of the sections goes into the entry's first block.
     first: Vec<u8>,
     /// The other blocks.
@@ -181,13 +187,16 @@ impl Writer {
     fn plan(&self, manifest: &Manifest, targets: &[Target]) -> Result<Plan, TooLarge> {
         let state = self.state.borrow();
         let room = targets.iter().map(|target| entry_room_bytes(target.capacity_bytes)).min().unwrap_or(0);
+        let features = features(manifest);
         if let Some(log) = &state.log
+            // Flags are in the header, which only a checkpoint writes.
+            && self::features(&log.manifest) == features
             && targets.iter().all(|target| state.current.contains(&target.number))
         {
             let sections = changes(Some(&log.manifest), manifest);
             let entry = EntryHeader::new(manifest.generation, manifest.proven, Some(log.before), &sections);
             if log.end + entry.entry_bytes() <= room {
-                return Ok(Plan::new(entry, log.end, &sections));
+                return Ok(Plan::new(entry, log.end, features, &sections));
             }
         }
         let sections = changes(None, manifest);
@@ -196,7 +205,7 @@ impl Writer {
             return Err(TooLarge { needed_bytes, room_bytes: room });
         }
         let entry = EntryHeader::new(manifest.generation, manifest.proven, None, &sections);
-        Ok(Plan::new(entry, 0, &sections))
+        Ok(Plan::new(entry, 0, features, &sections))
     }
 
     /// The slot that a commit goes to.
@@ -252,7 +261,7 @@ impl Writer {
 }
 
 impl Plan {
-    fn new(entry: EntryHeader, at: u64, sections: &[u8]) -> Self {
+    fn new(entry: EntryHeader, at: u64, features: u64, sections: &[u8]) -> Self {
         let in_first = BLOCK_BYTES as usize - ENTRY_HEADER_BYTES;
         let (first, rest) = sections.split_at(sections.len().min(in_first));
         let rest = (!rest.is_empty()).then(|| {
@@ -260,7 +269,7 @@ impl Plan {
             rest.resize(rest.len().next_multiple_of(BLOCK_BYTES as usize), 0);
             Buffer::from_bytes(&rest)
         });
-        Self { entry, at, is_checkpoint: entry.before.is_none(), first: first.to_vec(), rest }
+        Self { entry, at, is_checkpoint: entry.before.is_none(), features, first: first.to_vec(), rest }
     }
 
     /// Writes to one end of a drive, whose copy of the slot is at `place`.
@@ -276,7 +285,7 @@ impl Plan {
         let mut head = Vec::with_capacity(2 * BLOCK_BYTES as usize);
         if self.is_checkpoint {
             // The slot's header is made anew every time, so that it does not stay rotten.
-            head.extend(header.encode(place));
+            head.extend(header.encode(place, self.features));
             start = place;
         }
         head.extend(self.entry.encode(header, entry_place));
@@ -323,6 +332,16 @@ pub(crate) async fn begin(member: &Rc<Member>) -> Result<(), DriveError> {
         places.map(|place| member.submit(Class::Upkeep, IoRequest::write(place, zeroes.clone(), false)));
     join_all(writes).await.into_iter().collect::<Result<(), _>>()?;
     member.submit(Class::Upkeep, IoRequest::flush()).await
+}
+
+/// Flags of what in a manifest a reader must know.
+fn features(manifest: &Manifest) -> u64 {
+    let is_turned_back = |volume: &VolumeRecord| {
+        volume.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some())
+    };
+    let host = if manifest.host.is_some() { FEATURE_HOST } else { 0 };
+    let turned_back = if manifest.volumes.iter().any(is_turned_back) { FEATURE_TURNED_BACK } else { 0 };
+    host | turned_back
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every

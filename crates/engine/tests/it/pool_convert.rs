@@ -323,3 +323,71 @@ fn requests_across_the_frontier_and_discards_beside_it_see_one_volume() {
         is_clean(&volume).await;
     });
 }
+
+#[test]
+fn a_conversion_that_is_cancelled_half_way_goes_back() {
+    let life = Life::new();
+    life.run(async {
+        let drives: Vec<Rc<FaultyDrive>> = memory_drives(5, 96)
+            .into_iter()
+            .map(|drive| {
+                let drive = FaultyDrive::new(&life.context, drive, 3);
+                drive.set_delay(stripewise_drive::Delay::Exponential { mean_ns: 400_000 });
+                drive
+            })
+            .collect();
+        let pool = life.create(&as_drives(&drives), &[]).await.expect("a pool");
+        let volume = pool.create_volume(on("data", "raid6", 5, 40 * MIB)).await.expect("a volume");
+        fill(&volume, 1, 0, 40 * MIB).await;
+        let allocated = pool.status().allocated_bytes;
+        let is_half_way = |percent: f64| (20.0..80.0).contains(&percent);
+        let percent = |pool: &Pool| {
+            let jobs = pool.activity();
+            jobs.iter().find(|job| job.kind == JobKind::Convert).map_or(100.0, |job| job.percent)
+        };
+        let plan = pool.plan_conversion("data", layout("raid5", 4)).expect("possible");
+        assert_eq!((plan.from.fault_tolerance(), plan.to.fault_tolerance()), (2, 1));
+        // Before anything was copied there is nothing to go back over.
+        pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
+        pool.cancel_conversion("data").await.expect("cancelled");
+        assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5));
+        assert_eq!((volume.info().expect("there").conversion, pool.status().activity.len()), (None, 0));
+        assert_eq!(pool.status().allocated_bytes, allocated, "every slab came back");
+        let refused = pool.cancel_conversion("data").await.expect_err("none is under way").to_string();
+        assert!(refused.contains("is not being converted"), "{refused}");
+
+        // Half-way: what was moved is moved back, with what was written meanwhile.
+        pool.start_jobs();
+        pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
+        while volume.info().expect("there").conversion.is_some_and(|done| done.percent < 20.0) {
+            life.context.sleep_ns(1_000_000).await;
+        }
+        assert!(is_half_way(percent(&pool)), "{}", percent(&pool));
+        fill(&volume, 2, 3 * MIB, 5 * MIB).await;
+        pool.cancel_conversion("data").await.expect("cancelled");
+        let back = volume.info().expect("there").conversion.expect("on its way back");
+        assert!(back.is_cancelled && back.from.level.to_string() == "raid5", "{back:?}");
+        assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5), "the layout that it is to have");
+        assert!(pool.cancel_conversion("data").await.is_err(), "going back is not cancelled");
+        fill(&volume, 3, 30 * MIB, 5 * MIB).await;
+        // Whoever opens the pool next goes on with it.
+        pool.close().await.expect("closed");
+        let pool = life.open(&as_drives(&drives)).await.expect("opened");
+        let volume = pool.volume("data").expect("open");
+        assert!(volume.info().expect("there").conversion.is_some_and(|back| back.is_cancelled));
+        let held = async |volume: &Volume| {
+            holds(volume, 1, 0, 3 * MIB).await.expect("the beginning");
+            holds(volume, 2, 3 * MIB, 5 * MIB).await.expect("written before");
+            holds(volume, 1, 8 * MIB, 22 * MIB).await.expect("the middle");
+            holds(volume, 3, 30 * MIB, 5 * MIB).await.expect("written on the way back");
+            holds(volume, 1, 35 * MIB, 5 * MIB).await.expect("the end");
+        };
+        held(&volume).await;
+        pool.wait(JobKind::Convert).await.expect("back");
+        held(&volume).await;
+        assert_eq!(volume.info().expect("there").conversion, None);
+        assert_eq!(pool.status().allocated_bytes, allocated, "every slab came back");
+        is_clean(&volume).await;
+        pool.close().await.expect("closed");
+    });
+}

@@ -105,6 +105,12 @@ struct World {
     cuts_within: u64,
     /// The drive that was lost, if any.
     lost: Option<usize>,
+    /// Whether the conversion may be cancelled.
+    may_cancel: bool,
+    /// It was tried to; power may have gone before it was recorded.
+    was_cancelling: bool,
+    /// It was recorded.
+    is_cancelled: Rc<Cell<bool>>,
     log: Vec<String>,
 }
 
@@ -156,6 +162,9 @@ impl World {
             cuts_within: 0,
             model: Model::new(blocks),
             lost: None,
+            may_cancel: false,
+            was_cancelling: false,
+            is_cancelled: Rc::default(),
             log: Vec::new(),
         }
     }
@@ -345,13 +354,22 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc
             world.lost = Some(lost);
             faulty[lost].unplug();
         }
+        if world.may_cancel && !world.was_cancelling && world.random.below(2) == 0 {
+            world.was_cancelling = true;
+            let (pool, is_cancelled) = (pool.clone(), world.is_cancelled.clone());
+            // Power may go before it ends.
+            life.context.spawn(async move {
+                is_cancelled.set(pool.cancel_conversion("data").await.is_ok());
+            });
+        }
         life.context.sleep_ns(world.random.below(60_000_000)).await;
         is_over.set(true);
         let info = volume.info().expect("it is there");
         let is_within = |done: &stripewise_engine::ConversionStatus| done.percent > 0.0;
         world.cuts_within += u64::from(info.conversion.as_ref().is_some_and(is_within));
         world.log.push(format!("cut in life {number}; {:?}", info.conversion.map(|done| done.percent)));
-        number > 0 && info.shape == layout(world.to).resolve(DRIVES - 1).expect("a shape") && {
+        let is = |wanted| info.shape == layout(wanted).resolve(DRIVES - 1).expect("a shape");
+        number > 0 && (is(world.to) || world.was_cancelling && is(world.from)) && {
             let is_due = |job: &stripewise_engine::Activity| job.kind == JobKind::Convert;
             !pool.activity().iter().any(is_due)
         }
@@ -382,7 +400,13 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
         world.verify(&volume, false).await;
         let info = volume.info().expect("it is there");
         assert_eq!((info.conversion, info.lost_blocks), (None, 0));
-        assert_eq!((info.shape.level.to_string().as_str(), info.shape.width), world.to);
+        let level = info.shape.level.to_string();
+        let shape = (level.as_str(), info.shape.width);
+        match (world.was_cancelling, world.is_cancelled.get()) {
+            (false, _) => assert_eq!(shape, world.to),
+            (true, true) => assert_eq!(shape, world.from, "cancelled"),
+            (true, false) => assert!([world.from, world.to].contains(&shape), "{shape:?}"),
+        }
         let report = volume.array().scrub(&|_, _| {}).await.expect("a scrub");
         assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{report:?}");
         pool.delete_volume("data").await.expect("deleted");
@@ -393,7 +417,15 @@ fn end(world: &mut World, images: &[Rc<MemoryDrive>]) {
 
 /// One run from its seed; how often power went in the middle of the conversion.
 fn run(seed: u64) -> u64 {
-    let mut world = World::new(seed);
+    run_world(World::new(seed))
+}
+
+/// As [`run`]; somebody changes their mind on the way, as a rule.
+fn run_with_change_of_mind(seed: u64) -> u64 {
+    run_world(World { may_cancel: true, ..World::new(seed) })
+}
+
+fn run_world(mut world: World) -> u64 {
     let (from, to, thin, checksums) = (world.from, world.to, world.thin, world.checksums);
     world.log.push(format!("{from:?} to {to:?}, thin: {thin}, checksums: {checksums}"));
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -424,6 +456,13 @@ fn whatever_happens_while_a_volume_is_converted_what_was_flushed_is_there() {
         "only {cuts_within} cuts within the conversions of {runs} runs"
     );
     println!("{runs} runs, {cuts_within} cuts within their conversions");
+}
+
+#[test]
+fn whatever_happens_while_a_conversion_is_taken_back_what_was_flushed_is_there() {
+    for seed in seeds("0..16") {
+        run_with_change_of_mind(seed);
+    }
 }
 
 #[test]

@@ -43,8 +43,8 @@ impl Trouble {
     pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
         if self.lost.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(
-            "some of what was written to {volume} and not flushed before its pool was opened anew may be lost; whoever wrote it is told by \
-             an error of flushing, once"
+            "some of what was written to {volume} and not flushed before its pool was opened anew may be lost; its next flush fails with EIO, \
+             once"
         ));
         }
         Errno::EIO

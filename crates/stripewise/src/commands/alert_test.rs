@@ -9,7 +9,7 @@ use crate::alerts::{Alert, Sent};
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 
-/// Have the daemon send a test alert by every way that it was given
+/// Send a test alert through every configured channel
 #[derive(Args)]
 pub struct Options {}
 

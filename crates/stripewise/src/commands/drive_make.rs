@@ -19,7 +19,7 @@ use crate::size::ByteSize;
 /// Sizes are whole multiples of this, so that every alignment fits.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Make files to use as drives
+/// Create files to use as drives
 #[derive(Args)]
 pub struct Options {
     /// The folder for the files; made if it is not there

@@ -20,7 +20,7 @@ use crate::report::counted;
 use crate::session::{Access, pace_of, pool_failure};
 use crate::size::ByteSize;
 
-/// Show what drives hold: pool, role, state. Reads only
+/// Show the pool, role and state of drives; read-only
 #[derive(Args)]
 pub struct Options {
     /// Paths, volumes (POOL/VOL), NBD URIs, or identities of drives that belong to a known pool

@@ -16,6 +16,7 @@ pub mod pool_list;
 pub mod pool_offline;
 pub mod pool_online;
 pub mod pool_remove;
+pub mod pool_rename;
 pub mod pool_replace;
 pub mod pool_retire;
 pub mod pool_scrub;

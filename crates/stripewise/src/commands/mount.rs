@@ -29,7 +29,7 @@ use crate::session::{Access, Session};
 /// How often it is looked whether there is still something to mount.
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// Show volumes as files, or the file system on a volume, until told to end
+/// Mount volumes as files, or the file system on a volume, until interrupted
 #[derive(Args)]
 pub struct Options {
     /// The pool whose volumes are to be files; with --fs, the volume that has the file system

@@ -15,7 +15,7 @@ use crate::names::PoolName;
 use crate::report::counted;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Put drives into a pool: for volumes, as spares, for journals, or as fast ones
+/// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]
 pub struct Options {
     /// The pool

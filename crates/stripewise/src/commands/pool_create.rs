@@ -25,7 +25,7 @@ use crate::size::ByteSize;
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
 
-/// Make a pool of drives
+/// Create a pool from drives
 #[derive(Args)]
 pub struct Options {
     /// Its name: letters, digits, - _ .
@@ -85,11 +85,20 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         counted(report.drives.len(), "drive"),
         ByteSize(report.capacity_bytes)
     );
-    app.printer.note(format!(
-        "next: stripewise volume create {name}/VOL --layout raid5   (raid0, raid1, raid6, raid10 …)"
-    ));
+    app.printer.note(format!("next: {}", next_command(name, options.drives.len())));
     app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
     Ok(Exit::Success)
+}
+
+/// What to type next: with layouts that so many drives allow.
+fn next_command(pool: &str, drives: usize) -> String {
+    let (layout, others) = match drives {
+        1 => ("single", ""),
+        2 => ("raid1", "   (raid0, raid10, single)"),
+        3 => ("raid5", "   (raid0, raid1, raid10 …)"),
+        _ => ("raid5", "   (raid0, raid1, raid6, raid10 …)"),
+    };
+    format!("stripewise volume create {pool}/VOL --layout {layout}{others}")
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.

@@ -9,9 +9,9 @@ use crate::failure::{Exit, Result};
 use crate::names::PoolName;
 use crate::nest::refuse_if_used;
 use crate::report::takes_part;
-use crate::session::{Access, Session};
+use crate::session::{Access, Session, with_pool};
 
-/// Erase a pool from its drives, with everything in it
+/// Destroy a pool and all of its volumes
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -30,13 +30,18 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let what = format!("destroy pool `{name}`");
     refuse_if_used(&home, &what, name, None)?;
     let _held = app.served.hold(&what, name, None)?;
-    confirmed(
-        options.yes,
-        &format!("pool destroy {name}"),
-        &format!("destroying pool `{name}` loses all of its volumes"),
-    )?;
-    let session = Session::open(app, name, Access::Change, &format!("pool destroy {name}")).await?;
+    let doing = format!("pool destroy {name}");
+    if !options.yes {
+        let meant = with_pool(app, name, Access::Look, &doing, async |session| {
+            Ok(session.report().with_identity_and_drives())
+        })
+        .await?;
+        return confirmed(false, &doing, &format!("destroying {meant} loses all of its volumes"))
+            .map(|()| Exit::Success);
+    }
+    let session = Session::open(app, name, Access::Change, &doing).await?;
     let report = session.report();
+    app.printer.warning(format!("destroying {}", report.with_identity_and_drives()));
     session.destroy().await?;
     for drive in report.drives.iter().filter(|drive| !takes_part(&drive.state)) {
         app.printer.warning(format!(

@@ -14,7 +14,7 @@ use crate::printer::{Table, plain};
 use crate::report::EventReport;
 use crate::session::{Access, with_pool};
 
-/// Show what happened to a pool
+/// Show the history of a pool
 #[derive(Args)]
 pub struct Options {
     /// The pool

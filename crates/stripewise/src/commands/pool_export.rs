@@ -1,7 +1,7 @@
-//! `pool export`: takes a pool off the list, so that its drives can be moved and imported elsewhere. Needs no drive to be
-//! there; every command leaves the drives in order, so there is nothing else to do.
+//! `pool export`: takes a pool off the list, so that its drives can be moved and imported elsewhere. Where its drives are there
+//! they record that this host has let the pool go; needs none of them to be there, though.
 //!
-//! Expected faults: a pool in use.
+//! Expected faults: a pool in use, drives that are gone already (another host then has to be told `--force`).
 
 use clap::Args;
 use serde::Serialize;
@@ -12,9 +12,9 @@ use crate::failure::{Exit, Result};
 use crate::home::KnownPool;
 use crate::names::PoolName;
 use crate::nest::refuse_if_used;
-use crate::session::Access;
+use crate::session::{Access, Session, pool_failure};
 
-/// Take a pool off the list, to use its drives elsewhere
+/// Release a pool, so that another host can import it
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -35,11 +35,30 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_if_used(&home, &what, &pool.name, None)?;
     let _held = app.served.hold(&what, &pool.name, None)?;
     let doing = format!("pool export {}", pool.name);
-    match app.served.end(&pool.name) {
-        Some(session) => session.close().await?,
-        None => drop(home.lock_pool(&app.executor()?.context(), &pool, Access::Change, &doing, None).await?),
-    }
+    let opened = match app.served.end(&pool.name) {
+        Some(session) => Ok(session),
+        None => Session::open(app, &pool.name, Access::Change, &doing).await,
+    };
+    let released = match opened {
+        Ok(session) => {
+            let released = session.pool.release().await;
+            let closed = session.close().await;
+            released.map_err(|error| pool_failure("its drives could not record it", &error)).and(closed)
+        }
+        Err(failure) if failure.taken_at.is_some() => return Err(failure),
+        Err(failure) => {
+            // Not while another process has it.
+            drop(home.lock_pool(&app.executor()?.context(), &pool, Access::Change, &doing, None).await?);
+            Err(failure)
+        }
+    };
     home.forget(&pool.id)?;
+    if let Err(failure) = released {
+        app.printer.warning(format!(
+            "the pool's drives do not say that it was exported: {}; another host imports it with --force",
+            failure.message
+        ));
+    }
     let exported = Exported { exported: pool };
     app.printer.result(&exported, |page| {
         let pool = &exported.exported;

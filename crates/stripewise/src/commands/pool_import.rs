@@ -1,384 +1,573 @@
-//! `pool import`: finds pools on drives, in any order and under any name, and adds them to the list. Reads only, but for
-//! `--force`: that drives were taken which were put back from older copies is recorded on all of them.
+//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or adds those that are named to the list of
+//! pools. Reads only, unless the pool gets another name, is taken from another host, or has drives that were put back from older
+//! copies and are taken by force.
 //!
-//! Expected faults: folders full of other things, drives of several pools, pools of one name, drives missing or out of date,
-//! halves that went on without each other, pools that another process uses.
+//! Expected faults: folders full of other things, drives of several pools, pools of one name, copies of one pool, drives missing or
+//! out of date, halves that went on without each other, pools that another process or another host uses. What is wrong with one
+//! pool keeps no other from being imported.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use futures_util::future::join_all;
+use serde::Serialize;
 use stripewise_drive::BufferPool;
-use stripewise_engine::pool::{DriveLabel, OpenMode, Pool, PoolOptions, inspect};
+use stripewise_engine::pool::{DriveLabel, HostUse, OpenMode, Pool, PoolId, PoolOptions, identify};
 use stripewise_export::nbd::client::NbdUri;
-use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
+use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
 use crate::candidates::{Candidate, noted_export};
-use crate::commands::{App, Pools};
-use crate::failure::{Exit, Failure, Result, system_text};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
 use crate::home::{Home, KnownDrive, KnownPool};
-use crate::nest::{Nest, Trouble};
-use crate::network;
-use crate::report::{PoolReport, counted};
-use crate::session::{Access, OpenedDrive, open_drive, pool_failure};
+use crate::import_search::{Found, Way, on_exports, on_paths, on_volume, places};
+use crate::names::PoolName;
+use crate::nest::Nest;
+use crate::printer::{Page, Style, Table, plain};
+use crate::report::{DriveReport, PoolReport, counted};
+use crate::session::{Access, pool_failure};
+use crate::this_host::this_host;
+use crate::times::moment_text;
 
-/// Find pools on drives and add them to the list
+/// Find pools on drives: list them, or import those that are named
 #[derive(Args)]
 pub struct Options {
-    /// Look at the files in this folder (not below it); may be given several times. Without it and --drive: the current folder,
-    /// all block devices, and exports that pools known here have
+    /// Look at the files in this folder (not below it); may be given several times. Without it and --drive: the current folder
+    /// and all block devices
     #[arg(long = "dir", value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Look at this drive: a path or an NBD URI; may be given several times. Exports that a drive's pool has noted are looked at as well
+    /// Look at this drive: a path or an NBD URI; may be given several times
     #[arg(long = "drive", value_name = "DRIVE")]
     drives: Vec<String>,
-    /// Only this pool, by name or identity; all that are found if left out
+    /// Import this pool, by name or identity, wherever it is; without it and --all: list what was found
     #[arg(value_name = "POOL")]
     pool: Option<String>,
-    /// Take drives that were put back from older copies as they are, where volumes cannot be read without them: what was
+    /// Import all that were found; not those on volumes of other pools or with drives on other machines, which must be named
+    #[arg(long, conflicts_with = "pool")]
+    all: bool,
+    /// Give the pool another name
+    #[arg(long = "as", value_name = "NEWNAME", requires = "pool")]
+    new_name: Option<PoolName>,
+    /// Take the pool although another host has it, and did not export it: that host must not use it any more.
+    /// And take drives that were put back from older copies as they are, where volumes cannot be read without them: what was
     /// written since those copies were made is lost, or disagrees
     #[arg(long)]
     force: bool,
 }
 
-/// A drive that belongs to a pool.
-struct Found {
-    path: PathBuf,
-    opened: OpenedDrive,
-    label: DriveLabel,
-    /// Not looked at together with its pool's others yet.
-    is_new: bool,
+/// A pool that was found.
+#[derive(Serialize)]
+struct FoundPool {
+    #[serde(flatten)]
+    pool: PoolReport,
+    /// Whether it is on the list of pools.
+    imported: bool,
+    /// Why `--all` does not import it, where it does not.
+    held_back: Option<String>,
+    /// The host that has it, or had it last.
+    last_host: Option<HostUse>,
+    /// It is held back only because nobody named it.
+    #[serde(skip)]
+    must_be_named: bool,
+    #[serde(skip)]
+    used_by: Option<Holder>,
+    /// Drives count that were put back from older copies, which is to be recorded.
+    #[serde(skip)]
+    takes_rolled_back: bool,
 }
 
-/// A pool that is on the list now.
-struct Imported {
-    report: PoolReport,
-    /// The process that uses it, under another state folder: until that has let go of it, it can only be looked at.
-    used_by: Option<Holder>,
+#[derive(Serialize)]
+struct FoundPools {
+    pools: Vec<FoundPool>,
 }
 
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let nest = Nest::new(app, "pool import")?;
-    let imported = import_all(options, app, &nest).await;
+    let found = find_and_import(options, app, &nest).await;
     let closed = nest.close().await;
-    let imported = imported?;
+    let found = found?;
     closed?;
-    for notice in imported.iter().flat_map(|imported| &imported.report.notices) {
-        app.printer.warning(notice);
+    let lists = options.pool.is_none() && !options.all;
+    for found in &found {
+        found.pool.notices.iter().for_each(|notice| app.printer.warning(notice));
+        if let (Some(why), false) = (&found.held_back, lists) {
+            app.printer
+                .warning(format!("pool {} ({}) is not imported: {why}", found.pool.name, found.pool.id));
+        }
     }
-    let users: Vec<Option<Holder>> = imported.iter().map(|imported| imported.used_by.clone()).collect();
-    let reports = Pools { pools: imported.into_iter().map(|imported| imported.report).collect() };
-    app.printer.result(&reports, |page| {
-        for (pool, user) in reports.pools.iter().zip(users) {
-            let volumes = counted(pool.volumes.len(), "volume");
-            let in_use = user.map_or_else(String::new, |user| format!("; in use by {user}"));
-            page.line(format!(
-                "pool {}: {}, {}, {volumes}{in_use}",
-                pool.name,
-                pool.state,
-                counted(pool.drives.len(), "drive")
-            ));
+    let is_held_back =
+        |found: &FoundPool| !lists && !found.imported && found.held_back.is_some() && !found.must_be_named;
+    let exit = if found.iter().any(is_held_back) { Exit::Failure } else { Exit::Success };
+    let pools = FoundPools { pools: found };
+    app.printer.result(&pools, |page| {
+        for (index, found) in pools.pools.iter().enumerate() {
+            match lists {
+                true => found.print_listed(page, index > 0),
+                false if found.imported => found.print_imported(page),
+                false => {}
+            }
         }
     })?;
-    Ok(Exit::Success)
+    if lists && pools.pools.iter().any(|found| !found.imported) {
+        app.printer.note(
+            "nothing was imported: `stripewise pool import POOL` imports one of them, --all all of them",
+        );
+    }
+    Ok(exit)
 }
 
-/// Imports what is found on paths, then what is found on the volumes of that, and so on.
-async fn import_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<Imported>> {
-    let home = app.home()?;
-    let executor = nest.executor();
-    let (paths, exports, places) = places(options, app)?;
-    let mut found = find(app, executor, &paths).await;
-    find_exports(app, executor, exports, options.drives.is_empty(), &mut found).await?;
-    let mut reports: Vec<Imported> = Vec::new();
+impl FoundPool {
+    fn print_imported(&self, page: &mut Page) {
+        let in_use = self.used_by.as_ref().map_or_else(String::new, |user| format!("; in use by {user}"));
+        page.line(format!(
+            "pool {}: {}, {}, {}{in_use}",
+            self.pool.name,
+            self.pool.state,
+            counted(self.pool.drives.len(), "drive"),
+            counted(self.pool.volumes.len(), "volume")
+        ));
+    }
+
+    fn print_listed(&self, page: &mut Page, is_behind_another: bool) {
+        if is_behind_another {
+            page.line("");
+        }
+        page.field("pool", &self.pool.name, Style::Strong);
+        page.field("id", &self.pool.id, Style::Plain);
+        page.field("state", &self.pool.state, Style::Plain);
+        page.field("condition", &self.pool.condition, Style::Plain);
+        if let Some(host) = &self.last_host {
+            page.field("last host", host_in_words(host), Style::Plain);
+        }
+        match (&self.held_back, self.imported) {
+            (_, true) => page.field("import", "it is on the list", Style::Plain),
+            (Some(why), false) => page.field("held back", why, Style::Warning),
+            (None, false) => {
+                page.field("import", format!("stripewise pool import {}", self.pool.name), Style::Plain);
+            }
+        }
+        let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented();
+        for drive in &self.pool.drives {
+            drives.row([plain(&drive.path), plain(&drive.role), plain(&drive.state), plain(&drive.id)]);
+        }
+        page.table(&drives);
+    }
+}
+
+/// Which host has a pool, and since when nothing was heard of it.
+fn host_in_words(host: &HostUse) -> String {
+    let exported = if host.exported { "; exported there" } else { "; not exported there" };
+    format!("{} ({}), {}{exported}", host.name, host.id, moment_text(host.unix_s.saturating_mul(1000)))
+}
+
+/// The drives of one pool.
+struct Group<'a> {
+    id: PoolId,
+    drives: Vec<&'a Found>,
+}
+
+impl Group<'_> {
+    fn newest(&self) -> &DriveLabel {
+        let newest = self.drives.iter().max_by_key(|found| found.label.generation);
+        &newest.expect("no pool without drives").label
+    }
+
+    fn name(&self) -> &str {
+        &self.newest().pool_name
+    }
+
+    fn is(&self, wanted: &str) -> bool {
+        self.name() == wanted || self.id.to_string() == wanted
+    }
+}
+
+fn groups(found: &[Found]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for found in found {
+        let id = found.label.pool_id;
+        match groups.iter_mut().find(|group| group.id == id) {
+            Some(group) => group.drives.push(found),
+            None => groups.push(Group { id, drives: vec![found] }),
+        }
+    }
+    groups
+}
+
+async fn find_and_import(options: &Options, app: &App, nest: &Nest) -> Result<Vec<FoundPool>> {
+    let import = Import { options, app, home: app.home()?, executor: nest.executor() };
+    let places = places(app, &options.folders, &options.drives)?;
+    let mut found = on_paths(app, import.executor, &places.paths).await;
+    import.follow_exports(places.exports, &mut found).await?;
+    let mut pools: Vec<FoundPool> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
-        let pools = wanted_pools(options, &found);
-        refuse_twins(&pools, &places)?;
-        for (id, drives) in &pools {
-            // One of which more drives turned up is looked at again.
-            let known = reports.iter().position(|imported| imported.report.id == *id);
-            let of_new = drives.iter().any(|drive| drive.is_new);
-            if known.is_some() && !of_new {
-                continue;
-            }
-            let report = import(&home, nest, id, drives, options.force).await?;
-            let imported = with_user(app, &home, executor, report, drives);
-            match known {
-                Some(known) => reports[known] = imported,
-                None => reports.push(imported),
-            }
+        import.take_all(&groups(&found), &mut pools).await?;
+        if options.pool.is_some() && !pools.is_empty() {
+            break;
         }
-        found.iter_mut().for_each(|found| found.is_new = false);
-        let free = reports.iter().filter(|imported| imported.used_by.is_none());
-        let mut below: Vec<String> = free.map(|imported| imported.report.name.clone()).collect();
-        if options.pool.is_some() && reports.is_empty() {
-            below.extend(home.pools()?.into_iter().map(|pool| pool.name));
-        }
-        below.retain(|name| !looked_at.contains(name));
+        let known = import.home.pools()?.into_iter();
+        let is_free = |pool: &KnownPool| app.served.has(&pool.name) || import.home.pool_user(pool).is_none();
+        let names = known.filter(is_free).map(|pool| pool.name);
+        let below: Vec<String> = names.filter(|name| !looked_at.contains(name)).collect();
         if below.is_empty() {
             break;
         }
         for name in below {
             for opened in nest.volumes_of(&name).await {
-                found.extend(looked(app, opened).await);
+                found.extend(on_volume(app, import.executor, opened).await);
             }
             looked_at.push(name);
         }
     }
-    if reports.is_empty() { Err(nothing_found(options, &places)) } else { Ok(reports) }
+    if pools.is_empty() { Err(import.nothing_found(&places.words)) } else { Ok(pools) }
 }
 
-/// Finds out whether somebody has the pool's drives who does not go by this list of pools: whoever does is shown by `pool status`.
-fn with_user(
-    app: &App,
-    home: &Home,
-    executor: &RealExecutor,
-    mut report: PoolReport,
-    drives: &[&Found],
-) -> Imported {
-    let known = KnownPool { name: report.name.clone(), id: report.id.clone(), drives: Vec::new() };
-    if app.served.has(&report.name) || home.pool_user(&known).is_some() {
-        return Imported { report, used_by: None };
-    }
-    let options = OpenOptions { read_only: true, lock: true, buffered: false };
-    // Who only looks keeps nobody from looking.
-    let user = |found: &&Found| match executor.open_drive(&found.path, &options) {
-        Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
-        Err(OpenError::Busy { holder, .. }) => Some(holder),
-        _ => None,
-    };
-    let used_by = drives.iter().filter(|found| found.opened.file.is_some()).find_map(user);
-    if let Some(user) = &used_by {
-        report.notices.push(format!(
-            "pool {} is in use by {user}, which may be changing what is said of it here",
-            report.name
-        ));
-        report.condition = format!("in use by {user}, whose list of pools is another");
-        report.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
-    }
-    Imported { report, used_by }
+struct Import<'a> {
+    options: &'a Options,
+    app: &'a App,
+    home: Home,
+    executor: &'a RealExecutor,
 }
 
-/// What a volume of a pool says of another.
-async fn looked(app: &App, opened: OpenedDrive) -> Option<Found> {
-    let label = opened.bare.info().label.to_string();
-    match inspect(&*opened.bare).await {
-        Ok(Some(of)) => Some(Found { path: PathBuf::from(label), opened, label: of, is_new: true }),
-        Ok(None) => None,
-        Err(error) => {
-            app.printer.warning(said_of(&label.to_string(), &error));
-            None
+impl Import<'_> {
+    /// Looks at the exports that were named, and, where a pool was named, at those that its drives, or the list, have noted: a drive
+    /// that was only found must not make this machine connect anywhere.
+    async fn follow_exports(&self, named: Vec<NbdUri>, found: &mut Vec<Found>) -> Result<()> {
+        let mut looked_at: Vec<NbdUri> = Vec::new();
+        let mut next = named;
+        if let Some(wanted) = &self.options.pool {
+            let known = self.home.pools()?;
+            let meant = known.iter().filter(|pool| pool.name == *wanted || pool.id == *wanted);
+            next.extend(meant.flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
         }
-    }
-}
-
-/// What was found, by pool; only the one that was asked for, if one was.
-fn wanted_pools<'a>(options: &Options, found: &'a [Found]) -> Vec<(String, Vec<&'a Found>)> {
-    let mut pools: Vec<(String, Vec<&Found>)> = Vec::new();
-    for found in found {
-        let id = found.label.pool_id.to_string();
-        match pools.iter_mut().find(|(known, _)| *known == id) {
-            Some((_, drives)) => drives.push(found),
-            None => pools.push((id, vec![found])),
-        }
-    }
-    if let Some(wanted) = &options.pool {
-        pools.retain(|(id, drives)| id == wanted || newest(drives).pool_name == *wanted);
-    }
-    pools
-}
-
-/// All paths to look at, and how to call them together.
-fn places(options: &Options, app: &App) -> Result<(Vec<PathBuf>, Vec<NbdUri>, String)> {
-    let (mut paths, mut exports) = (Vec::new(), Vec::new());
-    for name in &options.drives {
-        let candidate = Candidate::named(app, name)?;
-        match noted_export(&candidate.path) {
-            Some(uri) => exports.push(uri),
-            None => paths.push(candidate.path),
-        }
-    }
-    if options.folders.is_empty() && options.drives.is_empty() {
-        let known = app.home()?.pools()?;
-        exports
-            .extend(known.iter().flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
-        let devices = block_devices();
-        let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
-        let is_behind =
-            |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
-        paths.extend(files_in(&app.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)));
-        paths.extend(devices);
-        return Ok((paths, exports, "the current folder and on block devices".to_owned()));
-    }
-    for folder in &options.folders {
-        paths.extend(files_in(&app.absolute(folder))?);
-    }
-    let folders = options.folders.iter().map(|folder| folder.display().to_string());
-    let names: Vec<String> = folders.chain(options.drives.iter().cloned()).collect();
-    Ok((paths, exports, names.join(", ")))
-}
-
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new(format!("cannot look into {}: {}", folder.display(), system_text(&error)))
-    };
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        paths.push(entry.map_err(unreadable)?.path());
-    }
-    paths.sort();
-    Ok(paths)
-}
-
-fn block_devices() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| Path::new("/dev").join(entry.file_name())).collect();
-    paths.sort();
-    paths
-}
-
-/// The file that a loop device stands for: one drive, not two.
-fn file_behind(device: &Path) -> Option<DriveIdentity> {
-    let attribute = Path::new("/sys/class/block").join(device.file_name()?).join("loop/backing_file");
-    let path = std::fs::read_to_string(attribute).ok()?;
-    drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
-}
-
-/// What is wrong with a drive, with its name where the words do not begin with it.
-fn said_of(drive: &str, error: &impl ToString) -> String {
-    let error = error.to_string();
-    match error.starts_with(drive) {
-        true => error,
-        false => format!("{drive}: {error}"),
-    }
-}
-
-/// Drives that belong to some pool; everything else is passed over.
-async fn find(app: &App, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
-    let mut identities = Vec::new();
-    let mut all = Vec::new();
-    for path in paths {
-        let Ok(candidate) = Candidate::at(path) else { continue };
-        if identities.contains(&candidate.identity) {
-            continue;
-        }
-        let options = OpenOptions { read_only: true, lock: false, buffered: false };
-        let Ok(opened) = open_drive(app, executor, &candidate.path, &options) else { continue };
-        match inspect(&*opened.bare).await {
-            Ok(Some(label)) => {
-                identities.push(candidate.identity);
-                all.push(Found { path: candidate.path, opened, label, is_new: true });
+        loop {
+            if let Some(wanted) = &self.options.pool {
+                let meant = groups(found);
+                let labels = meant.iter().filter(|group| group.is(wanted)).flat_map(|group| &group.drives);
+                let noted = labels.flat_map(|found| &found.label.drives);
+                next.extend(noted.filter_map(|drive| noted_export(Path::new(&drive.path))));
             }
-            Ok(None) => {}
-            Err(error) => app.printer.warning(said_of(&candidate.path.display().to_string(), &error)),
+            let mut new: Vec<NbdUri> = Vec::new();
+            for uri in next.drain(..) {
+                if looked_at.iter().chain(&new).all(|other| other.address != uri.address) {
+                    new.push(uri);
+                }
+            }
+            if new.is_empty() {
+                return Ok(());
+            }
+            looked_at.extend(new.iter().cloned());
+            on_exports(self.app, self.executor, new, found).await;
         }
     }
-    all
-}
 
-/// Looks at exports, and at those that the pools of all that was found have noted. `passes_over`: what is of no use is only said to be so.
-async fn find_exports(
-    app: &App,
-    executor: &RealExecutor,
-    exports: Vec<NbdUri>,
-    passes_over: bool,
-    found: &mut Vec<Found>,
-) -> Result<()> {
-    let mut looked_at: Vec<NbdUri> = Vec::new();
-    let (mut next, mut given) = (exports, true);
-    loop {
-        for found in found.iter() {
-            next.extend(found.label.drives.iter().filter_map(|drive| noted_export(Path::new(&drive.path))));
+    /// Judges the pools that were not yet, and imports those that are to be.
+    async fn take_all(&self, groups: &[Group<'_>], pools: &mut Vec<FoundPool>) -> Result<()> {
+        if let Some(wanted) = &self.options.pool {
+            let meant: Vec<&Group<'_>> = groups.iter().filter(|group| group.is(wanted)).collect();
+            return match meant.as_slice() {
+                [] => Ok(()),
+                [group] => {
+                    pools.push(self.take_named(group).await?);
+                    Ok(())
+                }
+                [first, second, ..] => Err(Failure::new(format!("there are two pools `{wanted}`"))
+                    .hint(format!("name one by its identity: {} or {}", first.id, second.id))),
+            };
         }
-        next.retain(|uri| looked_at.iter().all(|other| other.address != uri.address));
-        if next.is_empty() {
-            return Ok(());
-        }
-        let mut new: Vec<NbdUri> = Vec::new();
-        for uri in next.drain(..) {
-            if new.iter().all(|other| other.address != uri.address) {
-                new.push(uri);
+        for group in groups {
+            let id = group.id.to_string();
+            let before = pools.iter().position(|found| found.pool.id == id);
+            // One of which more drives turned up is judged again.
+            if before.is_some_and(|index| {
+                let present = pools[index].pool.drives.iter().filter(|drive| drive.state != "missing");
+                present.count() >= group.drives.len()
+            }) {
+                continue;
+            }
+            let namesake = groups.iter().any(|other| other.id != group.id && other.name() == group.name());
+            let judged = self.take_found(group, namesake).await;
+            match before {
+                Some(index) => pools[index] = judged,
+                None => pools.push(judged),
             }
         }
-        let opening = new.iter().map(|uri| network::open(executor, uri, true));
-        for (uri, opened) in new.iter().zip(join_all(opening).await) {
-            let opened = match opened {
-                Ok(opened) => opened,
-                Err(error) if given && !passes_over => return Err(error.into()),
-                Err(error) => {
-                    app.printer.warning(format!("{error} (passed over)"));
-                    continue;
+        Ok(())
+    }
+
+    async fn take_named(&self, group: &Group<'_>) -> Result<FoundPool> {
+        let mut found = self.look(group).await?;
+        if let Some(why) = self.copies(group).await {
+            return Err(why);
+        }
+        if let Some(why) = self.other_host(&found) {
+            return Err(why);
+        }
+        self.put_on_list(group, &mut found).await?;
+        Ok(found)
+    }
+
+    /// A pool that was not named: what is wrong with it concerns no other.
+    async fn take_found(&self, group: &Group<'_>, namesake: bool) -> FoundPool {
+        let mut found = match self.look(group).await {
+            Ok(found) => found,
+            Err(failure) => self.unreadable(group, failure),
+        };
+        if found.held_back.is_none() {
+            found.held_back = match self.copies(group).await.or_else(|| self.other_host(&found)) {
+                Some(failure) => Some(in_one_line(failure)),
+                None if namesake => Some(format!(
+                    "there are two pools of this name; its identity tells it apart: stripewise pool import {}",
+                    group.id
+                )),
+                None => {
+                    let why = self.wants_to_be_named(group, &found);
+                    found.must_be_named = why.is_some();
+                    why
                 }
             };
-            match inspect(&*opened.bare).await {
-                Ok(Some(label)) => {
-                    found.push(Found { path: PathBuf::from(uri.to_string()), opened, label, is_new: true });
-                }
-                Ok(None) => {}
-                Err(error) => app.printer.warning(said_of(&uri.to_string(), &error)),
+        }
+        if found.held_back.is_none() && self.options.all {
+            let put = self.put_on_list(group, &mut found).await;
+            found.held_back = put.err().map(in_one_line);
+        }
+        found
+    }
+
+    /// Reasons for which `--all` leaves a pool alone that can be imported by name.
+    fn wants_to_be_named(&self, group: &Group<'_>, found: &FoundPool) -> Option<String> {
+        if found.imported {
+            return None;
+        }
+        let name = group.name();
+        let by_name = format!("if it is yours: stripewise pool import {name}");
+        if group.drives.iter().any(|found| found.way == Way::Volume) {
+            return Some(format!("it lies on a volume of another pool; {by_name}"));
+        }
+        let is_export = |path: &str| noted_export(Path::new(path)).is_some();
+        let on_network = group.drives.iter().any(|found| found.way == Way::Network)
+            || group.newest().drives.iter().any(|drive| is_export(&drive.path));
+        on_network.then(|| format!("it has drives on other machines; {by_name}"))
+    }
+
+    /// How a pool is, as far as its drives tell.
+    async fn look(&self, group: &Group<'_>) -> Result<FoundPool> {
+        let what = format!("cannot import pool `{}`", group.name());
+        // Of copies one: that there are more is said elsewhere.
+        let mut given = Vec::new();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&Found| other.label.drive_id == found.label.drive_id;
+            if !group.drives[..index].iter().copied().any(|other| is_same(&other)) {
+                given.push(found.opened.drive.clone());
             }
         }
-        looked_at.extend(new);
-        given = false;
+        let (context, buffers) = (self.executor.context(), BufferPool::new(0));
+        let take_rolled_back = self.options.force;
+        let options = PoolOptions { pool_id: Some(group.id), take_rolled_back, ..PoolOptions::default() };
+        let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
+        let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
+        let (mut report, last_host) = (PoolReport::from(&pool.status()), pool.host());
+        let takes_rolled_back = pool.takes_rolled_back();
+        pool.close().await.map_err(|error| pool_failure(&what, &error))?;
+        let used_by = self.user(group);
+        if let Some(user) = &used_by {
+            report.note_user(user);
+        }
+        let imported = self.home.pools()?.iter().any(|pool| pool.id == report.id);
+        Ok(FoundPool {
+            pool: report,
+            imported,
+            held_back: None,
+            last_host,
+            must_be_named: false,
+            used_by,
+            takes_rolled_back,
+        })
     }
-}
 
-fn newest<'a>(drives: &[&'a Found]) -> &'a DriveLabel {
-    &drives.iter().max_by_key(|found| found.label.generation).expect("no pool without drives").label
-}
+    /// A pool of which nothing can be said but that it is there.
+    fn unreadable(&self, group: &Group<'_>, failure: Failure) -> FoundPool {
+        let drive =
+            |found: &&Found| KnownDrive { id: found.label.drive_id.to_string(), path: found.path.clone() };
+        let drives = group.drives.iter().map(drive).collect();
+        let known = KnownPool { name: group.name().to_owned(), id: group.id.to_string(), drives };
+        let (hint, why) = (failure.hint.clone().unwrap_or_default(), in_one_line(failure));
+        FoundPool {
+            pool: PoolReport::unreachable(&known, &why, &hint),
+            imported: false,
+            held_back: Some(why),
+            last_host: group.newest().host.clone(),
+            must_be_named: false,
+            used_by: None,
+            takes_rolled_back: false,
+        }
+    }
 
-fn nothing_found(options: &Options, places: &str) -> Failure {
-    let what = options.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
-    Failure::new(format!("{what} was found in {places}"))
-        .hint("--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise drive show DRIVE` tells what a drive holds")
-}
+    /// The process that has the pool's drives and does not go by this list of pools: one that does is shown by `pool status`.
+    fn user(&self, group: &Group<'_>) -> Option<Holder> {
+        let id = group.id.to_string();
+        let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
+        if self.app.served.has(&known.name) || self.home.pool_user(&known).is_some() {
+            return None;
+        }
+        let options = OpenOptions { read_only: true, lock: true, buffered: false };
+        // Who only looks keeps nobody from looking.
+        let user = |found: &&Found| match self.executor.open_drive(&found.path, &options) {
+            Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
+            Err(OpenError::Busy { holder, .. }) => Some(holder),
+            _ => None,
+        };
+        group.drives.iter().filter(|found| found.opened.file.is_some()).find_map(user)
+    }
 
-fn refuse_twins(pools: &[(String, Vec<&Found>)], places: &str) -> Result<()> {
-    for (index, (id, drives)) in pools.iter().enumerate() {
-        let name = &newest(drives).pool_name;
-        if let Some((other, _)) = pools[..index].iter().find(|(_, drives)| newest(drives).pool_name == *name)
+    /// That drives are copies of one another, or of a pool on the list: which ones are meant, only the user knows.
+    async fn copies(&self, group: &Group<'_>) -> Option<Failure> {
+        let name = group.name();
+        for (index, found) in group.drives.iter().enumerate() {
+            let is_same = |other: &&&Found| other.label.drive_id == found.label.drive_id;
+            if let Some(other) = group.drives[..index].iter().find(is_same) {
+                return Some(
+                    Failure::new(format!(
+                        "{} and {} are copies of one drive of pool `{name}` ({})",
+                        other.path.display(),
+                        found.path.display(),
+                        group.id
+                    ))
+                    .hint("name the ones that are meant, with --dir or --drive, and keep the others apart"),
+                );
+            }
+        }
+        let known = self.home.pools().ok()?.into_iter().find(|pool| pool.id == group.id.to_string())?;
+        for drive in &known.drives {
+            let id = drive.id.parse().ok();
+            let Some(found) = group.drives.iter().find(|found| Some(found.label.drive_id) == id) else {
+                continue;
+            };
+            if self.is_another_copy(&drive.path, found).await {
+                return Some(
+                    Failure::new(format!(
+                        "pool `{}` ({}) is on the list already, with {}; {} is a copy of that",
+                        known.name,
+                        known.id,
+                        drive.path.display(),
+                        found.path.display()
+                    ))
+                    .hint(format!(
+                        "`stripewise pool export {}` takes the other one off the list; keep its drives apart from then on",
+                        known.name
+                    )),
+                );
+            }
+        }
+        None
+    }
+
+    /// Whether the drive that the list has at a path is still there, and not the one that was found.
+    async fn is_another_copy(&self, path: &Path, found: &Found) -> bool {
+        let Ok(candidate) = Candidate::at(path) else { return false };
+        if candidate.identity == found.opened.identity {
+            return false;
+        }
+        let options = OpenOptions { read_only: true, lock: false, buffered: false };
+        let Ok(drive) = self.executor.open_drive(path, &options) else { return false };
+        let says = identify(&*drive).await.ok().flatten();
+        says == Some((found.label.pool_id, found.label.drive_id))
+    }
+
+    /// That another host has the pool.
+    fn other_host(&self, found: &FoundPool) -> Option<Failure> {
+        let host =
+            found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.options.force)?;
+        let name = &found.pool.name;
+        Some(
+            Failure::new(format!(
+                "pool `{name}` ({}) is in use by host {}",
+                found.pool.id,
+                host_in_words(host)
+            ))
+            .hint(format!(
+                "`stripewise pool export {name}` on {} lets it go; if that host does not use it any more: stripewise pool import \
+                 {} --force",
+                host.name, found.pool.id
+            )),
+        )
+    }
+
+    /// Adds the pool to the list; gives it its new name, and takes it from another host, where that is asked for.
+    async fn put_on_list(&self, group: &Group<'_>, found: &mut FoundPool) -> Result<()> {
+        let name =
+            self.options.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
+        // Where the pool says a drive was last stands in for those that were not found.
+        let known = |drive: &DriveReport| {
+            let found = group.drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
+            KnownDrive {
+                id: drive.id.clone(),
+                path: found.map_or_else(|| PathBuf::from(&drive.path), |found| found.path.clone()),
+            }
+        };
+        let drives = found.pool.drives.iter().map(known).collect();
+        let pool = KnownPool { name: name.clone(), id: found.pool.id.clone(), drives };
+        let before = self.home.pools()?.into_iter().find(|other| other.id == pool.id);
+        if let Some(before) =
+            before.as_ref().filter(|before| before.name != name && self.app.served.has(&before.name))
         {
-            return Err(Failure::new(format!("there are two pools `{name}` in {places}"))
-                .hint(format!("name one by its identity: {other} or {id}")));
+            return Err(Failure::new(format!("pool `{}` is kept open by a daemon", before.name))
+                .hint(format!("stripewise pool rename {} {name}", before.name)));
         }
+        let remembered = self.home.remember(pool.clone());
+        remembered.map_err(|failure| match failure.hint {
+            Some(hint) => Failure {
+                hint: Some(format!("{hint}; --as NEWNAME imports this one under another name")),
+                ..failure
+            },
+            None => failure,
+        })?;
+        let is_others = found.last_host.as_ref().is_some_and(|host| host.is_other(&this_host()));
+        if is_others || found.takes_rolled_back || name != found.pool.name {
+            if let Err(failure) = self.claim(&pool).await {
+                match before {
+                    Some(before) => self.home.remember(before)?,
+                    None => self.home.forget(&pool.id)?,
+                }
+                return Err(failure);
+            }
+            found.pool.name = name;
+        }
+        found.imported = true;
+        Ok(())
     }
-    Ok(())
+
+    /// Has the pool record that it is this host's, and its name on the list.
+    async fn claim(&self, pool: &KnownPool) -> Result<()> {
+        let nest = Nest::new(self.app, &format!("pool import {}", pool.name))?;
+        if self.options.force {
+            nest.take_from_host();
+            nest.take_rolled_back_of(&pool.id);
+        }
+        let claimed = match nest.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
+            Ok(session) => session.close().await,
+            Err(trouble) => Err(trouble.failure()),
+        };
+        let closed = nest.close().await;
+        claimed.and(closed)
+    }
+
+    fn nothing_found(&self, places: &str) -> Failure {
+        let what = self
+            .options
+            .pool
+            .as_ref()
+            .map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+        Failure::new(format!("{what} was found in {places}")).hint(
+            "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise \
+             drive show DRIVE` tells what a drive holds",
+        )
+    }
 }
 
-async fn import(
-    home: &Home,
-    nest: &Nest,
-    id: &str,
-    drives: &[&Found],
-    take_rolled_back: bool,
-) -> Result<PoolReport> {
-    let name = &newest(drives).pool_name;
-    let what = format!("cannot import pool `{name}`");
-    let given = drives.iter().map(|found| found.opened.drive.clone()).collect();
-    let (context, buffers) = (nest.executor().context(), BufferPool::new(0));
-    let options = PoolOptions { take_rolled_back, ..PoolOptions::default() };
-    let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
-    let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
-    let report = PoolReport::from(&pool.status());
-    let is_to_be_recorded = pool.takes_rolled_back();
-    pool.close().await.map_err(|error| pool_failure(&what, &error))?;
-    // Where the pool says a drive was last stands in for those that were not found.
-    let known = |drive: &crate::report::DriveReport| {
-        let found = drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
-        KnownDrive {
-            id: drive.id.clone(),
-            path: found.map_or_else(|| PathBuf::from(&drive.path), |found| found.path.clone()),
-        }
-    };
-    let drives = report.drives.iter().map(known).collect();
-    let known = KnownPool { name: report.name.clone(), id: id.to_owned(), drives };
-    home.remember(known.clone())?;
-    if is_to_be_recorded {
-        nest.take_rolled_back_of(id);
-        let opening = nest.open_pool(home.clone(), known, Access::Change);
-        opening.await.map_err(Trouble::failure)?.close().await?;
+fn in_one_line(failure: Failure) -> String {
+    match failure.hint {
+        Some(hint) => format!("{}; {hint}", failure.message),
+        None => failure.message,
     }
-    Ok(report)
 }

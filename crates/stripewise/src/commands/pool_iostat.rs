@@ -16,7 +16,7 @@ use crate::printer::{Page, Style, Table, plain};
 use crate::session::{Access, with_pool};
 use crate::size::ByteSize;
 
-/// Show what a pool's drives are doing
+/// Show I/O statistics of a pool's drives
 #[derive(Args)]
 pub struct Options {
     /// The pool

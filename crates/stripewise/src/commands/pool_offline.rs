@@ -9,9 +9,10 @@ use crate::commands::{App, Pools};
 use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
 use crate::names::PoolName;
+use crate::redundancy::tell_without;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Stop using a drive for a while
+/// Take a drive offline temporarily
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -30,6 +31,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
         let drive = find(&report, app, &options.drive)?;
+        tell_without(app, session, drive, id_of(drive), &format!("while {} is offline", drive.path))?;
         let done = session.pool.offline(id_of(drive)).await;
         done.map_err(|error| pool_failure(what, &error))?;
         Ok((drive.path.clone(), drive.id.clone(), session.report()))

@@ -19,7 +19,7 @@ use crate::names::PoolName;
 use crate::report::takes_part;
 use crate::session::{Access, Session, pool_failure, with_pool};
 
-/// Use a drive again that was offline or away: what changed meanwhile is copied to it
+/// Bring a drive back online, and copy to it what changed while it was away
 #[derive(Args)]
 pub struct Options {
     /// The pool

@@ -11,7 +11,7 @@ use crate::failure::{Exit, Result};
 use crate::names::PoolName;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Take a drive out of a pool for good: one that holds nothing of it
+/// Remove a drive that holds no data of the pool
 #[derive(Args)]
 pub struct Options {
     /// The pool

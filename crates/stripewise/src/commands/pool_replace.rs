@@ -13,10 +13,11 @@ use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
 use crate::jobs::{due_text, work};
 use crate::names::PoolName;
+use crate::redundancy::tell_without;
 use crate::report::PoolReport;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Put a new drive in the place of an old or lost one, and rebuild onto it
+/// Replace an old or lost drive, and rebuild onto the new one
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -42,7 +43,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let what = format!("cannot replace {} in pool `{name}`", options.old);
     let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), async |session| {
         let report = session.report();
-        let old_id = id_of(find(&report, app, &options.old)?);
+        let old = find(&report, app, &options.old)?;
+        let old_id = id_of(old);
+        tell_without(app, session, old, old_id, "until the new drive is rebuilt")?;
         let replaced = match find(&report, app, &options.new).ok().filter(|drive| drive.role == "spare") {
             Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
             None => {

@@ -14,7 +14,7 @@ use crate::jobs::{due_text, work};
 use crate::names::PoolName;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Empty a drive onto the others while everything goes on, then let go of it
+/// Migrate data off a drive online, then remove it
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -36,6 +36,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
         let drive = find(&report, app, &options.drive)?;
+        app.printer.note(format!(
+            "no volume loses redundancy while {} is emptied: it counts until what it holds is elsewhere",
+            drive.path
+        ));
         let retired = session.pool.retire(id_of(drive)).await;
         retired.map_err(|error| pool_failure(what, &error))?;
         if options.wait {

@@ -9,7 +9,7 @@ use crate::jobs::{due_text, work};
 use crate::names::PoolName;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Check every stripe, repair what is wrong, name the drive that lied
+/// Verify every stripe, repair errors, and name the drive that caused them
 #[derive(Args)]
 pub struct Options {
     /// The pool

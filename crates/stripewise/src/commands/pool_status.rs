@@ -13,7 +13,7 @@ use crate::names::PoolName;
 use crate::report::PoolReport;
 use crate::session::{Access, with_pool};
 
-/// Show how pools are, and what to do about it. Exit code 0: all is well, 3: works but degraded, 1: failed
+/// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but degraded, 1: failed
 #[derive(Args)]
 pub struct Options {
     /// The pool; all known ones if left out
@@ -69,7 +69,8 @@ async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport>
         }
         Err(failure) => {
             let action = failure.hint.unwrap_or_default();
-            Ok(PoolReport::unreachable(known, &failure.message, &action))
+            let report = PoolReport::unreachable(known, &failure.message, &action);
+            Ok(if failure.denied { report.of_unknown_state() } else { report })
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::jobs::work;
 use crate::names::PoolName;
 use crate::session::{Access, with_pool};
 
-/// Work on the pool's jobs in the foreground until they are done
+/// Run a pool's jobs in the foreground until they are done
 #[derive(Args)]
 pub struct Options {
     /// The pool

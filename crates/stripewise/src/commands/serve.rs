@@ -44,7 +44,7 @@ const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 /// Seconds that closing may take: less than the service manager allows (`dist/stripewise.service`).
 pub const END_WITHIN_SECONDS: u64 = 90;
 
-/// Keep pools open for clients and commands, and work on their jobs, until told to end
+/// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
 pub struct Options {
     /// The pools, and those they lie on; all known ones, and those that come to be known, if left out

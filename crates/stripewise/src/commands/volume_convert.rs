@@ -2,7 +2,7 @@
 //! it, and `pool wait POOL convert` does it in the foreground.
 //!
 //! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers, nothing is touched), a volume
-//! that has the layout already or is being converted.
+//! that has the layout already or is being converted, a layout with less redundancy (only with `--yes`).
 
 use clap::Args;
 use stripewise_engine::pool::{JobKind, PoolError};
@@ -13,10 +13,11 @@ use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Failure, Result};
 use crate::jobs::work;
 use crate::names::VolumeName;
-use crate::session::{Access, pool_failure, with_pool};
+use crate::report::counted;
+use crate::session::{Access, Session, pool_failure, with_pool};
 use crate::size::ByteSize;
 
-/// Give a volume another layout while it is used
+/// Convert a volume to another layout online
 #[derive(Args)]
 pub struct Options {
     /// The volume
@@ -24,9 +25,9 @@ pub struct Options {
     name: VolumeName,
     /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3 parity dual-parity
     /// raidz1 raidz2 raidz3
-    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
-    layout: LayoutSpec,
-    /// Drives that it lies on; all of the pool's if left out (raid1: two)
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, required_unless_present = "cancel")]
+    layout: Option<LayoutSpec>,
+    /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
     /// Groups, for raid50 and raid60
@@ -35,6 +36,12 @@ pub struct Options {
     /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB; as it is if left out
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
+    /// Cancel the conversion that is under way: the volume goes back to the layout that it had
+    #[arg(long, conflicts_with_all = ["layout", "columns", "groups", "interleave"])]
+    cancel: bool,
+    /// Yes, also to a layout that survives the loss of fewer drives
+    #[arg(long)]
+    yes: bool,
     /// Do the work now, in the foreground, and return when it is done
     #[arg(long)]
     wait: bool,
@@ -43,16 +50,30 @@ pub struct Options {
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name;
-    let layout = LayoutSpec {
-        groups: options.groups,
-        interleave_bytes: options.interleave.map(|size| size.0),
-        ..with_columns(options.layout, options.columns)?
+    let wanted = match options.layout {
+        Some(layout) => Some(LayoutSpec {
+            groups: options.groups,
+            interleave_bytes: options.interleave.map(|size| size.0),
+            ..with_columns(layout, options.columns)?
+        }),
+        None => None,
     };
-    let what = format!("cannot convert volume `{name}`");
+    let what = match wanted {
+        Some(_) => format!("cannot convert volume `{name}`"),
+        None => format!("cannot cancel the conversion of volume `{name}`"),
+    };
     let volume =
         with_pool(app, &name.pool, Access::Change, &format!("volume convert {name}"), async |session| {
             session.show_notices();
-            let begun = session.pool.convert_volume(&name.volume, layout).await;
+            let begun = match wanted {
+                Some(layout) => {
+                    if !options.yes {
+                        confirm_loss(session, name, layout)?;
+                    }
+                    session.pool.convert_volume(&name.volume, layout).await
+                }
+                None => session.pool.cancel_conversion(&name.volume).await,
+            };
             begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
             if options.wait {
                 work(app, session, JobKind::Convert).await?;
@@ -63,17 +84,53 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     app.printer.result(&Volumes { volumes: vec![volume.clone()] }, |page| {
         let drives = volume.columns;
         match &volume.conversion {
+            Some(conversion) if conversion.is_cancelled => {
+                page.line(format!(
+                    "volume {name} goes back to {} over {drives} drives; {:.1} % of the way is done",
+                    volume.layout, conversion.percent
+                ));
+                page.line(format!("`stripewise pool wait {} convert` does it", name.pool));
+            }
             Some(conversion) => {
                 page.line(format!(
                     "volume {name} is to become {} over {drives} drives; it is {} over {} now",
                     volume.layout, conversion.from_layout, conversion.from_columns
                 ));
-                page.line(format!("`stripewise pool wait {} convert` does it", name.pool));
+                page.line(format!(
+                    "`stripewise pool wait {} convert` does it; until then `stripewise volume convert {name} --cancel` takes it back",
+                    name.pool
+                ));
             }
             None => page.line(format!("volume {name} is {} over {drives} drives now", volume.layout)),
         }
     })?;
     Ok(Exit::Success)
+}
+
+/// Refuses a layout with which fewer drives may be lost, until that is what was meant.
+fn confirm_loss(session: &Session, name: &VolumeName, layout: LayoutSpec) -> Result<()> {
+    // What cannot be converted at all is refused with the reason where it is tried.
+    let Ok(plan) = session.pool.plan_conversion(&name.volume, layout) else { return Ok(()) };
+    let (before, after) = (plan.from.fault_tolerance(), plan.to.fault_tolerance());
+    if after >= before {
+        return Ok(());
+    }
+    let survives = |drives: usize| match drives {
+        0 => "does not survive the loss of any drive".to_owned(),
+        drives => format!("survives the loss of {}", counted(drives, "drive")),
+    };
+    Err(Failure::usage(format!(
+        "volume {name} {} as {} over {}; as {} over {} it {}",
+        survives(before),
+        plan.from.level,
+        counted(plan.from.width, "drive"),
+        plan.to.level,
+        counted(plan.to.width, "drive"),
+        survives(after)
+    ))
+    .hint(format!(
+        "if that is what you want, add --yes; `stripewise volume convert {name} --cancel` takes it back until it is done"
+    )))
 }
 
 /// The room that it takes and the room there is, as people write sizes.

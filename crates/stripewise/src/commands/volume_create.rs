@@ -12,7 +12,7 @@ use crate::names::VolumeName;
 use crate::session::{Access, pool_failure, with_pool};
 use crate::size::ByteSize;
 
-/// Make a volume with a RAID layout
+/// Create a volume with a RAID layout
 #[derive(Args)]
 pub struct Options {
     /// The pool and the new volume's name
@@ -22,7 +22,7 @@ pub struct Options {
     /// raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
-    /// Drives that it lies on; all of the pool's if left out (raid1: two)
+    /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
     #[arg(long, value_name = "N")]
     columns: Option<usize>,
     /// Groups, for raid50 and raid60

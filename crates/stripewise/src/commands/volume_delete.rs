@@ -6,9 +6,10 @@ use crate::commands::{App, Volumes, confirmed};
 use crate::failure::{Exit, Result};
 use crate::names::VolumeName;
 use crate::nest::refuse_if_used;
-use crate::session::{Access, pool_failure, with_pool};
+use crate::session::{Access, Session, pool_failure, with_pool};
+use crate::size::ByteSize;
 
-/// Erase a volume
+/// Delete a volume
 #[derive(Args)]
 pub struct Options {
     /// The volume
@@ -27,18 +28,24 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let what = format!("delete volume `{name}`");
     refuse_if_used(&home, &what, &name.pool, Some(&name.volume))?;
     let _held = app.served.hold(&what, &name.pool, Some(&name.volume))?;
-    confirmed(
-        options.yes,
-        &format!("volume delete {name}"),
-        &format!("deleting `{name}` loses all that it holds"),
-    )?;
-    let volumes =
-        with_pool(app, &name.pool, Access::Change, &format!("volume delete {name}"), async |session| {
-            let deleted = session.pool.delete_volume(&name.volume).await;
-            deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
-            Ok(session.report().volumes)
-        })
-        .await?;
+    let doing = format!("volume delete {name}");
+    let meant = |session: &Session| -> Result<String> {
+        let volume = session.volume_report(name)?;
+        let pool = session.report().with_identity_and_drives();
+        Ok(format!("volume {name} ({}, {}) of {pool}", volume.id, ByteSize(volume.capacity_bytes)))
+    };
+    if !options.yes {
+        let meant = with_pool(app, &name.pool, Access::Look, &doing, async |session| meant(session)).await?;
+        return confirmed(false, &doing, &format!("deleting {meant} loses all that it holds"))
+            .map(|()| Exit::Success);
+    }
+    let volumes = with_pool(app, &name.pool, Access::Change, &doing, async |session| {
+        app.printer.warning(format!("deleting {}", meant(session)?));
+        let deleted = session.pool.delete_volume(&name.volume).await;
+        deleted.map_err(|error| pool_failure(format!("cannot delete volume `{name}`"), &error))?;
+        Ok(session.report().volumes)
+    })
+    .await?;
     app.printer.result(&Volumes { volumes }, |page| page.line(format!("volume {name} is deleted")))?;
     Ok(Exit::Success)
 }

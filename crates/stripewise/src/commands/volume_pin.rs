@@ -12,7 +12,7 @@ use crate::jobs::work;
 use crate::names::VolumeName;
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Keep a volume on fast drives or off them, or let it move as it is used
+/// Pin a volume to fast or slow drives, or let its data move with use
 #[derive(Args)]
 pub struct Options {
     /// The volume

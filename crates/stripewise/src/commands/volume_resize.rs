@@ -12,7 +12,7 @@ use crate::nest::refuse_if_used;
 use crate::session::{Access, pool_failure, with_pool};
 use crate::size::ByteSize;
 
-/// Make a volume larger or smaller
+/// Grow or shrink a volume
 #[derive(Args)]
 pub struct Options {
     /// The volume

@@ -8,7 +8,7 @@ use crate::left_word;
 use crate::names::VolumeName;
 use crate::session::{Access, find_volume, with_pool};
 
-/// Show a volume: layout, size, where it lies
+/// Show a volume: layout, size, drives
 #[derive(Args)]
 pub struct Options {
     /// The volume

@@ -73,14 +73,8 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
                 input: app.input.clone(),
                 progress: Progress::new(&app.printer),
             };
-            if let Some(total) = work.total.filter(|total| *total > capacity - offset) {
-                return Err(too_long(
-                    name,
-                    offset,
-                    capacity,
-                    &format!("{} of input", counted(total as usize, "byte")),
-                )
-                .hint("nothing was written"));
+            if work.total.is_some_and(|total| total > capacity - offset) {
+                return Err(too_long(name, offset, capacity, 0));
             }
             work.copy().await
         })
@@ -92,9 +86,14 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn too_long(name: &VolumeName, offset: u64, capacity: u64, what: &str) -> Failure {
-    Failure::new(format!(
-        "{what} do not fit into volume `{name}` at {offset}: it ends at {capacity}, {} further on",
+/// The input does not fit; `written` of it were.
+fn too_long(name: &VolumeName, offset: u64, capacity: u64, written: u64) -> Failure {
+    let written = match written {
+        0 => "nothing was written".to_owned(),
+        written => format!("the first {} were written", ByteSize(written)),
+    };
+    Failure::new(format!("the input is larger than the volume; {written}")).hint(format!(
+        "volume {name} has {} from byte {offset} on; `stripewise volume resize {name} SIZE` makes it larger",
         counted((capacity - offset) as usize, "byte")
     ))
 }
@@ -180,7 +179,7 @@ impl Writing<'_> {
         self.volume.flush().await.map_err(|error| self.failure(end, "make durable", &error))?;
         let mut beyond = [0];
         if !ended && end == capacity && self.input.read_fully(&mut beyond).await.is_ok_and(|read| read > 0) {
-            let why = too_long(self.name, self.offset, capacity, "all bytes of the input");
+            let why = too_long(self.name, self.offset, capacity, end - self.offset);
             return Err(Failed { at: end, why });
         }
         Ok(end - self.offset)

@@ -48,6 +48,7 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(import_pools))
         .routes(routes!(show_pool, change_pool, destroy_pool))
         .routes(routes!(export_pool))
+        .routes(routes!(rename_pool))
         .routes(routes!(list_events))
         .routes(routes!(show_load))
         .routes(routes!(scrub_pool))
@@ -272,19 +273,29 @@ struct Import {
     /// Drives to look at: paths or NBD URIs.
     #[serde(default)]
     drives: Vec<String>,
-    /// Only this one, by name or identity.
+    /// The one to import, by name or identity.
     pool: Option<String>,
-    /// Also where drives were put back from older copies and outvote the others.
+    /// Import all that are found; without it and `pool` they are only listed.
+    #[serde(default)]
+    all: bool,
+    /// The name that the pool gets.
+    new_name: Option<String>,
+    /// Take the pool from the host that has it; also where drives were put back from older copies and
+    /// outvote the others.
     #[serde(default)]
     force: bool,
 }
 
-/// Finds pools on drives and puts them on the list.
+/// Finds pools on drives: lists them, or imports those that are named.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(State(api): State<Api>, Json(import): Json<Import>) -> Response {
-    let words = Words::new("pool import").options("dir", &import.folders).options("drive", &import.drives);
-    let words = words.flag("force", import.force);
+    let words = Words::new("pool import")
+        .options("dir", &import.folders)
+        .options("drive", &import.drives)
+        .flag("all", import.all)
+        .option("as", import.new_name)
+        .flag("force", import.force);
     api.document(import.pool.iter().fold(words, Words::operand)).await
 }
 
@@ -354,6 +365,20 @@ async fn destroy_pool(
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
 async fn export_pool(State(api): State<Api>, Path(pool): Path<String>) -> Response {
     api.document(Words::new("pool export").operand(pool)).await
+}
+
+/// A pool's new name.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewName {
+    name: String,
+}
+
+/// Gives a pool another name.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/rename", request_body = NewName,
+    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+async fn rename_pool(State(api): State<Api>, Path(pool): Path<String>, Json(new): Json<NewName>) -> Response {
+    api.document(Words::new("pool rename").operand(pool).operand(new.name)).await
 }
 
 /// How many.

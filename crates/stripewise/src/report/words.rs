@@ -7,9 +7,8 @@ use crate::size::{ByteSize, duration_text};
 fn state_style(state: &str) -> Style {
     match state {
         "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale" => {
-            Style::Warning
-        }
+        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale"
+        | "unknown" => Style::Warning,
         _ => Style::Bad,
     }
 }
@@ -125,7 +124,7 @@ pub fn volume_table(volumes: &[VolumeReport]) -> Table {
         ">INTERLEAVE",
         ">CAPACITY",
         ">WRITTEN",
-        ">MAY LOSE",
+        ">CAN LOSE",
     ]);
     for volume in volumes {
         table.row([
@@ -159,8 +158,9 @@ impl VolumeReport {
         );
         page.field("layout", layout, Style::Plain);
         if let Some(conversion) = &self.conversion {
+            let back = if conversion.is_cancelled { "cancelled, back " } else { "" };
             let progress = format!(
-                "from {} over {} drives; {:.1} % done",
+                "{back}from {} over {} drives; {:.1} % done",
                 conversion.from_layout, conversion.from_columns, conversion.percent
             );
             page.field("converting", progress, Style::Warning);
@@ -200,7 +200,7 @@ impl VolumeReport {
         if let Some(tiers) = self.tiers_in_words() {
             page.field("tiers", tiers, Style::Plain);
         }
-        page.field("may lose", counted(self.redundancy_left, "more drive"), Style::Plain);
+        page.field("can lose", counted(self.redundancy_left, "more drive"), Style::Plain);
         if self.lost_blocks > 0 {
             let lost = format!(
                 "{} of 4 KiB; reading them is an error until they are written",

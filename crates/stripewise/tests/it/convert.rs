@@ -13,7 +13,8 @@ fn a_volume_becomes_another_and_keeps_what_it_holds() {
     let begun = sandbox.ok("volume convert tank/a --layout raid5");
     assert_eq!(
         begun.text(),
-        "volume tank/a is to become raid5 over 4 drives; it is raid10 over 4 now\n`stripewise pool wait tank convert` does it\n"
+        "volume tank/a is to become raid5 over 4 drives; it is raid10 over 4 now\n`stripewise pool wait tank convert` does it; until \
+         then `stripewise volume convert tank/a --cancel` takes it back\n"
     );
     let status = sandbox.json("pool status tank");
     let pool = &status["pools"][0];
@@ -85,4 +86,40 @@ fn what_cannot_be_is_refused_with_the_numbers() {
         sandbox.json("pool status tank")["pools"][0]["allocated_bytes"],
         before["pools"][0]["allocated_bytes"]
     );
+}
+
+#[test]
+fn less_redundancy_wants_a_yes_and_a_conversion_can_be_taken_back() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid6 --size 10MiB");
+    let data = unique_bytes(5_000_001, 5);
+    sandbox.write("tank/a", 0, &data);
+    let refused = sandbox.run("volume convert tank/a --layout raid5").expect_code(2).err;
+    assert!(
+        refused.contains("survives the loss of 2 drives as raid6 over 4 drives")
+            && refused.contains("as raid5 over 4 drives it survives the loss of 1 drive")
+            && refused.contains("add --yes"),
+        "{refused}"
+    );
+    assert!(sandbox.json("volume show tank/a")["volumes"][0]["conversion"].is_null(), "nothing was begun");
+    assert!(sandbox.fails("volume convert tank/a --cancel").contains("is not being converted"));
+    sandbox.ok("volume convert tank/a --layout raid5 --yes");
+    let back = sandbox.ok("volume convert tank/a --cancel");
+    assert!(back.text().contains("volume tank/a is raid6 over 4 drives now"), "{}", back.text());
+    assert!(sandbox.json("volume show tank/a")["volumes"][0]["conversion"].is_null());
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+    sandbox.ok("volume convert tank/a --layout raid5 --yes --wait");
+    assert_eq!(sandbox.json("volume show tank/a")["volumes"][0]["layout"], "raid5");
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+}
+
+#[test]
+fn a_mirror_has_two_copies_and_single_one_however_many_drives_there_are() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    for (layout, columns) in [("raid1", 2), ("mirror", 2), ("single", 1)] {
+        let created = sandbox.json(&format!("volume create tank/{layout} --layout {layout} --size 2MiB"));
+        assert_eq!(created["volumes"][0]["columns"], columns, "{layout}");
+    }
 }

@@ -46,7 +46,7 @@ fn a_pool_comes_back_in_any_order_and_under_any_name() {
         std::fs::rename(sandbox.drive_path(from), sandbox.path("moved").join(to)).expect("moved");
     }
     std::fs::write(sandbox.path("moved/notes.txt"), "not a drive").expect("written");
-    let imported = sandbox.json("pool import --dir @moved");
+    let imported = sandbox.json("pool import --dir @moved --all");
     assert_eq!(imported["pools"][0]["state"], "online");
     assert!(sandbox.read("tank/a", OFFSET, LENGTH) == data);
     // Where the drives are now is remembered, and importing again is no harm.
@@ -241,7 +241,7 @@ fn a_pool_without_any_of_its_drives() {
     assert_eq!(status["pools"][0]["drives"][1]["state"], "missing");
     let text = sandbox.run("pool status").expect_code(1);
     assert!(text.text().contains("stripewise pool import --dir DIR tank"), "{}", text.text());
-    sandbox.ok("pool import --dir @elsewhere");
+    sandbox.ok("pool import --dir @elsewhere tank");
     sandbox.ok("pool status");
 }
 

@@ -1,5 +1,6 @@
 //! All tests of this crate that use it from outside, as one program.
 
+mod actions;
 mod bad_input;
 mod contract;
 mod convert;
@@ -7,6 +8,7 @@ mod daemon;
 mod evaluate;
 mod failures;
 mod full_below;
+mod identity;
 mod kit;
 mod licences;
 mod limits;

@@ -506,7 +506,7 @@ fn exports_are_found_and_named_like_other_drives() {
     assert_eq!(shown["drives"][0]["superblock"]["pool_name"], "tank");
     // One of its drives leads to all of them.
     sandbox.ok("pool export tank");
-    sandbox.ok(&format!("pool import --drive {}", uri(2)));
+    sandbox.ok(&format!("pool import --drive {} tank", uri(2)));
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     // Another time is no other drive, and neither is another drive of the pool.
     sandbox.ok("pool offline tank nbd+unix:///?socket=n1.sock");

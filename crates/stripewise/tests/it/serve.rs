@@ -327,7 +327,7 @@ fn pools_come_and_go_while_it_runs() {
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
     sandbox.ok("pool export tank");
     assert!(sandbox.json("pool list")["pools"].as_array().expect("pools").is_empty());
-    sandbox.ok("pool import --dir @d");
+    sandbox.ok("pool import --dir @d tank");
     until("it is served again", lock_names_it);
     assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
     sandbox.ok("pool destroy tank --yes");

@@ -63,9 +63,9 @@ fn drives_that_another_process_has() {
         assert!(code == Some(1) && said.contains(&holder) && said.contains("hint: "), "{words}: {said}");
     }
     // It may be known, but not used.
-    let (code, said) = as_somebody_else(&sandbox, "pool import --dir @d");
+    let (code, said) = as_somebody_else(&sandbox, "pool import --dir @d --all");
     assert!(code == Some(0) && said.contains(&format!("pool tank is {holder}")), "{said}");
-    let own = sandbox.ok("pool import --dir @d");
+    let own = sandbox.ok("pool import --dir @d tank");
     assert!(!own.err.contains("pool tank is in use") && !own.text().contains("in use"), "{}", own.err);
     for words in
         ["serve tank", "pool destroy tank --yes", "volume delete tank/a --yes", "pool scrub tank --wait"]

@@ -31,10 +31,11 @@ fn nonsense_is_refused() {
         ("a name twice", |m| m.volumes[1].name = m.volumes[0].name.clone()),
         ("an array twice", |m| m.volumes[1].parts[0].id = m.volumes[0].parts[0].id),
         ("no part", |m| m.volumes[0].parts.clear()),
-        ("a part too few", |m| m.volumes[0].conversion = Some(Conversion { next_offset_bytes: 0 })),
+        ("a part too few", |m| m.volumes[0].conversion = Some(Conversion::begun())),
         ("a part too many", |m| m.volumes[1].conversion = None),
         ("converted beyond its end", |m| {
-            m.volumes[1].conversion = Some(Conversion { next_offset_bytes: 1 << 40 })
+            m.volumes[1].conversion =
+                Some(Conversion { next_offset_bytes: 1 << 40, until_offset_bytes: None })
         }),
         ("a size beyond reason", |m| m.volumes[0].size_bytes = u64::MAX),
         ("an impossible shape", |m| m.volumes[0].parts[0].shape.interleave_bytes = 5000),

@@ -42,16 +42,17 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     let new_volume = json!({"name": "a", "layout": "raid50", "columns": 6, "groups": 2,
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
         "pin": "fast"});
+    let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
+        "force": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false});
-    let layout = json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536});
+    let layout =
+        json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
     vec![
         ("GET", "/api/v1/pools", Value::Null),
         ("POST", "/api/v1/pools", new_pool),
-        (
-            "POST",
-            "/api/v1/import",
-            json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "force": true}),
-        ),
+        ("POST", "/api/v1/import", import),
+        ("POST", "/api/v1/import", json!({"all": true})),
+        ("POST", text([pool, "/rename"]), json!({"name": "other"})),
         ("GET", "/api/v1/known-pools", Value::Null),
         ("POST", "/api/v1/alerts/test", Value::Null),
         ("GET", pool, Value::Null),
@@ -77,6 +78,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("PATCH", volume, json!({"size_bytes": 1 << 30})),
         ("PATCH", text([volume, "?wait=true"]), json!({"pin": "slow"})),
         ("PATCH", text([volume, "?wait=true"]), json!({"convert": layout})),
+        ("PATCH", text([volume, "?wait=true"]), json!({"cancel_conversion": true})),
         ("DELETE", text([volume, "?yes=true"]), Value::Null),
         ("GET", text([volume, "/bytes?offset=1&length=2"]), Value::Null),
         ("PUT", text([volume, "/bytes?offset=1"]), Value::Null),

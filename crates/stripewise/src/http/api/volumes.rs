@@ -81,6 +81,8 @@ pub(super) enum VolumeChange {
     Pin(String),
     /// Another layout, taken on while the volume is used.
     Convert(NewLayout),
+    /// `true`: back to the layout that the volume had before the conversion under way.
+    CancelConversion(bool),
 }
 
 /// A layout for a volume that is there.
@@ -91,6 +93,9 @@ pub(super) struct NewLayout {
     columns: Option<u32>,
     groups: Option<u32>,
     interleave_bytes: Option<u64>,
+    /// Also to a layout that survives the loss of fewer drives.
+    #[serde(default)]
+    yes: bool,
 }
 
 /// Changes a volume: its size, its layout, or where it stays. Only the last two can be waited for.
@@ -112,7 +117,11 @@ pub(super) async fn change_volume(
             .option("columns", new.columns)
             .option("groups", new.groups)
             .option("interleave", new.interleave_bytes)
+            .flag("yes", new.yes)
             .flag("wait", how.wait),
+        VolumeChange::CancelConversion(cancel) => {
+            Words::new("volume convert").operand(name).flag("cancel", cancel).flag("wait", how.wait)
+        }
     };
     api.document(words).await
 }

@@ -1,0 +1,68 @@
+//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients had open under the old one
+//! must be closed first; a daemon goes on with it under the new one.
+//!
+//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way (the next command that opens
+//! the pool for writing finishes it).
+
+use clap::Args;
+
+use crate::commands::serve::begin_serving;
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Failure, Result};
+use crate::names::PoolName;
+use crate::nest::refuse_if_used;
+use crate::session::{Access, Session};
+
+/// Rename a pool
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Its new name: letters, digits, - _ .
+    #[arg(value_name = "NEWNAME")]
+    new_name: PoolName,
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let (name, new_name) = (&options.name.0, &options.new_name.0);
+    let home = app.home()?;
+    let known = home.pool(name)?;
+    let what = format!("rename pool `{name}`");
+    refuse_if_used(&home, &what, name, None)?;
+    let held = app.served.hold(&what, name, None)?;
+    let doing = format!("pool rename {name}");
+    // Opened under the old name first: whoever else has the pool is told, and nothing is changed if it cannot be opened.
+    let is_served = app.served.has(name);
+    drop(held);
+    let session = match app.served.end(name) {
+        Some(session) => session,
+        None => Session::open(app, name, Access::Change, &doing).await?,
+    };
+    session.close().await?;
+    let renamed = home.change_pools(|pools| {
+        if let Some(other) = pools.iter().find(|other| other.name == *new_name && other.id != known.id) {
+            return Err(Failure::new(format!("there is a pool `{new_name}` already ({})", other.id))
+                .hint("choose another name"));
+        }
+        match pools.iter_mut().find(|pool| pool.id == known.id) {
+            Some(pool) => pool.name.clone_from(new_name),
+            None => return Err(Failure::new(format!("pool `{name}` has gone off the list"))),
+        }
+        Ok(())
+    });
+    // The list goes first; opened for writing, the pool takes the name that it has there.
+    let opened_as = if renamed.is_ok() { new_name } else { name };
+    let session = Session::open(app, opened_as, Access::Change, &doing).await?;
+    let report = session.report();
+    match is_served {
+        true => begin_serving(app, session),
+        false => session.close().await?,
+    }
+    renamed?;
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(format!("pool {name} is called {new_name} now"));
+    })?;
+    Ok(Exit::Success)
+}
