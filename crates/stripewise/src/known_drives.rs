@@ -50,8 +50,8 @@ pub struct Misplaced {
 pub enum Holds {
     /// No pool.
     Nothing,
-    /// A drive of another pool, by name and identity.
-    OtherPool(String, PoolId),
+    /// A drive of another pool.
+    OtherPool { name: String, id: PoolId, drive: DriveId },
     /// A pool that this program does not read.
     OtherFormat(String),
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Holds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("holds no pool"),
-            Self::OtherPool(name, id) => write!(f, "holds a drive of pool {name} ({id})"),
+            Self::OtherPool { name, id, .. } => write!(f, "holds a drive of pool {name} ({id})"),
             Self::OtherFormat(what) => f.write_str(what),
         }
     }
@@ -105,7 +105,32 @@ pub async fn open_known(
     if found.opened.is_empty() {
         return Err(Trouble::Missing(nothing_there(known, &found.misplaced)));
     }
+    if access == Access::Change {
+        note_others(home, &found.misplaced).map_err(Trouble::Stop)?;
+    }
     Ok(found)
+}
+
+/// Puts on the list where drives of other pools are now. This pool's own places are noted next, and no pool on the list
+/// may have theirs then: they would not be looked for there.
+fn note_others(home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
+    let others: Vec<(String, String, &PathBuf)> = misplaced
+        .iter()
+        .filter_map(|Misplaced { path, holds }| match holds {
+            Holds::OtherPool { id, drive, .. } => Some((id.to_string(), drive.to_string(), path)),
+            _ => None,
+        })
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    home.change_pools(|pools| {
+        for (pool, drive, path) in &others {
+            let drives = pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
+            drives.filter(|known| known.id == *drive).for_each(|known| known.path.clone_from(path));
+        }
+        Ok(())
+    })
 }
 
 fn says_id(opened: &OpenedDrive, id: &str) -> bool {
@@ -249,7 +274,11 @@ impl Search<'_> {
         }
         match inspect(drive).await {
             Ok(Some(label)) if label.pool_id == self.pool_id => Says::Ours(label.drive_id),
-            Ok(Some(label)) => Says::Else(Holds::OtherPool(label.pool_name, label.pool_id)),
+            Ok(Some(label)) => Says::Else(Holds::OtherPool {
+                name: label.pool_name,
+                id: label.pool_id,
+                drive: label.drive_id,
+            }),
             Ok(None) => Says::Else(Holds::Nothing),
             Err(PoolError::OlderFormat { version, .. } | PoolError::NewerFormat { version, .. }) => {
                 Says::Else(Holds::OtherFormat(format!(

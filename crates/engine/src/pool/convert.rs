@@ -119,6 +119,8 @@ impl Pool {
         zones.is_cancelled.set(false);
         inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
+        // The slabs of an array that holds nothing are free when this ends.
+        inner.until_reclaimed().await;
         turned
     }
 }

@@ -20,7 +20,7 @@ use super::room_elsewhere;
 use super::space::FreeSlabs;
 use super::takeover::{Onto, Taken, candidates, stretches, take_over};
 use super::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
-use super::{Inner, Pool};
+use super::{Inner, OpenMode, Pool};
 use crate::array::AreaPlace;
 use crate::mutation::{self, Mutation};
 use crate::rows::{SlotPlace, SlotState};
@@ -69,10 +69,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Parts whose rows can be rebuilt.
+    /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were not.
     pub(super) fn healable(&self) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
-        let sound = arrays.iter().filter(|(_, array)| !array.is_protected() && array.is_readable());
+        let looks = self.mode == OpenMode::ReadOnly;
+        let sound =
+            arrays.iter().filter(|(_, array)| (looks || !array.is_protected()) && array.is_readable());
         sound.map(|(id, _)| *id).collect()
     }
 

@@ -23,8 +23,6 @@ fn too_few_and_too_many_drives() {
     ));
     assert!(too_few.contains("raid5"), "what can be had instead: {too_few}");
     assert!(error("raid5 --columns 4").contains("raid5 with 4 columns needs 4 drives, 3 were given"));
-    assert!(error("raid1").contains("--columns 3 keeps 3 copies"), "{}", error("raid1"));
-    assert!(error("single").contains("raid0 spreads the data over all 3"), "{}", error("single"));
     assert!(error("raid50").contains("raid50 needs at least 6 drives"));
     assert_eq!(sandbox.json("volume list")["volumes"], serde_json::json!([]), "nothing was made");
     assert!(sandbox.run("pool create empty").expect_code(2).err.contains("<DRIVE>"));
@@ -253,7 +251,7 @@ fn what_cannot_be_undone_wants_a_yes() {
     );
     let error = sandbox.run("pool destroy tank").expect_code(2).err;
     assert!(error.contains("destroying pool tank ("), "{error}");
-    assert!(error.contains(") loses all of its volumes"), "{error}");
+    assert!(error.contains("drive1.img loses all of its volumes"), "{error}");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     sandbox.ok("pool destroy tank --yes");
     assert!(sandbox.json("drive show @d/drive0.img")["drives"][0]["superblock"].is_null());

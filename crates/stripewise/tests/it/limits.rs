@@ -70,10 +70,10 @@ fn a_pool_is_imported_in_part_where_it_can_be_read() {
     let pool = &imported["pools"][0];
     assert_eq!(pool["state"], "failed");
     let says = pool["condition"].as_str().expect("text");
-    for drive in [1, 3] {
-        assert!(says.contains(&format!("drive{drive}.img")), "which drives are needed: {says}");
-    }
+    // That the other one is out was recorded when the pool was exported without it.
+    assert!(says.contains("drive3.img"), "which drive is needed: {says}");
     sandbox.ok("pool import --dir @d --dir @away tank");
+    sandbox.ok("pool wait tank rebuild");
     assert!(sandbox.read("tank/a", 0, data.len()) == data);
     sandbox.ok("pool status");
 }
