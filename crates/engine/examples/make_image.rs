@@ -18,8 +18,9 @@ use futures_util::future::join_all;
 use images::{BLOCK, Expected, VolumeContents, Written, contents, kept_status, label, open};
 use stripewise_drive::{Buffer, BufferPool, Context, CrashDrive, Drive, MemoryDrive, ModelDrive, ModelSpec};
 use stripewise_engine::pool::{Host, Pin};
+use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
-    DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Volume, VolumeSpec, inspect,
+    ArrayOptions, DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Volume, VolumeSpec, inspect,
 };
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
@@ -300,13 +301,16 @@ fn convert() -> Made {
 /// A pool that a host has, with a conversion that was cancelled half way and is half way back.
 fn back() -> Made {
     let mut book = Book::default();
+    // In steps that are small enough to be caught between two of them, both ways.
+    let tuning = Tuning { convert_window_bytes: MIB, convert_record_ns: 0, ..Tuning::default() };
+    let array = ArrayOptions { tuning, ..ArrayOptions::default() };
     let images = empty_drives(&[40; 4]);
     let life = Life::on(&images);
     life.run(async {
         let host = Some(Host::new(0x0123_4567_89ab_cdef, "north"));
         let spec = PoolSpec { options: PoolOptions { host, ..options() }, ..pool_spec("back", &life.drives) };
         let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
-        let spec = volume_spec("turning", "raid10", 4, 10 * MIB);
+        let spec = volume_spec("turning", "raid10", 4, 24 * MIB);
         let volume = pool.create_volume(spec).await.expect("made");
         book.write_quarters(&volume, 0, volume.capacity_bytes() - SMALL, 1).await;
         pool.close().await.expect("closed");
@@ -314,7 +318,10 @@ fn back() -> Made {
     let images = life.cut();
     let life = Life::on(&images);
     let drives = life.run(async {
-        let pool = life.open(0..4).await;
+        let options = PoolOptions { array, ..options() };
+        let opening =
+            Pool::open(&life.context, &life.buffers, life.drives.clone(), OpenMode::ReadWrite, options);
+        let pool = opening.await.expect("opened");
         pool.convert_volume("turning", layout("raid5", 4)).await.expect("begun");
         life.until_half_way(&pool, JobKind::Convert).await;
         pool.cancel_conversion("turning").await.expect("cancelled");

@@ -126,7 +126,8 @@ fn note_others(home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
     }
     home.change_pools(|pools| {
         for (pool, drive, path) in &others {
-            let drives = pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
+            let drives =
+                pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
             drives.filter(|known| known.id == *drive).for_each(|known| known.path.clone_from(path));
         }
         Ok(())

@@ -8,7 +8,7 @@
 //!
 //! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -50,9 +50,8 @@ pub struct Nest {
     sessions: RefCell<Vec<Session>>,
     /// Names of those that are being opened, the outermost first.
     opening: RefCell<Vec<String>>,
-    /// The identity of a pool whose drives count even where they were put back from older copies.
-    takes_rolled_back: RefCell<Option<String>>,
-    takes_from_host: Cell<bool>,
+    /// The identity of a pool that is taken by force.
+    forced: RefCell<Option<String>>,
 }
 
 impl Nest {
@@ -64,29 +63,19 @@ impl Nest {
             doing: doing.to_owned(),
             sessions: RefCell::default(),
             opening: RefCell::default(),
-            takes_rolled_back: RefCell::default(),
-            takes_from_host: Cell::new(false),
+            forced: RefCell::default(),
         })
     }
 
-    /// From now on pools are opened for writing also where another host has them.
-    pub fn take_from_host(&self) {
-        self.takes_from_host.set(true);
+    /// From now on this pool is opened for writing also where another host has it, and its drives count also where they were
+    /// put back from older copies. Not the pools below it.
+    pub fn force(&self, id: &str) {
+        self.forced.replace(Some(id.to_owned()));
     }
 
-    /// Whether pools are taken from the host that has them.
-    pub fn takes_from_host(&self) -> bool {
-        self.takes_from_host.get()
-    }
-
-    /// From now on drives of this pool count even where they were put back from older copies, if it takes that.
-    pub fn take_rolled_back_of(&self, id: &str) {
-        self.takes_rolled_back.replace(Some(id.to_owned()));
-    }
-
-    /// Whether that was said of a pool.
-    pub fn takes_rolled_back(&self, id: &str) -> bool {
-        self.takes_rolled_back.borrow().as_deref() == Some(id)
+    /// Whether a pool is taken as it is, and from whichever host has it.
+    pub fn is_forced(&self, id: &str) -> bool {
+        self.forced.borrow().as_deref() == Some(id)
     }
 
     /// What all of them run on.

@@ -336,8 +336,8 @@ impl Session {
         let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
         let options = PoolOptions {
             pool_id: Some(pool_id(&known)?),
-            take_rolled_back: nest.takes_rolled_back(&known.id),
-            take_from_host: nest.takes_from_host(),
+            take_rolled_back: nest.is_forced(&known.id),
+            take_from_host: nest.is_forced(&known.id),
             ..pool_options(&opened)
         };
         let opening = Pool::open(&context, &buffers, drives, mode, options);

@@ -250,10 +250,10 @@ fn drives_of_a_newer_format_or_with_unknown_features_are_told_and_left_alone() {
     one[0].peek(512 << 10, &mut header);
     let slot = MemoryDrive::new("slot", 4096);
     slot.poke(0, &header);
-    assert_eq!(in_all_headers(&slot, 16, &[8]), 1);
+    assert_eq!(in_all_headers(&slot, 16, &[128]), 1);
     slot.peek(0, &mut header);
     one[0].poke(512 << 10, &header);
-    is_left_alone(&one, |error| matches!(error, PoolError::UnknownFeatures { flags: 8, .. }));
+    is_left_alone(&one, |error| matches!(error, PoolError::UnknownFeatures { flags: 128, .. }));
     // What need not be known is no reason to refuse.
     let harmless = copies(&drives_in(&path));
     for drive in &harmless {

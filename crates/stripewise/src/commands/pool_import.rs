@@ -541,8 +541,7 @@ impl Import<'_> {
     async fn claim(&self, pool: &KnownPool) -> Result<()> {
         let nest = Nest::new(self.app, &format!("pool import {}", pool.name))?;
         if self.options.force {
-            nest.take_from_host();
-            nest.take_rolled_back_of(&pool.id);
+            nest.force(&pool.id);
         }
         let claimed = match nest.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
             Ok(session) => session.close().await,

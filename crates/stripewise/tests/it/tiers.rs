@@ -51,12 +51,15 @@ fn a_pinned_volume_moves_to_its_drives_and_back() {
 fn what_has_no_room_on_fast_drives_is_refused_with_numbers() {
     let (sandbox, _) = with_volume();
     let refused = sandbox.fails("volume create tank/b --layout raid5 --size 60MiB --pin fast");
-    assert!(refused.contains("30 rows") && refused.contains("on the fast drives"), "{refused}");
+    assert!(
+        refused.contains("needs 30 MiB free on each of 3 drives") && refused.contains("on the fast drives"),
+        "{refused}"
+    );
     let refused = sandbox.fails("volume create tank/b --layout raid6 --columns 4 --size 4MiB --pin fast");
     assert!(refused.contains("hint:"), "{refused}");
     sandbox.ok("volume create tank/b --layout raid5 --size 30MiB --pin fast");
     let refused = sandbox.fails("volume pin tank/a fast");
-    assert!(refused.contains("8 rows") && refused.contains("hint:"), "{refused}");
+    assert!(refused.contains("needs 8 MiB free on each") && refused.contains("hint:"), "{refused}");
     sandbox.ok("drive make @g --count 3 --size 32MiB");
     sandbox.ok("pool create plain @g/drive0.img @g/drive1.img @g/drive2.img");
     let refused = sandbox.run("volume create plain/a --layout raid5 --size 4MiB --pin fast");

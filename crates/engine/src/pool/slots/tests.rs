@@ -291,10 +291,10 @@ fn other_versions_are_told() {
     large.poke(MIB / 2, &block);
     assert_eq!(read(&large), Content::Older(1));
     block[8] = 2;
-    block[16] = 4;
+    block[16] = 128;
     seal(&mut block);
     drive.poke(0, &block);
-    assert_eq!(read(&drive), Content::Unknown(4));
+    assert_eq!(read(&drive), Content::Unknown(128));
 }
 
 #[test]
