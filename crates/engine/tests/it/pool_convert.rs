@@ -1,10 +1,16 @@
 //! Conversion of volumes to other layouts: every byte in the right place whatever the layouts, slabs given back, space refused
 //! with the numbers, losses reported, and what clients see meanwhile.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Buffer, FaultyDrive};
+use futures_util::future::join3;
+use stripewise_drive::{
+    Buffer, Completion, CompletionSender, Drive, DriveInfo, FaultyDrive, IoRequest, MemoryDrive, Operation,
+    completion,
+};
+use stripewise_engine::pool::Pin;
 use stripewise_engine::{JobKind, Pool, PoolError, PoolSpec, PoolState, Volume, VolumeSpec};
 use stripewise_layout::LayoutSpec;
 
@@ -247,6 +253,102 @@ fn space_that_runs_out_on_the_way_is_waited_for() {
         holds(&volume, 10, 0, 24 * MIB).await.expect("the beginning");
         holds(&volume, 9, 24 * MIB, 16 * MIB).await.expect("the middle");
         holds(&volume, 10, 40 * MIB, 8 * MIB).await.expect("the end");
+        is_clean(&volume).await;
+    });
+}
+
+/// A drive that keeps reads waiting while it is told to.
+struct SlowReader {
+    below: Rc<MemoryDrive>,
+    keeps_waiting: Cell<bool>,
+    waiting: RefCell<Vec<(IoRequest, CompletionSender)>>,
+}
+
+impl SlowReader {
+    fn answer(&self) {
+        self.keeps_waiting.set(false);
+        for (request, sender) in self.waiting.take() {
+            let answer = self.below.submit(request).try_take().ok().expect("memory answers at once");
+            sender.complete(answer);
+        }
+    }
+}
+
+impl Drive for SlowReader {
+    fn info(&self) -> &DriveInfo {
+        self.below.info()
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        if !self.keeps_waiting.get() || request.operation != Operation::Read {
+            return self.below.submit(request);
+        }
+        let (sender, answer) = completion();
+        self.waiting.borrow_mut().push((request, sender));
+        answer
+    }
+}
+
+#[test]
+fn a_conversion_waits_for_slabs_that_are_read_from_for_long() {
+    let life = Life::new();
+    life.run(async {
+        let slow = |below| {
+            let (keeps_waiting, waiting) = (Cell::new(false), RefCell::default());
+            Rc::new(SlowReader { below, keeps_waiting, waiting })
+        };
+        let drives: Vec<Rc<SlowReader>> = memory_drives(4, 64).into_iter().map(slow).collect();
+        let spec = PoolSpec { slab_bytes: Some(MIB), ..spec("tank", &as_drives(&drives), &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("a pool");
+        let volume = pool.create_volume(on("data", "raid5", 4, 48 * MIB)).await.expect("a volume");
+        fill(&volume, 9, 0, 48 * MIB).await;
+        pool.convert_volume("data", layout("raid10", 4)).await.expect("begun");
+        // Another volume has all the room there was, and goes; a read of it began before and takes
+        // longer than a client would wait for room.
+        let taker = pool.create_volume(volume_spec("taker", "raid0", None)).await.expect("all there is");
+        fill(&taker, 3, 0, MIB).await;
+        drives.iter().for_each(|drive| drive.keeps_waiting.set(true));
+        let reading = life.context.spawn(async move { taker.read(0, 4096).await.map(drop) });
+        while drives.iter().all(|drive| drive.waiting.borrow().is_empty()) {
+            life.context.sleep_ns(1000).await;
+        }
+        drives.iter().for_each(|drive| drive.keeps_waiting.set(false));
+        let conversion = || volume.info().expect("there").conversion;
+        let answering = async {
+            life.context.sleep_ns(5_000_000_000).await;
+            assert!(conversion().is_some(), "there is room only when nobody reads from the slabs");
+            drives.iter().for_each(|drive| drive.answer());
+        };
+        let (deleted, converted, ()) =
+            join3(pool.delete_volume("taker"), pool.wait(JobKind::Convert), answering).await;
+        deleted.expect("deleted");
+        converted.expect("it waits, and goes on");
+        reading.await.expect("the read had begun before");
+        assert_eq!(conversion(), None);
+        holds(&volume, 9, 0, 48 * MIB).await.expect("all of it");
+        is_clean(&volume).await;
+    });
+}
+
+#[test]
+fn a_conversion_ends_where_a_pin_set_meanwhile_names_drives_that_are_too_few() {
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&memory_drives(7, 64));
+        let spec = PoolSpec {
+            slab_bytes: Some(MIB),
+            fast: drives[4..].to_vec(),
+            ..spec("tank", &drives[..4], &[])
+        };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("a pool");
+        let volume = pool.create_volume(on("data", "raid5", 3, 16 * MIB)).await.expect("a volume");
+        fill(&volume, 9, 0, 16 * MIB).await;
+        pool.convert_volume("data", layout("raid5", 4)).await.expect("begun");
+        // Its rows of three columns fit there; those that it gets have four.
+        pool.set_pin("data", Pin::Fast).await.expect("there is room for what it has now");
+        pool.wait(JobKind::Convert).await.expect("converted");
+        assert_eq!(shape_of(&volume), ("raid5".to_owned(), 4));
+        holds(&volume, 9, 0, 16 * MIB).await.expect("all of it");
         is_clean(&volume).await;
     });
 }
