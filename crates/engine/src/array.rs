@@ -32,6 +32,7 @@ use crate::moves::Move;
 use crate::pending::Pending;
 use crate::rebuild::Fill;
 use crate::regions::{RegionShape, Regions};
+use crate::revived::{LostChanges, Revived};
 use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
 use crate::sums::{BlockSums, SumsInit};
@@ -268,8 +269,11 @@ pub(crate) struct Inner {
     pub excluded: Event,
     /// Blocks (column, block of the column's linear space) that hold nothing valid: they could not be rebuilt.
     pub lost: RefCell<BTreeSet<(usize, u64)>>,
-    /// How often `lost` shrank, and how often it had when it was last recorded.
-    pub lost_changes: Cell<(u64, u64)>,
+    /// Blocks of `lost`, and of `dead`, that were written since and not yet durably.
+    pub revived_lost: RefCell<Revived<(usize, u64)>>,
+    pub revived_dead: RefCell<Revived<u64>>,
+    /// How often `lost` and `dead` shrank.
+    pub lost_changes: Cell<LostChanges>,
     pub counters: Cell<ArrayCounters>,
     pub heat: Heat,
     pub settling: Cell<bool>,
@@ -389,6 +393,8 @@ impl Array {
             excluding: Cell::new(false),
             excluded: Event::new(),
             lost: RefCell::default(),
+            revived_lost: RefCell::default(),
+            revived_dead: RefCell::default(),
             lost_changes: Cell::default(),
             counters: Cell::default(),
             heat: Heat::default(),
@@ -496,6 +502,22 @@ impl Array {
     /// lost in the same instant. Reading them is an error until they are written.
     pub fn dead_blocks(&self) -> Vec<u64> {
         self.0.dead.borrow().iter().copied().collect()
+    }
+
+    /// What is to be recorded of [`Self::lost_blocks`].
+    pub(crate) fn lost_blocks_to_record(&self) -> Vec<(usize, u64)> {
+        let revived = self.0.revived_lost.borrow();
+        let all: BTreeSet<_> = self.0.lost.borrow().iter().copied().chain(revived.blocks()).collect();
+        all.into_iter().collect()
+    }
+
+    /// What is to be recorded of [`Self::dead_blocks`].
+    pub(crate) fn dead_blocks_to_record(&self) -> Vec<u64> {
+        let end = self.0.size_bytes.get().div_ceil(BLOCK_BYTES);
+        let revived = self.0.revived_dead.borrow();
+        let revived = revived.blocks().filter(|block| *block < end);
+        let all: BTreeSet<u64> = self.0.dead.borrow().iter().copied().chain(revived).collect();
+        all.into_iter().collect()
     }
 
     /// Restores what [`Self::dead_blocks`] gave when the array was closed.

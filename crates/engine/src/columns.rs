@@ -90,7 +90,7 @@ impl Array {
             .borrow_mut()
             .retain(|key, moving| place_of(key).is_some_and(|place| moving.is_from(place)));
         let slab_bytes = inner.spec.slab_bytes;
-        inner.lost.borrow_mut().retain(|&(column, block)| {
+        inner.retain_lost(|&(column, block)| {
             let place = rows.place(block * crate::array::BLOCK_BYTES / slab_bytes, column);
             place.is_some_and(|place| matches!(place.state, SlotState::Active | SlotState::CatchingUp))
                 || inner
@@ -356,9 +356,7 @@ impl Inner {
         self.fills.borrow_mut().retain(|&(row, column), _| !on_it(row, column));
         // What a missing drive held is gone with it, whether it was valid or not.
         let slab_bytes = self.spec.slab_bytes;
-        self.lost
-            .borrow_mut()
-            .retain(|&(column, block)| !on_it(block * crate::array::BLOCK_BYTES / slab_bytes, column));
+        self.retain_lost(|&(column, block)| !on_it(block * crate::array::BLOCK_BYTES / slab_bytes, column));
         drop(rows);
         if let Some(log) = &*self.log.borrow() {
             log.journal.remove_area(number);

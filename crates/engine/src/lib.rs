@@ -38,6 +38,7 @@ mod rebuild;
 mod recover;
 mod regions;
 mod replay;
+mod revived;
 pub mod rows;
 mod scrub;
 mod settle;

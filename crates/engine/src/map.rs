@@ -13,6 +13,7 @@ use crate::lock_order;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::regions::{PAGE_BYTES, Regions};
+use crate::revived::LostChanges;
 
 impl Array {
     /// Where the region map lies.
@@ -72,6 +73,7 @@ impl Inner {
         while self.marking.get() {
             self.marked.wait().await;
         }
+        let written = self.lost_changes.get().made;
         if self.regions.has_fresh() {
             self.marking.set(true);
             let result = self.ready_new_regions().await;
@@ -81,6 +83,7 @@ impl Inner {
         } else {
             self.flush_members().await?;
         }
+        self.made_durable(written);
         self.persist_map().await?;
         self.release_early();
         if let Some(log) = self.write_log() {
@@ -110,13 +113,13 @@ impl Inner {
 
     /// Has it recorded that blocks are lost no more, where that changed.
     pub async fn record_lost(&self) -> Result<(), ArrayError> {
-        let (now, recorded) = self.lost_changes.get();
-        if now == recorded || mutation::is_chosen(Mutation::LostBlocksNotRecorded) {
+        let LostChanges { durable, recorded, .. } = self.lost_changes.get();
+        if durable == recorded || mutation::is_chosen(Mutation::LostBlocksNotRecorded) {
             return Ok(());
         }
         self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
-        let (later, recorded) = self.lost_changes.get();
-        self.lost_changes.set((later, recorded.max(now)));
+        let later = self.lost_changes.get();
+        self.lost_changes.set(LostChanges { recorded: later.recorded.max(durable), ..later });
         Ok(())
     }
 

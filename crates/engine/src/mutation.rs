@@ -78,6 +78,8 @@ mutations! {
     OlderRecordsStay,
     /// After a crash copies and parity count as compared.
     ResyncComparesNothing,
+    /// Blocks that were lost are recorded as whole before what was written to them is durable.
+    LostBlocksForgottenEarly,
     /// Blocks that are lost no more are not recorded as such before a flush is acknowledged.
     LostBlocksNotRecorded,
 }

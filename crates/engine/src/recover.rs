@@ -5,6 +5,8 @@
 //! on several drives lose nothing. What was reconstructed is written back: a drive replaces a bad sector when it is
 //! written. Everything here works under the stripe's lock.
 
+use std::cell::RefCell;
+
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest, access};
 use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
@@ -13,7 +15,9 @@ use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
+use crate::mutation::{self, Mutation};
 use crate::read::slice_of;
+use crate::revived::{LostChanges, Revived};
 use crate::sums::Recording;
 
 impl Inner {
@@ -422,9 +426,42 @@ impl Inner {
         let gone: Vec<_> = lost.range(self.blocks_of(stripe.units[range.unit], range)).copied().collect();
         for block in gone {
             lost.remove(&block);
-            let (changes, recorded) = self.lost_changes.get();
-            self.lost_changes.set((changes + 1, recorded));
+            self.note_revived(&self.revived_lost, block);
         }
+    }
+
+    /// A block that was lost has been written.
+    pub fn note_revived<K: Ord + Copy>(&self, revived: &RefCell<Revived<K>>, block: K) {
+        let changes = self.lost_changes.get();
+        self.lost_changes.set(LostChanges { made: changes.made + 1, ..changes });
+        if !mutation::is_chosen(Mutation::LostBlocksForgottenEarly) {
+            revived.borrow_mut().note(block, changes.made + 1);
+        }
+    }
+
+    /// What was written up to this change is durable.
+    pub fn made_durable(&self, change: u64) {
+        self.revived_lost.borrow_mut().made_durable(change);
+        self.revived_dead.borrow_mut().made_durable(change);
+        let changes = self.lost_changes.get();
+        self.lost_changes.set(LostChanges { durable: changes.durable.max(change), ..changes });
+    }
+
+    /// Whether blocks that were lost have been written and may yet be lost again.
+    pub fn has_revived_blocks(&self) -> bool {
+        !self.revived_lost.borrow().is_empty() || !self.revived_dead.borrow().is_empty()
+    }
+
+    /// Of the blocks that are lost, or recorded as such, only these are still there.
+    pub fn retain_lost(&self, keep: impl Fn(&(usize, u64)) -> bool) {
+        self.lost.borrow_mut().retain(&keep);
+        self.revived_lost.borrow_mut().retain(keep);
+    }
+
+    /// The same of blocks of the volume.
+    pub fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
+        self.dead.borrow_mut().retain(&keep);
+        self.revived_dead.borrow_mut().retain(keep);
     }
 
     /// Notes that a block of a member holds nothing valid.

@@ -460,8 +460,7 @@ impl Inner {
         let gone: Vec<u64> = dead.range(first..first.max(end / BLOCK_BYTES)).copied().collect();
         for block in gone {
             dead.remove(&block);
-            let (changes, recorded) = self.lost_changes.get();
-            self.lost_changes.set((changes + 1, recorded));
+            self.note_revived(&self.revived_dead, block);
         }
     }
 }

@@ -106,8 +106,10 @@ impl Inner {
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         result?;
         self.forget_dead(offset_bytes, end_bytes);
-        // The data are durable, but a region that the map does not know as written would read as zeros after a crash.
-        if fua && !self.all_regions_written(offset_bytes, end_bytes) {
+        // The data are durable, but a region that the map does not know as written would read as zeros after a crash, and a block
+        // that was lost is recorded as lost.
+        let is_known = || self.all_regions_written(offset_bytes, end_bytes) && !self.has_revived_blocks();
+        if fua && !is_known() {
             Box::pin(self.flush()).await?;
         }
         if fua { Box::pin(self.record_lost()).await } else { Ok(()) }

@@ -325,8 +325,8 @@ impl Inner {
         for (id, array) in self.arrays.borrow().iter() {
             let Some(part) = manifest.part_mut(*id) else { continue };
             let known = (part.lost.clone(), part.dead.clone());
-            part.set_lost(&array.lost_blocks());
-            part.set_dead(&array.dead_blocks());
+            part.set_lost(&array.lost_blocks_to_record());
+            part.set_dead(&array.dead_blocks_to_record());
             if !manifest.lost_fits() {
                 // Too many to remember: the rebuild that found them does not count as further than it did.
                 let part = manifest.part_mut(*id).expect("just found");

@@ -335,7 +335,7 @@ impl Inner {
                 return Err(PoolError::Job("the conversion has ended".to_owned()));
             };
             let mut known = record.clone();
-            known.set_dead(&array.dead_blocks());
+            known.set_dead(&array.dead_blocks_to_record());
             if known.dead != record.dead {
                 return Err(PoolError::Job(
                     "more blocks cannot be read than can be recorded as lost".to_owned(),
@@ -367,11 +367,11 @@ impl Inner {
                 old.drain_reads().await;
                 lock_order::scope(self.release_old_rows(converting.old, old, row, to)).await?;
             }
-            old.0.lost.borrow_mut().retain(|(_, block)| *block >= to * blocks_per_slab);
+            old.0.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
             row = to;
             zones.released_rows.set(row);
         }
-        old.0.dead.borrow_mut().retain(|block| *block >= below / BLOCK_BYTES);
+        old.0.retain_dead(|block| *block >= below / BLOCK_BYTES);
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl Inner {
                     let says_what_is_lost = |part: &PartRecord| {
                         let mut known = part.clone();
                         array.as_ref().is_some_and(|array| {
-                            known.set_lost(&array.lost_blocks());
+                            known.set_lost(&array.lost_blocks_to_record());
                             known.lost == part.lost
                         })
                     };

@@ -14,6 +14,7 @@ mod full_below;
 mod images;
 mod journal_losses;
 mod kit;
+mod lost_blocks;
 mod model_check;
 mod nested;
 mod pool_basics;

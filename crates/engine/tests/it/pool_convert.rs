@@ -335,11 +335,8 @@ fn a_conversion_ends_where_a_pin_set_meanwhile_names_drives_that_are_too_few() {
     let life = Life::new();
     life.run(async {
         let drives = as_drives(&memory_drives(7, 64));
-        let spec = PoolSpec {
-            slab_bytes: Some(MIB),
-            fast: drives[4..].to_vec(),
-            ..spec("tank", &drives[..4], &[])
-        };
+        let spec =
+            PoolSpec { slab_bytes: Some(MIB), fast: drives[4..].to_vec(), ..spec("tank", &drives[..4], &[]) };
         let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("a pool");
         let volume = pool.create_volume(on("data", "raid5", 3, 16 * MIB)).await.expect("a volume");
         fill(&volume, 9, 0, 16 * MIB).await;

@@ -1,0 +1,96 @@
+//! Blocks that are lost stay so until what is written to them is durable: what stood in for them is not given out after a power
+//! cut, whatever was recorded of the pool in between.
+
+use std::rc::Rc;
+
+use crate::kit::pool::*;
+use stripewise_drive::{Buffer, MemoryDrive};
+use stripewise_engine::VolumeSpec;
+
+const BLOCK: u64 = 4096;
+/// The block that is lost.
+const LOST: u64 = 3;
+
+/// A volume of which one block is recorded as lost, closed.
+fn with_a_lost_block(checksums: bool) -> Vec<Rc<MemoryDrive>> {
+    let images = memory_drives(2, 64);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
+        let spec = VolumeSpec { checksums: Some(checksums), ..volume_spec("v", "raid0", Some(8 * MIB)) };
+        let volume = full_volume(&pool, spec, 1).await;
+        volume.array().set_dead_blocks([LOST]);
+        pool.close().await.expect("closed");
+    });
+    images
+}
+
+/// Copies of the drives, for one more try.
+fn copies(images: &[Rc<MemoryDrive>]) -> Vec<Rc<MemoryDrive>> {
+    Cut::over(images, 0).images()
+}
+
+#[test]
+fn a_lost_block_that_was_written_and_not_flushed_is_new_or_lost_after_a_cut() {
+    for checksums in [false, true] {
+        let images = with_a_lost_block(checksums);
+        let mut lost = 0;
+        for seed in 0..20 {
+            let cut = Cut::over(&copies(&images), seed);
+            let life = Life::new();
+            let left = life.run(async {
+                let pool = life.open(&cut.drives(&life.context)).await.expect("opened");
+                let volume = pool.volume("v").expect("open");
+                volume.read(LOST * BLOCK, BLOCK as usize).await.expect_err("it is lost");
+                fill(&volume, 2, LOST * BLOCK, BLOCK).await;
+                holds(&volume, 2, LOST * BLOCK, BLOCK).await.expect("what was written");
+                // Something else is recorded, and with it all that is known.
+                pool.set_rebuild_priority(40 + seed as u32).await.expect("recorded");
+                std::mem::forget(pool);
+                cut.images()
+            });
+            let life = Life::new();
+            life.run(async {
+                let pool = life.open(&as_drives(&left)).await.expect("opened");
+                let volume = pool.volume("v").expect("open");
+                match holds(&volume, 2, LOST * BLOCK, BLOCK).await {
+                    Ok(()) => {}
+                    Err(what) if what.contains("wrong") => panic!("seed {seed}: {what}"),
+                    Err(_) => lost += 1,
+                }
+                pool.close().await.expect("closed");
+            });
+        }
+        assert!(lost > 0, "the write was always kept, so nothing was tried");
+    }
+}
+
+#[test]
+fn a_lost_block_is_whole_once_what_was_written_is_durable() {
+    for (checksums, fua) in [(false, false), (false, true), (true, false), (true, true)] {
+        let images = with_a_lost_block(checksums);
+        for seed in 0..5 {
+            let cut = Cut::over(&copies(&images), seed);
+            let life = Life::new();
+            let left = life.run(async {
+                let pool = life.open(&cut.drives(&life.context)).await.expect("opened");
+                let volume = pool.volume("v").expect("open");
+                let data = Buffer::from_bytes(&contents(2, LOST * BLOCK, BLOCK as usize));
+                volume.write(LOST * BLOCK, data, fua).await.expect("written");
+                if !fua {
+                    volume.flush().await.expect("flushed");
+                }
+                assert_eq!(volume.info().expect("there").lost_blocks, 0);
+                std::mem::forget(pool);
+                cut.images()
+            });
+            let life = Life::new();
+            life.run(async {
+                let pool = life.open(&as_drives(&left)).await.expect("opened");
+                let volume = pool.volume("v").expect("open");
+                holds(&volume, 2, LOST * BLOCK, BLOCK).await.expect("durable");
+                pool.close().await.expect("closed");
+            });
+        }
+    }
+}
