@@ -123,7 +123,7 @@ pub enum PoolCommand {
     Offline(pool_offline::Options),
     /// Bring a drive back online, and copy to it what changed while it was away
     Online(pool_online::Options),
-    /// Replace an old or lost drive, and rebuild onto the new one
+    /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
     Replace(pool_replace::Options),
     /// Verify every stripe, repair errors, and name the drive that caused them
     Scrub(pool_scrub::Options),

@@ -9,7 +9,7 @@ use stripewise_export::nbd::client::NbdUri;
 use crate::candidates::noted_export;
 use crate::commands::App;
 use crate::failure::{Failure, Result};
-use crate::report::{DriveReport, PoolReport};
+use crate::report::{DriveReport, PoolReport, takes_part};
 
 /// Fewer characters of an identity say too little.
 pub const LEAST_BEGINNING: usize = 4;
@@ -24,7 +24,7 @@ pub fn find<'a>(report: &'a PoolReport, app: &App, name: &str) -> Result<&'a Dri
             || Path::new(&drive.path) == absolute
             || (wanted.is_some() && export(&drive.path) == wanted)
     };
-    let is_online = |drive: &&DriveReport| drive.state == "online";
+    let is_in_service = |drive: &&DriveReport| takes_part(&drive.state);
     let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
     let matching: Vec<&DriveReport> = match report.drives.iter().filter(by_path).collect::<Vec<_>>() {
         several if !several.is_empty() => several,
@@ -33,7 +33,7 @@ pub fn find<'a>(report: &'a PoolReport, app: &App, name: &str) -> Result<&'a Dri
     if let [drive] = matching.as_slice() {
         return Ok(drive);
     }
-    let out: Vec<&DriveReport> = matching.iter().copied().filter(|drive| !is_online(drive)).collect();
+    let out: Vec<&DriveReport> = matching.iter().copied().filter(|drive| !is_in_service(drive)).collect();
     let have_one_path = matching.windows(2).all(|pair| pair[0].path == pair[1].path);
     match out.as_slice() {
         [drive] if have_one_path => Ok(drive),

@@ -187,6 +187,7 @@ mod tests {
             usable_bytes: 0,
             allocated_bytes: 0,
             reason: None,
+            successor: None,
         }
     }
 

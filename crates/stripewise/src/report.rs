@@ -76,7 +76,7 @@ pub struct DriveReport {
     pub path: String,
     /// `data`, `spare`, `journal` or `fast`.
     pub role: String,
-    /// `online`, `rebuilding`, `catching-up`, `retiring`; out of service: `missing`, `offline`, `failed`, `behind`, `stale`.
+    /// `online`, `rebuilding`, `catching-up`, `retiring`, `replacing`; out of service: `missing`, `offline`, `failed`, `behind`, `stale`.
     pub state: String,
     /// Reads that failed.
     pub read_errors: u64,
@@ -92,6 +92,9 @@ pub struct DriveReport {
     pub allocated_bytes: u64,
     /// Why it is out, where it is.
     pub reason: Option<String>,
+    /// The identity of the drive that is to have its place, while it is `replacing`.
+    #[serde(default)]
+    pub successor: Option<String>,
 }
 
 /// A job.
@@ -227,7 +230,7 @@ impl From<&Event> for EventReport {
 
 /// Whether a drive in this state takes part.
 pub fn takes_part(state: &str) -> bool {
-    matches!(state, "online" | "rebuilding" | "catching-up" | "retiring")
+    matches!(state, "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
 }
 
 /// The word that a plain enum serialises to.
@@ -299,6 +302,7 @@ impl From<&DriveStatus> for DriveReport {
             usable_bytes: drive.usable_bytes,
             allocated_bytes: drive.allocated_bytes,
             reason: drive.reason.clone(),
+            successor: drive.successor.map(|id| id.to_string()),
         }
     }
 }

@@ -414,7 +414,7 @@ impl Life {
     }
 
     /// A disk that was never used.
-    fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
+    pub fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
         let has_fast = !self.world.plan.fast_bytes.is_empty();
         if self.world.disks.borrow().len() >= if has_fast { MAX_DISKS_WITH_FAST } else { MAX_DISKS } {
             return None;
@@ -452,18 +452,6 @@ impl Life {
         self.world.disks.borrow_mut()[disk].stale.clear();
         let back = self.bounded("taking a drive back", subject.online(place.id, top)).await;
         self.asked(&format!("online disk{disk}"), back);
-    }
-
-    async fn replace_healthy(&self, subject: &Subject) {
-        let online: Vec<Place> =
-            subject.places().into_iter().filter(|place| place.is_online && place.is_data).collect();
-        let Some(old) = self.world.pick(&online) else { return };
-        if !self.try_harm(&BTreeSet::from([old.disk])) {
-            return;
-        }
-        let Some((disk, top)) = self.new_disk() else { return };
-        let replaced = self.bounded("replacing a drive", subject.replace(old.id, top)).await;
-        self.asked(&format!("replace healthy disk{} by disk{disk}", old.disk), replaced);
     }
 
     async fn add_spare(&self, subject: &Subject) {

@@ -26,6 +26,7 @@ mod life;
 mod losses;
 mod manner;
 mod many;
+mod moving;
 mod oracle;
 mod plan;
 mod power;
@@ -167,6 +168,10 @@ pub struct Coverage {
     pub short_lives: u64,
     /// Lives of minutes.
     pub long_lives: u64,
+    /// Replacements of drives that worked.
+    pub replacements: u64,
+    /// Those that a cut or the end of the pool interrupted.
+    pub interrupted_replacements: u64,
 }
 
 impl Coverage {
@@ -176,7 +181,7 @@ impl Coverage {
         copy.fields().map(|(what, count)| (what, *count)).into()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 26] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 28] {
         [
             ("power cuts", &mut self.power_cuts),
             ("drives lost", &mut self.drive_losses),
@@ -204,6 +209,8 @@ impl Coverage {
             ("shrinks refused, as they had to be", &mut self.refused_shrinks),
             ("short lives", &mut self.short_lives),
             ("lives of minutes", &mut self.long_lives),
+            ("replacements of drives that work", &mut self.replacements),
+            ("of these interrupted", &mut self.interrupted_replacements),
         ]
     }
 

@@ -434,6 +434,7 @@ impl Life {
         self.world.cover(|coverage| {
             coverage.interrupted_rebuilds += u64::from(subject.is_rebuilding());
             coverage.interrupted_conversions += u64::from(subject.is_converting());
+            coverage.interrupted_replacements += u64::from(subject.is_replacing());
         });
     }
 

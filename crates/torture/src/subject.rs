@@ -258,7 +258,7 @@ impl Subject {
                 is_fast: drive.role == Role::Fast,
                 is_online: matches!(
                     drive.state.as_str(),
-                    "online" | "rebuilding" | "catching-up" | "retiring"
+                    "online" | "rebuilding" | "catching-up" | "retiring" | "replacing"
                 ),
                 is_offline: drive.state == "offline",
             })
@@ -360,6 +360,11 @@ impl Subject {
     /// Whether a rebuild is under way or due.
     pub fn is_rebuilding(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebuild)
+    }
+
+    /// Whether a drive that works is being replaced.
+    pub fn is_replacing(&self) -> bool {
+        self.pool.status().drives.iter().any(|drive| drive.state == "replacing")
     }
 
     /// Begins all jobs.

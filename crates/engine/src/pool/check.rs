@@ -66,6 +66,16 @@ impl Manifest {
             }
             next = drive.number + 1;
         }
+        let mut successors = BTreeSet::new();
+        for drive in &self.drives {
+            let Some(successor) = drive.successor else { continue };
+            let fits = self.drive(successor).is_some_and(|other| other.successor.is_none())
+                && successor != drive.number
+                && successors.insert(successor);
+            if !fits {
+                return Err(format!("drive {} is replaced in an impossible way", drive.id));
+            }
+        }
         Ok(())
     }
 

@@ -123,6 +123,7 @@ impl Inner {
         };
         self.note_comings_and_goings(&before, &mut next);
         next.forget_replaced();
+        self.settle_replacements(&mut next);
         self.stamp_host(&mut next, false);
         let mut why = String::from("none is at hand");
         let mut excluded: BTreeSet<u32> = BTreeSet::new();
@@ -140,6 +141,7 @@ impl Inner {
             }
             if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
                 next.exclude(&out);
+                self.settle_replacements(&mut next);
             }
             note_what_they_had(&base, &mut next, proven);
             self.assert_distinct_drives(&next);

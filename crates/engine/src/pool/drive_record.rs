@@ -73,6 +73,9 @@ pub(crate) struct DriveRecord {
     /// While it is left out: the generation of the last commit that it is known to have. Left out where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub had: Option<u64>,
+    /// The number of the drive that is to have its place. All that it holds moves there while both take part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub successor: Option<u32>,
     /// Another has taken its place; the record stays while a volume that cannot be rebuilt still speaks of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
@@ -94,6 +97,11 @@ impl DriveRecord {
     /// Whether new rows, journals and maps may be put on it.
     pub fn takes_new(&self) -> bool {
         self.is_online() && !self.retiring && !self.replaced
+    }
+
+    /// Whether all that it holds is to move elsewhere.
+    pub fn is_leaving(&self) -> bool {
+        self.is_online() && (self.retiring || self.successor.is_some())
     }
 
     /// How many slabs it has.

@@ -1,7 +1,8 @@
 //! Drives that come: new ones, replacements, and those that were away and are back.
 //!
-//! A replacement goes in as a spare first; only then is the old drive excluded and its place taken. So a replacement that
-//! cannot even be written changes nothing, and a cut between the steps leaves a spare that takes over at the next start.
+//! A drive that works is replaced while it stays a member (`replacement.rs`). In the place of one that is out the new one
+//! goes in as a spare first; only then is that place taken. So a replacement that cannot even be written changes nothing, and a
+//! cut between the steps leaves a spare that takes over at the next start.
 //! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
 //! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed.
 //!
@@ -27,6 +28,17 @@ use crate::member::Member;
 use crate::mutation::{self, Mutation};
 use crate::rows::SlotState;
 
+/// The place that a drive comes into.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// One of its own.
+    New,
+    /// That of a drive which is out.
+    Of(u32),
+    /// One of its own, and in the end that of a drive which works.
+    After(u32),
+}
+
 impl Pool {
     /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
     /// these. With `force` a drive of another pool is taken over, and one of this pool that is out of service; its place is
@@ -34,7 +46,7 @@ impl Pool {
     pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
-        let number = inner.add_drive(drive, role, force, None).await?;
+        let number = inner.add_drive(drive, role, force, Place::New).await?;
         inner.jobs.forget_conversion_stalls();
         inner.kick_jobs();
         let manifest = inner.manifest.borrow();
@@ -46,17 +58,22 @@ impl Pool {
         self.add(drive, Role::Spare, force).await
     }
 
-    /// Puts a new drive, of whatever size, in the place of one that failed, is missing, or (where its volumes can spare it
-    /// meanwhile) still works. What does not fit goes to free space of the other drives. The rebuild is recorded, and begins
-    /// when jobs run. `new` may be the old drive itself, wiped or not. `force`: as with [`Self::add`].
+    /// Puts a new drive in the place of another. One that works stays a member until the new one, which has to be large enough,
+    /// has all that it held. In the place of one that failed or is missing a drive of whatever size may come: what does not fit goes
+    /// to free space of the others, and `new` may be the old drive itself, wiped or not. What is to be done is recorded, and begins
+    /// when jobs run. `force`: as with [`Self::add`].
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let old = inner.number_of(old)?;
+        if inner.working_member(old).is_some() {
+            inner.check_replaceable(old)?;
+            return self.replace_working(old, new, force).await;
+        }
         inner.check_spared(old)?;
         let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
             Some(spare) => spare,
-            None => inner.add_drive(new, Role::Spare, force, Some(old)).await?,
+            None => inner.add_drive(new, Role::Spare, force, Place::Of(old)).await?,
         };
         let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
         inner.put_in_place(old, number).await?;
@@ -71,6 +88,11 @@ impl Pool {
         let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
         if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
             return Err(PoolError::DriveInPool { drive: record.path, id: spare });
+        }
+        if inner.working_member(old).is_some() {
+            inner.check_replaceable(old)?;
+            inner.begin_replacement(old, number).await?;
+            return inner.after_replacement_began(old).await;
         }
         inner.check_spared(old)?;
         inner.put_in_place(old, number).await
@@ -154,7 +176,7 @@ impl Inner {
     }
 
     /// The spare that a drive given as a replacement is already.
-    fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
+    pub(super) fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
         let manifest = self.manifest.borrow();
         let drives = self.drives.borrow();
         let mut spares =
@@ -186,14 +208,30 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes a drive into the pool; `for_place`: in the end of this drive.
+    /// Takes a drive into the pool as successor of one that works.
+    pub(super) async fn add_successor(
+        &self,
+        drive: Rc<dyn Drive>,
+        force: bool,
+        old: u32,
+    ) -> Result<u32, PoolError> {
+        // What is on its way off the old drive needs no room.
+        self.until_reclaimed().await;
+        self.add_drive(drive, Role::Spare, force, Place::After(old)).await
+    }
+
+    /// Takes a drive into the pool.
     async fn add_drive(
         &self,
         drive: Rc<dyn Drive>,
         role: Role,
         force: bool,
-        for_place: Option<u32>,
+        place: Place,
     ) -> Result<u32, PoolError> {
+        let for_place = match place {
+            Place::Of(old) => Some(old),
+            Place::New | Place::After(_) => None,
+        };
         let before = self.check_new_drive(&drive, force, for_place).await?;
         let path = drive.info().label.to_string();
         let capacity_bytes = drive.info().capacity_bytes;
@@ -219,6 +257,7 @@ impl Inner {
         self.set_background_share();
         let joined = format!("{path} was added");
         let time_unix_ms = self.unix_ms();
+        let pool = self.rc();
         let added = self
             .try_commit(Some(number), move |manifest| {
                 assert_eq!(manifest.add_drive(id, &path, role, capacity_bytes), number);
@@ -226,6 +265,9 @@ impl Inner {
                     manifest.set_replaced(given_up);
                 }
                 manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
+                if let Place::After(old) = place {
+                    pool.enter_successor(manifest, old, number)?;
+                }
                 Ok(Change::Commit(()))
             })
             .await;

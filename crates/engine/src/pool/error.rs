@@ -76,6 +76,16 @@ pub enum PoolError {
         /// What is needed, bytes.
         needed_bytes: u64,
     },
+    /// A drive's place is being taken by another already.
+    #[error("{drive} is being replaced with {by} already")]
+    BeingReplaced {
+        /// The pool.
+        pool: String,
+        /// The drive that goes, its label.
+        drive: String,
+        /// The one that comes.
+        by: String,
+    },
     /// The drive belongs to another pool, whose data would be lost.
     #[error("{drive} belongs to pool {pool_name} ({pool_id})")]
     DriveOfOtherPool {
@@ -453,7 +463,13 @@ impl PoolError {
             Self::NoSuchDrive { .. } => {
                 "`pool status` names its drives; one that was replaced is no longer among them".to_owned()
             }
-            Self::DriveTooSmall { .. } => "give a larger drive".to_owned(),
+            Self::DriveTooSmall { needed_bytes, .. } => {
+                format!("give a drive of at least {}", in_mib(needed_bytes.next_multiple_of(1 << 20)))
+            }
+            Self::BeingReplaced { pool, by, .. } => format!(
+                "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool retire {pool} {by}` calls it off, and \
+                 gives the new drive back"
+            ),
             Self::DriveOfOtherPool { pool_name, .. } => {
                 format!("with --force it is taken over, and what pool {pool_name} holds on it is lost")
             }

@@ -249,6 +249,7 @@ impl Manifest {
             capacity_bytes,
             errors: Errors::default(),
             had: None,
+            successor: None,
             replaced: false,
         });
         number
@@ -347,6 +348,7 @@ impl Manifest {
     pub fn set_replaced(&mut self, number: u32) {
         if let Some(drive) = self.drive_mut(number) {
             drive.replaced = true;
+            drive.successor = None;
         }
         self.forget_replaced();
     }

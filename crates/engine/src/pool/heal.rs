@@ -104,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// A drive whose place a dedicated spare could take, and which.
+    /// A drive whose place another could take, and which: the one that was to have it in any case, or a dedicated spare.
     fn next_for_spare(&self) -> Option<(u32, u32)> {
         self.next_for_spare_in(&self.manifest.borrow())
     }
@@ -115,19 +115,22 @@ impl Inner {
             drive.role == Role::Spare && drive.takes_new() && self.working_member(drive.number).is_some()
         };
         let spares: Vec<&DriveRecord> = manifest.drives.iter().filter(is_spare).collect();
-        if spares.is_empty() {
+        let has_successor = |drive: &DriveRecord| drive.successor.is_some();
+        if spares.is_empty() && !manifest.drives.iter().any(has_successor) {
             return None;
         }
         let healable = self.healable();
         for drive in manifest.drives.iter().filter(|drive| Self::is_given_up(drive) && !drive.replaced) {
             let wanted = |place: SlotPlace| place.drive == drive.number && place.state == SlotState::Missing;
             let has_rows = !stretches(manifest, wanted, |part| healable.contains(&part)).is_empty();
+            let has_copies =
+                manifest.parts().any(|part| healable.contains(&part.id) && part.lacks_copy_on(drive.number));
+            let successor = drive.successor.filter(|successor| self.working_member(*successor).is_some());
+            if let Some(successor) = successor.filter(|_| has_rows || has_copies) {
+                return Some((drive.number, successor));
+            }
             // What is on a journal drive is not worth a drive for data; others have room for it.
-            let has_copies = drive.role != Role::Journal
-                && manifest
-                    .parts()
-                    .any(|part| healable.contains(&part.id) && part.lacks_copy_on(drive.number));
-            if !has_rows && !has_copies {
+            if spares.is_empty() || !(has_rows || has_copies && drive.role != Role::Journal) {
                 continue;
             }
             let slabs = drive.slab_count(manifest.slab_bytes);
@@ -390,7 +393,7 @@ impl Inner {
                 }
             }
         }
-        let has_retiring = manifest.drives.iter().any(|drive| drive.retiring && drive.is_online())
+        let has_retiring = manifest.drives.iter().any(DriveRecord::is_leaving)
             && !mutation::is_chosen(Mutation::PlaceAreasCarelessly);
         let leaves_room = |(place, books): &((u32, u32), FreeSlabs)| {
             let mut planned = manifest.clone();

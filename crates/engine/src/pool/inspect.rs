@@ -151,6 +151,7 @@ pub async fn identify(drive: &dyn Drive) -> Result<Option<(PoolId, DriveId)>, Po
 fn in_words(drive: &DriveRecord) -> String {
     match &drive.standing {
         Standing::Online if drive.retiring => "online, retiring".to_owned(),
+        Standing::Online if drive.successor.is_some() => "online, being replaced".to_owned(),
         Standing::Online => "online".to_owned(),
         Standing::Excluded { reason, kind: ExclusionKind::Offline } => format!("offline: {reason}"),
         Standing::Excluded { reason, .. } => format!("excluded: {reason}"),

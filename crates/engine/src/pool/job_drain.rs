@@ -1,6 +1,7 @@
-//! Emptying drives that retire: columns move, one by one, to drives that have room, while clients go on and without less
-//! redundancy at any time; copies of maps and areas of journals with them. Where all drives that could take a column are full,
-//! others move out of its way first (`room_elsewhere.rs`). Then the drive is let go of.
+//! Emptying drives that retire, and drives that are replaced while they work (`replacement.rs`): columns move, one by one,
+//! to drives that have room, or to the successor, while clients go on and without less redundancy at any time; copies of
+//! maps and areas of journals with them. Where all drives that could take a column are full, others move out of its way first
+//! (`room_elsewhere.rs`). Then the drive is let go of.
 //!
 //! A batch of moves is made, then recorded by one commit; until then both places are written. What a crash interrupts is
 //! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
@@ -8,6 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use futures_util::future::join_all;
 
@@ -18,6 +20,7 @@ use super::format::Manifest;
 use super::ids::Id;
 use super::jobs::{Parts, Progress, SECOND_NS};
 use super::mover::Step;
+use super::replacement::written_on;
 use super::room_elsewhere::{Link, first_to_move};
 use super::space::Replacement;
 use super::takeover::{candidates, stretches};
@@ -47,7 +50,7 @@ impl Inner {
     fn retiring(&self) -> Vec<u32> {
         let manifest = self.manifest.borrow();
         let is_due = |drive: &&DriveRecord| {
-            drive.retiring
+            drive.is_leaving()
                 && self.working_member(drive.number).is_some()
                 && !self.jobs.healing.is_stalled(Some((drain_task(drive.number), None)))
         };
@@ -60,9 +63,8 @@ impl Inner {
             return Ok(false);
         }
         // Of all drives that are to be emptied, before rows take the consecutive slabs that these need.
-        let is_retiring = |manifest: &Manifest, drive: u32| {
-            manifest.drive(drive).is_some_and(|drive| drive.retiring && drive.is_online())
-        };
+        let is_retiring =
+            |manifest: &Manifest, drive: u32| manifest.drive(drive).is_some_and(DriveRecord::is_leaving);
         let off = |manifest: &Manifest, place: &MetaPlaceRecord| {
             is_retiring(manifest, place.drive).then_some(false)
         };
@@ -134,6 +136,10 @@ impl Inner {
     }
 
     async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {
+        let successor = self.manifest.borrow().drive(number).and_then(|drive| drive.successor);
+        if let Some(successor) = successor {
+            self.space.borrow_mut().set_arriving(successor, steps.len() as u64);
+        }
         let parts = self.note_drain(number);
         let lane = &self.jobs.healing;
         self.jobs.begin(lane, parts.clone());
@@ -151,6 +157,9 @@ impl Inner {
         }
         let done = done.take();
         let (count, recorded) = (done.len(), self.record_steps(done).await);
+        if let Some(successor) = successor {
+            self.space.borrow_mut().set_arriving(successor, 0);
+        }
         self.until_reclaimed().await;
         let is_left = self.manifest.borrow().named_drives().contains(&number);
         if !is_left || self.closed.get() {
@@ -170,10 +179,15 @@ impl Inner {
         let mut current = self.jobs.healing.current.borrow_mut();
         for part in manifest.parts() {
             let Some(array) = self.array(part.id) else { continue };
-            let runs = part.rows.runs().filter(|run| run.places.iter().any(|place| place.drive == number));
-            let rows = runs.flat_map(|run| run.first_row..run.end_row());
-            let bytes: u64 = rows.map(|row| array.row_written_bytes(row)).sum();
-            let progress = current.entry(part.id).or_default();
+            let bytes = written_on(&array, part, number);
+            let successor = manifest.drive(number).and_then(|drive| drive.successor);
+            let progress = current.entry(part.id).or_insert_with(|| {
+                // What moved to a successor before the pool was opened counts.
+                let progress = Progress::default();
+                let done = successor.map_or(0, |successor| written_on(&array, part, successor));
+                progress.done_bytes.set(done as f64);
+                Rc::new(progress)
+            });
             progress.total_bytes.set(progress.done_bytes.get() + bytes as f64);
         }
         current.clone()
@@ -186,7 +200,9 @@ impl Inner {
         parts: &Parts,
         failure: &RefCell<Option<String>>,
     ) {
-        while !self.closed.get() && !self.jobs.look_again.get() {
+        // Whoever changes drives or volumes need not wait for a whole batch.
+        let is_wanted = || self.administering.waiting() == 0 && !self.jobs.look_again.get();
+        while !self.closed.get() && is_wanted() {
             let Some(step) = queue.borrow_mut().pop_front() else { return };
             match self.take_step(&step, &|_| Box::pin(std::future::ready(true))).await {
                 Ok(bytes) => {

@@ -38,7 +38,7 @@ const MAX_STALLED_ROWS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Filling replacements, catching up, emptying drives that retire.
+    /// Filling replacements, catching up, emptying drives that retire or are replaced.
     Rebuild,
     /// Checking everything, and making copies and parity agree after a crash.
     Scrub,
@@ -457,8 +457,15 @@ impl Inner {
             let name = volume_of(&manifest, part.id).1;
             let healing = self.jobs.healing.current.borrow().get(&part.id).cloned();
             let due = self.due_in(&manifest, &array);
+            let replacing = self.replacement_in(&manifest, part, &array);
             if let Some(progress) = &healing {
-                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+                let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));
+            } else if let Some((successor, done, left)) = replacing.filter(|_| due.rows == 0) {
+                let progress = Progress::default();
+                progress.done_bytes.set(done as f64);
+                progress.total_bytes.set((done + left) as f64);
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), Some(successor)));
             } else if due.rows > 0 {
                 let progress = Progress::default();
                 progress.done_bytes.set(due.done_bytes);

@@ -122,6 +122,9 @@ impl Pool {
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
         inner.check_not_the_last(number)?;
+        if record.successor.is_some() {
+            inner.check_replaceable(number)?;
+        }
         let text = format!("{} is to be emptied", record.path);
         let time_unix_ms = inner.unix_ms();
         let pool = inner.rc();
@@ -178,6 +181,7 @@ impl Inner {
         if let Some(drive) = planned.drive_mut(number) {
             drive.retiring = true;
         }
+        planned.settle_replacements();
         match self.shortage_in(planned) {
             None => Ok(()),
             Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
@@ -253,7 +257,14 @@ impl Inner {
                 if manifest.is_needed(number) || (is_online && named) {
                     return Ok(Change::Nothing(false));
                 }
-                manifest.events.push(time_unix_ms, EventKind::Drive, &format!("{path} was let go of"));
+                let successor = record.successor.and_then(|successor| manifest.drive(successor));
+                let text = match successor {
+                    Some(successor) => {
+                        format!("{} has the place of {path}, which was let go of", successor.path)
+                    }
+                    None => format!("{path} was let go of"),
+                };
+                manifest.events.push(time_unix_ms, EventKind::Drive, &text);
                 if named {
                     // What it lacks stays to be taken over by others.
                     manifest.set_replaced(number);

@@ -49,6 +49,7 @@ mod load;
 mod mover;
 mod open;
 mod range_gate;
+mod replacement;
 mod resize;
 mod room_elsewhere;
 mod row_queue;

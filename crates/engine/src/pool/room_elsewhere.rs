@@ -55,7 +55,7 @@ pub(super) fn chain(
     movable: impl Fn(SlotPlace) -> bool,
 ) -> Option<Vec<Link>> {
     let mut waiting: VecDeque<u32> =
-        takers_of(manifest, books, old).into_iter().filter(|drive| !not_on.contains(drive)).collect();
+        takers_of(manifest, books, old).into_iter().filter(|drive| !books.is_among(*drive, not_on)).collect();
     if waiting.iter().any(|drive| books.free_slabs(*drive) > 0) {
         return None;
     }
@@ -67,8 +67,8 @@ pub(super) fn chain(
             for run in part.rows.runs() {
                 let on_it = |place: &SlotPlace| place.drive == drive && movable(*place);
                 let Some(column) = run.places.iter().position(on_it) else { continue };
-                let is_in_run = |drive: &u32| run.places.iter().any(|place| place.drive == *drive);
-                for &onto in takers.iter().filter(|onto| !is_in_run(onto)) {
+                let in_run: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
+                for &onto in takers.iter().filter(|onto| !books.is_among(**onto, &in_run)) {
                     if by.contains_key(&onto) {
                         continue;
                     }
@@ -97,6 +97,9 @@ fn walked_back(by: &BTreeMap<u32, Option<Link>>, goal: u32) -> Vec<Link> {
 
 /// Drives that may take what lies on a drive of this role, whether or not they have room.
 fn takers_of(manifest: &Manifest, books: &FreeSlabs, old: u32) -> Vec<u32> {
+    if let Some(successor) = manifest.drive(old).and_then(|drive| drive.successor) {
+        return vec![successor];
+    }
     let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
     let mut takers = books.usable(role);
     if role != Role::Data {
@@ -121,12 +124,8 @@ fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: 
 
 /// Finds places for all that is on drives that are to be emptied, as their manifest says; what is left without one.
 pub(super) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
-    let retiring: Vec<u32> = manifest
-        .drives
-        .iter()
-        .filter(|drive| drive.retiring && drive.is_online())
-        .map(|drive| drive.number)
-        .collect();
+    let retiring: Vec<u32> =
+        manifest.drives.iter().filter(|drive| drive.is_leaving()).map(|drive| drive.number).collect();
     let mut shortage = Shortage::default();
     // Drives that could be of no use to what has no place.
     let mut useless: BTreeSet<u32> = BTreeSet::new();

@@ -43,6 +43,10 @@ pub(crate) struct Replacement {
 struct DriveSpace {
     role: Role,
     takes_new: bool,
+    /// What is on it moves there.
+    successor: Option<u32>,
+    /// Slabs in use for what is on its way from the drive whose successor it is.
+    arriving: u64,
     slabs: u32,
     free: Stretches,
 }
@@ -73,9 +77,11 @@ impl FreeSlabs {
             let mut used = used.remove(&drive.number).unwrap_or_default();
             used.sort_unstable();
             let free = Stretches::without(slabs, used);
-            let entry = DriveSpace { role: drive.role, takes_new: drive.takes_new(), slabs, free };
+            let (role, successor) = (drive.role, drive.successor);
+            let entry = DriveSpace { role, takes_new: false, successor, arriving: 0, slabs, free };
             space.drives.insert(drive.number, entry);
         }
+        space.refresh(manifest);
         space
     }
 
@@ -88,12 +94,16 @@ impl FreeSlabs {
             let new = || DriveSpace {
                 role: drive.role,
                 takes_new: false,
+                successor: None,
+                arriving: 0,
                 slabs,
                 free: Stretches::without(slabs, []),
             };
             let entry = self.drives.entry(drive.number).or_insert_with(new);
             entry.role = drive.role;
-            entry.takes_new = drive.takes_new();
+            entry.successor = drive.successor;
+            // A successor takes what is on the drive whose place it is to have, and nothing else until it has all of it.
+            entry.takes_new = drive.takes_new() && manifest.predecessor_of(drive.number).is_none();
         }
     }
 
@@ -103,9 +113,37 @@ impl FreeSlabs {
         usable.map(|(number, _)| *number).collect()
     }
 
-    /// Free slabs of a drive.
+    /// Free slabs of a drive that may be used for something new: of one that has a successor no more than that one has
+    /// room for, beside what is to move there.
     pub fn free_slabs(&self, drive: u32) -> u64 {
-        self.drives.get(&drive).map_or(0, |drive| drive.free.count())
+        let Some(space) = self.drives.get(&drive) else { return 0 };
+        let free = space.free.count();
+        match space.successor.and_then(|successor| self.drives.get(&successor)) {
+            Some(successor) => {
+                let room = successor.free.count() + successor.arriving;
+                free.min(room.saturating_sub(self.used_slabs(drive)))
+            }
+            None => free,
+        }
+    }
+
+    /// So many slabs of a successor are in use for what still counts as being on the drive before it.
+    pub fn set_arriving(&mut self, successor: u32, slabs: u64) {
+        if let Some(space) = self.drives.get_mut(&successor) {
+            space.arriving = slabs;
+        }
+    }
+
+    /// Whether nothing of a row on these drives may go to a drive: where it lies already, or where that which lies on the
+    /// successor came from.
+    pub fn is_among(&self, drive: u32, in_rows: &[u32]) -> bool {
+        let successor = self.drives.get(&drive).and_then(|space| space.successor);
+        in_rows.contains(&drive) || successor.is_some_and(|successor| in_rows.contains(&successor))
+    }
+
+    /// Slabs of a drive that are in use.
+    pub fn used_slabs(&self, drive: u32) -> u64 {
+        self.drives.get(&drive).map_or(0, |space| u64::from(space.slabs) - space.free.count())
     }
 
     /// How many of these drives have a free slab.
@@ -224,6 +262,10 @@ impl FreeSlabs {
     /// each. All or nothing.
     pub fn allocate_places(&mut self, drives: &[u32], slabs: u32) -> Result<Vec<(u32, u32)>, Shortage> {
         let wanted = u64::from(slabs);
+        let with_room = drives.iter().filter(|drive| self.free_slabs(**drive) >= wanted).count();
+        if with_room < drives.len() {
+            return Err(Shortage { possible: with_room as u64 });
+        }
         let firsts: Vec<Option<u32>> = match self.common(drives, wanted) {
             Some((firsts, found)) if found == wanted => firsts.into_iter().map(Some).collect(),
             _ => {
@@ -260,7 +302,7 @@ impl FreeSlabs {
         rows: u64,
         prefer: Option<u32>,
     ) -> Option<Replacement> {
-        let fitting = candidates.iter().copied().filter(|drive| !in_rows.contains(drive));
+        let fitting = candidates.iter().copied().filter(|drive| !self.is_among(*drive, in_rows));
         let drive = fitting
             .filter(|&drive| self.free_slabs(drive) > 0)
             .max_by_key(|&drive| (self.free_slabs(drive), std::cmp::Reverse(drive)))?;
@@ -270,7 +312,7 @@ impl FreeSlabs {
             (start <= slab).then_some((slab, end))
         });
         let (slab, end) = preferred.or_else(|| free.fit(rows))?;
-        let rows = rows.min(u64::from(end - slab));
+        let rows = rows.min(u64::from(end - slab)).min(self.free_slabs(drive));
         self.take(drive, slab, rows as u32);
         Some(Replacement { drive, slab, rows })
     }

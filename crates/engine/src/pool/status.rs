@@ -50,7 +50,8 @@ pub struct DriveStatus {
     pub path: String,
     /// What it is for.
     pub role: Role,
-    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `missing` (not there),
+    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `replacing` (in use until
+    /// `successor` has all that it holds), `missing` (not there),
     /// `offline` (taken out by somebody), `failed` (excluded after errors), `behind` (there, to catch up) or `stale` (there, but of
     /// no use).
     pub state: String,
@@ -68,6 +69,8 @@ pub struct DriveStatus {
     pub allocated_bytes: u64,
     /// Why it is out, where it is.
     pub reason: Option<String>,
+    /// The drive that is to have its place.
+    pub successor: Option<DriveId>,
 }
 
 /// A job under way or due.
@@ -297,7 +300,7 @@ impl Inner {
         let open = self.open_drive(drive.number);
         let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
         let space = self.space.borrow();
-        let (slabs, free) = (space.slabs(drive.number), space.free_slabs(drive.number));
+        let (slabs, used) = (space.slabs(drive.number), space.used_slabs(drive.number));
         let (state, reason) = self.drive_state(manifest, drive);
         DriveStatus {
             id: drive.id,
@@ -309,8 +312,9 @@ impl Inner {
             checksum_errors: errors.checksum,
             capacity_bytes: drive.capacity_bytes,
             usable_bytes: slabs * manifest.slab_bytes,
-            allocated_bytes: (slabs - free.min(slabs)) * manifest.slab_bytes,
+            allocated_bytes: used * manifest.slab_bytes,
             reason,
+            successor: drive.successor.and_then(|number| Some(manifest.drive(number)?.id)),
         }
     }
 
@@ -352,6 +356,8 @@ impl Inner {
                     ("rebuilding", None)
                 } else if has(SlotState::CatchingUp) {
                     ("catching-up", None)
+                } else if drive.successor.is_some() {
+                    ("replacing", None)
                 } else if drive.retiring {
                     ("retiring", None)
                 } else {

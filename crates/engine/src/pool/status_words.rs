@@ -112,6 +112,9 @@ impl Inner {
             .filter(|drive| drive.state == "retiring")
             .map(|drive| drive.path.as_str())
             .collect();
+        if let Some(condition) = self.replacements_in_words(manifest) {
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
         if let Some(why) = self.retiring_without_room(manifest) {
             return (format!("all there, but {why}"), format!("stripewise pool add {pool} NEW-DRIVE"));
         }
@@ -162,6 +165,7 @@ impl Inner {
             })
             .collect();
         planned.exclude(&gone);
+        planned.settle_replacements();
         let spare = self.next_for_spare_in(&planned).and_then(|(_, spare)| planned.drive(spare));
         let spare = spare.map(|spare| spare.path.clone());
         let mut books = self.space.borrow().clone();
@@ -174,6 +178,21 @@ impl Inner {
         Some(match spare {
             Some(path) => format!("the spare {path} takes over"),
             None => "the other drives have room for what is lacking".to_owned(),
+        })
+    }
+
+    /// Drives that are being replaced while they work, and how far that is.
+    fn replacements_in_words(&self, manifest: &Manifest) -> Option<String> {
+        let in_words = |(old, new): (u32, u32)| {
+            let (from, to) = (manifest.drive(old)?, manifest.drive(new)?);
+            let (done, all) = self.replacement_bytes(manifest, old, new);
+            let percent = if all > 0.0 { done * 100.0 / all } else { 0.0 };
+            let line = format!("replacing {} with {}, {percent:.1} % done", from.path, to.path);
+            from.is_online().then_some(line)
+        };
+        let lines: Vec<String> = manifest.replacements().filter_map(in_words).collect();
+        (!lines.is_empty()).then(|| {
+            format!("all there; {}: until then both are used, and no redundancy is missing", lines.join("; "))
         })
     }
 
@@ -237,7 +256,7 @@ fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
 }
 
 fn is_fine(drive: &DriveStatus) -> bool {
-    matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring")
+    matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
 }
 
 /// What it means that the file system under a drive is full, and what helps.

@@ -126,8 +126,12 @@ pub(crate) fn put(table: &mut RowTable, first_row: u64, rows: u64, column: usize
     table.set(first_row, rows, &places);
 }
 
-/// Drives that may take over a column of rows on `in_rows` from `old`.
+/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a successor, this alone.
 pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_rows: &[u32]) -> Vec<u32> {
+    if let Some(successor) = manifest.drive(old).and_then(|drive| drive.successor) {
+        let has_room = books.free_slabs(successor) > 0 && !in_rows.contains(&successor);
+        return if has_room { vec![successor] } else { Vec::new() };
+    }
     let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
     let same = with_room(books, role, in_rows);
     if same.is_empty() && role != Role::Data { with_room(books, Role::Data, in_rows) } else { same }
@@ -136,7 +140,7 @@ pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_ro
 /// Drives of a role with something free, none of those that a row lies on.
 fn with_room(books: &FreeSlabs, role: Role, in_rows: &[u32]) -> Vec<u32> {
     let usable = books.usable(role).into_iter();
-    usable.filter(|drive| !in_rows.contains(drive) && books.free_slabs(*drive) > 0).collect()
+    usable.filter(|drive| !books.is_among(*drive, in_rows) && books.free_slabs(*drive) > 0).collect()
 }
 
 /// All stretches of columns whose place is `wanted`, most exposed first.

@@ -93,6 +93,7 @@ pub(super) fn sample() -> Manifest {
     volume.parts[0].rows.resize(40);
     volume.parts[0].meta.map_rows = 100;
     manifest.exclude(&[Exclusion { drive: 4, reason: "it broke".to_owned(), kind: ExclusionKind::Failed }]);
+    manifest.drives[2].successor = Some(3);
     manifest.scrub = Some(ScrubIntent { volumes: vec![Id(55)], next_region: 4 });
     manifest.patrol.interval_s = Some(86_400);
     manifest.patrol.last_unix_s = Some(1_700_000_000);

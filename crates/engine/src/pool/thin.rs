@@ -243,8 +243,13 @@ impl Inner {
         let space = self.space.borrow();
         let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
         data.fold((0, 0), |(used, all), drive| {
-            let slabs = space.slabs(drive.number);
-            (used + slabs - space.free_slabs(drive.number).min(slabs), all + slabs)
+            let taken = space.used_slabs(drive.number);
+            // A successor adds no room before it is the only one of the two.
+            let free = match manifest.predecessor_of(drive.number) {
+                Some(_) => 0,
+                None => space.free_slabs(drive.number),
+            };
+            (used + taken, all + taken + free)
         })
     }
 

@@ -21,8 +21,8 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
 use super::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_HOST, FEATURE_TURNED_BACK, Header, entry_bytes,
-    entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_HOST, FEATURE_SUCCESSOR, FEATURE_TURNED_BACK, Header,
+    entry_bytes, entry_room_bytes,
 };
 use super::format::Manifest;
 use super::ids::{DriveId, PoolId};
@@ -341,7 +341,9 @@ fn features(manifest: &Manifest) -> u64 {
     };
     let host = if manifest.host.is_some() { FEATURE_HOST } else { 0 };
     let turned_back = if manifest.volumes.iter().any(is_turned_back) { FEATURE_TURNED_BACK } else { 0 };
-    host | turned_back
+    let has_successor = manifest.drives.iter().any(|drive| drive.successor.is_some());
+    let successor = if has_successor { FEATURE_SUCCESSOR } else { 0 };
+    host | turned_back | successor
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every

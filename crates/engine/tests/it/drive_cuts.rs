@@ -150,8 +150,7 @@ fn what_a_drive_has_that_went_while_another_was_filled_from_it_is_not_lost() {
             let drives: Vec<Rc<FaultyDrive>> = images.iter().enumerate().map(seeded).collect();
             let pool = life.open(&as_drives(&drives[..2])).await.unwrap();
             drives.iter().for_each(|drive| drive.set_delay(Delay::Exponential { mean_ns: 1_000_000 }));
-            let old = id_of(&pool.status(), "drive0");
-            pool.replace(old, drives[2].clone(), false).await.unwrap();
+            replace_failed(&pool, "drive0", &(drives[2].clone() as Rc<dyn Drive>)).await;
             pool.start_jobs();
             life.context.sleep_ns(moment * 1_500_000).await;
             drives[1].unplug();

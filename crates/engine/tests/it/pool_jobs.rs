@@ -71,7 +71,7 @@ fn a_rebuild_tells_how_far_it_is_and_resumes_there() {
             let drives = slow(&life, &below);
             let pool = open_slow(&life, &drives[..3]).await;
             let volume = pool.volume("data").unwrap();
-            pool.replace(id_of(&pool.status(), "drive1"), drives[3].clone(), false).await.unwrap();
+            replace_failed(&pool, "drive1", &drives[3]).await;
             let began_ns = life.context.now_ns();
             pool.start_jobs();
             // Clients go on: below what is rebuilt and above it.
@@ -128,8 +128,7 @@ fn closing_stops_a_rebuild_and_the_next_one_goes_on() {
             let drives = slow(&life, &images);
             let pool = open_slow(&life, if round == 0 { &drives[..3] } else { &drives }).await;
             if round == 0 {
-                let old = id_of(&pool.status(), "drive2");
-                pool.replace(old, drives[3].clone(), false).await.unwrap();
+                replace_failed(&pool, "drive2", &drives[3]).await;
             }
             pool.start_jobs();
             life.context.sleep_ns(2 * SECOND_NS).await;
@@ -158,7 +157,7 @@ fn the_most_exposed_volume_is_rebuilt_first() {
         for (name, layout, size) in [("double", "raid6", 8 * MIB), ("single", "raid5", 24 * MIB)] {
             full_volume(&pool, volume_spec(name, layout, Some(size)), 1).await;
         }
-        pool.replace(id_of(&pool.status(), "drive0"), drives[4].clone(), false).await.unwrap();
+        replace_failed(&pool, "drive0", &drives[4]).await;
         pool.start_jobs();
         life.context.sleep_ns(6 * SECOND_NS).await;
         let activity = pool.activity();
@@ -293,7 +292,7 @@ fn more_lost_blocks_than_can_be_recorded_leave_the_slot_unfinished() {
         }
         let drives = as_drives(&faults);
         let pool = life.open(&drives[..3]).await.unwrap();
-        pool.replace(id_of(&pool.status(), "drive1"), drives[3].clone(), false).await.unwrap();
+        replace_failed(&pool, "drive1", &drives[3]).await;
         let error = pool.wait(JobKind::Rebuild).await.err().unwrap();
         assert!(error.to_string().contains("more blocks are lost"), "{error}");
     });
@@ -449,7 +448,7 @@ fn a_pool_of_modelled_drives_needs_no_memory() {
             volume.write(step * at_once, buffers.allocate(at_once as usize), false).await.unwrap();
         }
         volume.flush().await.unwrap();
-        pool.replace(id_of(&pool.status(), "model2"), drives[4].clone(), false).await.unwrap();
+        replace_failed(&pool, "model2", &drives[4]).await;
         let began_ns = life.context.now_ns();
         pool.wait(JobKind::Rebuild).await.unwrap();
         let took_s = (life.context.now_ns() - began_ns) as f64 / 1e9;

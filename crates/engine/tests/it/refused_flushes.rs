@@ -273,7 +273,7 @@ fn what_a_rebuild_wrote_before_its_drive_refused_anothers_flush_does_not_count_a
             let volume = full_volume(&pool, spec("data", "raid5", Some(3), checksums, false), 1).await;
             volume.flush().await.unwrap();
             slow_down(&drives);
-            pool.replace(id_of(&pool.status(), "drive0"), tops[3].clone(), false).await.unwrap();
+            replace_failed(&pool, "drive0", &tops[3]).await;
             pool.start_jobs();
             until_cached(&life, &all[3], 1 + moment * 3).await;
             lose_cache(&pool, &all[3]).await;

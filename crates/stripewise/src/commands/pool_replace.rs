@@ -1,8 +1,8 @@
-//! `pool replace`: a new drive in the place of an old one. The rebuild onto it belongs to the pool; with `--wait` it is done
-//! at once.
+//! `pool replace`: a new drive in the place of an old one. An old drive that works is used until the new one has all that it
+//! holds; one that is gone is rebuilt from the others. The work belongs to the pool; with `--wait` it is done at once.
 //!
-//! Expected faults: an old drive that is long gone (named by its last path or identity), a new one that holds something, is
-//! too small, or belongs to the pool already.
+//! Expected faults: an old drive that is long gone (named by its last path or identity) or being replaced already, a new one
+//! that holds something, is too small, or belongs to the pool already.
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;
@@ -14,10 +14,10 @@ use crate::failure::{Exit, Result};
 use crate::jobs::{due_text, work};
 use crate::names::PoolName;
 use crate::redundancy::tell_without;
-use crate::report::PoolReport;
+use crate::report::{PoolReport, takes_part};
 use crate::session::{Access, pool_failure, with_pool};
 
-/// Replace an old or lost drive, and rebuild onto the new one
+/// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
 #[derive(Args)]
 pub struct Options {
     /// The pool
@@ -45,7 +45,13 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         let report = session.report();
         let old = find(&report, app, &options.old)?;
         let old_id = id_of(old);
-        tell_without(app, session, old, old_id, "until the new drive is rebuilt")?;
+        match takes_part(&old.state) {
+            true => app.printer.note(format!(
+                "no volume loses redundancy while {} is replaced: it is used until the new drive is full",
+                old.path
+            )),
+            false => tell_without(app, session, old, old_id, "until the new drive is rebuilt")?,
+        }
         let replaced = match find(&report, app, &options.new).ok().filter(|drive| drive.role == "spare") {
             Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
             None => {
@@ -67,8 +73,15 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         Outcome::Due(report) => *report,
     };
     let due = due_text(app, &report);
+    let is_being_replaced = report.drives.iter().any(|drive| drive.state == "replacing");
     app.printer.result(&Pools { pools: vec![report] }, |page| {
-        page.line(format!("{} takes the place of {} in pool {name}", options.new, options.old));
+        page.line(match is_being_replaced {
+            true => format!(
+                "replacing {} with {} in pool {name}: until that is done both are used",
+                options.old, options.new
+            ),
+            false => format!("{} takes the place of {} in pool {name}", options.new, options.old),
+        });
         if let Some(due) = due {
             page.line(due);
         }

@@ -7,8 +7,8 @@ use crate::size::{ByteSize, duration_text};
 fn state_style(state: &str) -> Style {
     match state {
         "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "catching-up" | "retiring" | "offline" | "behind" | "stale"
-        | "unknown" => Style::Warning,
+        "degraded" | "rebuilding" | "catching-up" | "retiring" | "replacing" | "offline" | "behind"
+        | "stale" | "unknown" => Style::Warning,
         _ => Style::Bad,
     }
 }

@@ -111,6 +111,47 @@ fn a_drive_is_retired_without_a_moment_of_less_redundancy() {
 }
 
 #[test]
+fn a_drive_that_works_is_used_until_its_replacement_is_full() {
+    let (sandbox, data) = with_volume(3, 21);
+    sandbox.ok("drive make @e --count 1 --size 32MiB");
+    sandbox.ok("drive make @e --count 1 --size 8MiB --first 1");
+    let refused = sandbox.fails("pool replace tank @d/drive1.img @e/drive1.img");
+    assert!(
+        refused.contains("is too small") && refused.contains("hint: give a drive of at least"),
+        "{refused}"
+    );
+    let begun = sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");
+    assert!(begun.text().contains("until that is done both are used"), "{}", begun.text());
+    assert!(begun.err.contains("no volume loses redundancy"), "{}", begun.err);
+    let (old, new) = (sandbox.text("d/drive1.img"), sandbox.text("e/drive0.img"));
+    let now = status(&sandbox);
+    assert_eq!((&now["state"], &now["volumes"][0]["redundancy_left"]), (&"online".into(), &1.into()));
+    let condition = now["condition"].as_str().expect("text");
+    assert!(condition.contains(&format!("replacing {old} with {new}, 0.0 % done")), "{condition}");
+    assert_eq!(now["action"], "stripewise pool wait tank rebuild");
+    let (from, to) = (drive(&now, &old).expect("there"), drive(&now, &new).expect("there"));
+    assert_eq!(
+        (&from["state"], &from["successor"], &to["role"]),
+        (&"replacing".into(), &to["id"], &"data".into())
+    );
+    assert_eq!((&now["activity"][0]["kind"], &now["activity"][0]["drive"]), (&"rebuild".into(), &to["id"]));
+    let refused = sandbox.fails("pool replace tank @d/drive1.img @e/drive1.img");
+    assert!(
+        refused.contains("is being replaced with") && refused.contains("hint: `stripewise pool wait"),
+        "{refused}"
+    );
+    // A second drive is lost: the old one is still there.
+    lose(&sandbox, "d/drive2.img");
+    assert!(holds(&sandbox, &data));
+    sandbox.run("pool wait tank rebuild");
+    let now = sandbox.run("pool status --json").expect_code(3).json()["pools"][0].clone();
+    assert!(drive(&now, &old).is_none(), "{now}");
+    assert!(holds(&sandbox, &data));
+    let told = sandbox.ok("pool events tank");
+    assert!(told.text().contains(&format!("{new} has the place of {old}")), "{}", told.text());
+}
+
+#[test]
 fn a_drive_taken_offline_catches_up() {
     let (sandbox, mut data) = with_volume(3, 5);
     let id = drive(&status(&sandbox), &sandbox.text("d/drive2.img")).expect("there")["id"].clone();

@@ -132,6 +132,13 @@ pub fn image(drive: &MemoryDrive) -> Vec<u8> {
     bytes
 }
 
+/// Has a drive fail and another take its place, which is to be filled then.
+pub async fn replace_failed(pool: &Pool, path: &str, new: &Rc<dyn Drive>) {
+    let old = id_of(&pool.status(), path);
+    pool.fail_drive(old, "a test").await.expect("it can be spared");
+    pool.replace(old, new.clone(), false).await.expect("replaced");
+}
+
 pub fn id_of(status: &PoolStatus, path: &str) -> DriveId {
     status.drives.iter().find(|drive| drive.path == path).unwrap_or_else(|| panic!("{path} in {status:?}")).id
 }
