@@ -4,18 +4,33 @@
 
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
-/// What is broken, and a seed that shows it.
-const FOUND_AT: [(Mutation, u64); 10] = [
-    (Mutation::ReplayWithoutRedo, 1),
-    (Mutation::ParityCoversAll, 90),
-    (Mutation::ReleaseBeforeFlush, 2),
-    (Mutation::ChecksumsAlwaysAgree, 116),
-    (Mutation::CommitOnOneDrive, 1),
-    (Mutation::AcknowledgeBeforeExclusion, 265),
-    (Mutation::LockWithoutWaiting, 1),
-    (Mutation::FrontierBeforeFlush, 11),
-    (Mutation::StaleBeyondFrontier, 79),
-    (Mutation::WriteOldArrayOnly, 3),
+/// What is broken, and a seed that shows it, drawn as it was then.
+const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
+    (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
+    (Mutation::ParityCoversAll, Drawn::BeforeTuning, 90),
+    (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
+    (Mutation::ChecksumsAlwaysAgree, Drawn::BeforeTuning, 116),
+    (Mutation::CommitOnOneDrive, Drawn::BeforeTuning, 1),
+    (Mutation::AcknowledgeBeforeExclusion, Drawn::BeforeTuning, 265),
+    (Mutation::LockWithoutWaiting, Drawn::BeforeTuning, 1),
+    (Mutation::FrontierBeforeFlush, Drawn::BeforeTuning, 11),
+    (Mutation::StaleBeyondFrontier, Drawn::BeforeTuning, 79),
+    (Mutation::WriteOldArrayOnly, Drawn::BeforeTuning, 3),
+    (Mutation::RefusedFlushForgotten, Drawn::Now, 45),
+    (Mutation::OwnDriveTwice, Drawn::Now, 22),
+    (Mutation::RolledBackDriveCounts, Drawn::Now, 3),
+    (Mutation::ShrinkOverPending, Drawn::Now, 104),
+    (Mutation::FlushErrorDropped, Drawn::Now, 45),
+    (Mutation::ForceForgotten, Drawn::Now, 2),
+    (Mutation::WrittenBeforeFlush, Drawn::Now, 88),
+    (Mutation::MissedWriteNotNoted, Drawn::Now, 61),
+    (Mutation::MoveToOldPlaceOnly, Drawn::Now, 18),
+    (Mutation::DiscardKeepsRecords, Drawn::Now, 9),
+    (Mutation::JournalOnOneDrive, Drawn::Now, 1),
+    (Mutation::FreedAtOnce, Drawn::Now, 31),
+    (Mutation::ResyncComparesNothing, Drawn::Now, 46),
+    (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
+    (Mutation::LockOneByOne, Drawn::Now, 604),
 ];
 
 /// Seeds that could show it, up to a last one.
@@ -30,24 +45,24 @@ fn seeds(mutation: Mutation, last: u64) -> impl Iterator<Item = u64> {
     (1..=last).filter(move |seed| only.is_none_or(|only| seed % 4 == only))
 }
 
-fn failures(mutation: Option<Mutation>, seed: u64) -> Vec<Failure> {
-    run(seed, &Options { mutation, drawn: Drawn::BeforeTuning, ..Options::default() }).failures
+fn failures(mutation: Option<Mutation>, drawn: Drawn, seed: u64) -> Vec<Failure> {
+    run(seed, &Options { mutation, drawn, ..Options::default() }).failures
 }
 
 #[test]
 fn each_broken_rule_is_found_by_a_seed_known_for_it() {
-    for (mutation, seed) in FOUND_AT {
-        assert_eq!(failures(None, seed), [], "seed {seed} shows something else");
-        assert!(!failures(Some(mutation), seed).is_empty(), "seed {seed} does not show {mutation:?}");
+    for (mutation, drawn, seed) in FOUND_AT {
+        assert_eq!(failures(None, drawn, seed), [], "seed {seed} shows something else");
+        assert!(!failures(Some(mutation), drawn, seed).is_empty(), "seed {seed} does not show {mutation:?}");
     }
 }
 
 #[test]
 fn each_broken_rule_is_found_within_so_many_seeds() {
     let runs = std::env::var("STRIPEWISE_TEST_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(0);
-    for (mutation, _) in FOUND_AT {
+    for (mutation, drawn, _) in FOUND_AT {
         let found = seeds(mutation, runs)
-            .find_map(|seed| Some((seed, failures(Some(mutation), seed).into_iter().next()?)));
+            .find_map(|seed| Some((seed, failures(Some(mutation), drawn, seed).into_iter().next()?)));
         match found {
             Some((seed, failure)) => println!("{mutation:?}: seed {seed}, {}", failure.promise),
             None => assert_eq!(runs, 0, "{mutation:?} is not found by seeds 1 to {runs}"),
