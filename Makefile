@@ -5,14 +5,12 @@
 .PHONY: help evaluate check test soak bench bench-md fuzz build install clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz
 
 ARGS ?=
-FUZZERS ?= sections journal_head pages packed drive pool nbd
+FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
 SWEEPS = model_check write_hole power_cut::what_was_flushed pool_random pool_convert_random \
 	checksums::lost_and_misdirected cuts::what_was_acknowledged
-# A shell that starts make in the background has it ignore interrupts, and the tests send some.
-SIGNALS = env --default-signal=INT,QUIT
 PREFIX ?= /usr/local
 
 help:
@@ -45,7 +43,7 @@ check: need-check
 test: need-test check
 	cargo test --workspace --locked --quiet --doc
 	cargo test --workspace --locked --quiet --features stripewise-torture/mutations --test mutations
-	$(SIGNALS) cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
+	cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
 	cargo test --workspace --locked --quiet --test clients -- --test-threads 3
 	@echo 'make test: formatting, lints and all tests passed'
 
@@ -82,6 +80,9 @@ install: build
 	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise.service > dist/stripewise.service.made
 	install -D -m 644 dist/stripewise.service.made '$(PREFIX)/lib/systemd/system/stripewise.service'
 	rm -f dist/stripewise.service.made
+	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise-fuse.conf > dist/stripewise-fuse.conf.made
+	install -D -m 644 dist/stripewise-fuse.conf.made '$(PREFIX)/share/stripewise/stripewise-fuse.conf'
+	rm -f dist/stripewise-fuse.conf.made
 
 clean:
 	cargo clean

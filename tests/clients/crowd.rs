@@ -3,6 +3,7 @@
 //! the daemon: no open file, no thread, no memory that grows from crowd to crowd.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +36,16 @@ struct Ways {
     nbd: PathBuf,
     control: PathBuf,
     nbd_port: u16,
+    http: PathBuf,
     http_port: u16,
+}
+
+/// A connection that waits for nothing for ever.
+fn connect_tcp(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.set_read_timeout(Some(BOUND)).expect("set");
+    stream.set_write_timeout(Some(BOUND)).expect("set");
+    stream
 }
 
 /// A port that is free now.
@@ -50,6 +60,7 @@ impl Ways {
             nbd: sandbox.path("nbd.sock"),
             control: sandbox.path("home/control.sock"),
             nbd_port: free_port(),
+            http: sandbox.path("home/http.sock"),
             http_port: free_port(),
         };
         let words = format!("--nbd unix:nbd.sock --nbd tcp:{} --http {}", ways.nbd_port, ways.http_port);
@@ -61,9 +72,9 @@ impl Ways {
     fn misbehave(&self, random: &mut SplitMix64, longest_stay: Duration) {
         let pause = Duration::from_millis(random.below(longest_stay.as_millis() as u64));
         let noise = unique_bytes(1 + random.below(5000) as usize, random.next_u64());
-        match random.below(14) {
+        match random.below(15) {
             0 => send_and_leave(&mut Client::connect_silently(&self.nbd).stream, &noise, pause),
-            1 => send_and_leave(&mut connect(self.nbd_port), &noise, pause),
+            1 => send_and_leave(&mut connect_tcp(self.nbd_port), &noise, pause),
             // Half a request; half of what a write is to write; an option that never ends.
             2 => self.after_greeting(&request_bytes(READ, 0, 1, 0, 512)[..27], pause),
             3 => self
@@ -88,7 +99,7 @@ impl Ways {
             }
             // TLS where there is none, without asking and after.
             7 => send_and_leave(
-                &mut connect(self.nbd_port),
+                &mut connect_tcp(self.nbd_port),
                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
                 pause,
             ),
@@ -100,11 +111,16 @@ impl Ways {
             }
             9 => {
                 let bytes = malformed(random.next_u64());
-                send_and_leave(&mut connect(self.http_port), &bytes, pause);
+                send_and_leave(&mut connect(&self.http), &bytes, pause);
+            }
+            // A client without a token.
+            14 => {
+                let bytes = malformed(random.next_u64());
+                send_and_leave(&mut connect_tcp(self.http_port), &bytes, pause);
             }
             // A head that comes letter by letter; a body that does not come.
             10 => {
-                let mut stream = connect(self.http_port);
+                let mut stream = connect(&self.http);
                 for letter in b"GET /metr" {
                     let _ = stream.write_all(&[*letter]);
                     std::thread::sleep(pause / 10);
@@ -112,7 +128,7 @@ impl Ways {
             }
             11 => {
                 let head = "PUT /api/v1/pools/tank/volumes/a/bytes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n";
-                send_and_leave(&mut connect(self.http_port), &[head.as_bytes(), &noise].concat(), pause);
+                send_and_leave(&mut connect(&self.http), &[head.as_bytes(), &noise].concat(), pause);
             }
             12 => send_and_leave(&mut self.caller(), &noise, pause),
             _ => {
@@ -192,7 +208,7 @@ fn works_over_nbd(socket: &Path, goes_on: &AtomicBool, longest: &Longest) -> u64
 fn asks(sandbox: &Sandbox, ways: &Ways, goes_on: &AtomicBool, longest: &Longest) {
     let _alarm = Alarm(goes_on);
     while goes_on.load(Ordering::Relaxed) {
-        let answer = time(&longest.http, || ask_for_pools(ways.http_port));
+        let answer = time(&longest.http, || ask_for_pools(&ways.http));
         assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
         time(&longest.command, || sandbox.ok("pool status tank"));
     }
@@ -329,14 +345,14 @@ fn a_thousand_malformed_http_requests() {
                     if seed >= MALFORMED {
                         return;
                     }
-                    let answer = send_and_be_left(ways.http_port, &malformed(seed));
+                    let answer = send_and_be_left(&ways.http, &malformed(seed));
                     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "seed {seed}");
                 }
             });
         }
     });
     assert!(sandbox.read("tank/a", 1 << 20, data.len()) == data);
-    assert!(ask_for_pools(ways.http_port).starts_with(b"HTTP/1.1 200"));
+    assert!(ask_for_pools(&ways.http).starts_with(b"HTTP/1.1 200"));
     daemon.end();
 }
 
@@ -388,11 +404,12 @@ fn slow_http_clients_are_given_up() {
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 24MiB");
     let (ways, daemon) = Ways::start(&sandbox);
-    let mut silent = connect(ways.http_port);
-    let mut idle = connect(ways.http_port);
+    let mut silent = connect(&ways.http);
+    let mut idle = connect(&ways.http);
     idle.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    let of_half = ways.http.clone();
     let half = std::thread::spawn(move || {
-        let mut stream = connect(ways.http_port);
+        let mut stream = connect(&of_half);
         let begin = Instant::now();
         // One letter a second is no excuse.
         while begin.elapsed() < HEAD_BOUND * 2 && stream.write_all(b"G").is_ok() {
@@ -401,11 +418,11 @@ fn slow_http_clients_are_given_up() {
         begin.elapsed()
     });
     // More than may be are told so and closed, and there is room again when they have gone.
-    let mut many: Vec<_> = (0..300).map(|_| connect(ways.http_port)).collect();
+    let mut many: Vec<_> = (0..300).map(|_| connect(&ways.http)).collect();
     many.last_mut().expect("many").set_read_timeout(Some(Duration::from_secs(5))).expect("set");
     assert!(rest(many.last_mut().expect("many")).starts_with(b"HTTP/1.1 503"));
     drop(many);
-    until("there is room again", || ask_for_pools(ways.http_port).starts_with(b"HTTP/1.1 200"));
+    until("there is room again", || ask_for_pools(&ways.http).starts_with(b"HTTP/1.1 200"));
     assert!(rest(&mut silent).is_empty());
     assert!(rest(&mut idle).starts_with(b"HTTP/1.1 200"));
     assert!(half.join().expect("no panic") < HEAD_BOUND);
@@ -413,11 +430,11 @@ fn slow_http_clients_are_given_up() {
     // What takes a minute to be given up is for the long run: half a body, and an answer that nobody takes.
     if Span::begin().is_long() {
         let before = Holdings::of(daemon.id());
-        let mut stalled = connect(ways.http_port);
+        let mut stalled = connect(&ways.http);
         stalled.set_read_timeout(Some(Duration::from_secs(90))).expect("set");
         let head = "PUT /api/v1/pools/tank/volumes/a/bytes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\nhalf of it";
         stalled.write_all(head.as_bytes()).expect("sent");
-        let mut deaf = connect(ways.http_port);
+        let mut deaf = connect(&ways.http);
         let ask = "GET /api/v1/pools/tank/volumes/a/bytes?offset=0&length=16777216 HTTP/1.1\r\nHost: localhost\r\n\r\n";
         deaf.write_all(ask.as_bytes()).expect("sent");
         assert!(rest(&mut stalled).starts_with(b"HTTP/1.1 408"));

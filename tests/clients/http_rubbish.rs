@@ -1,7 +1,9 @@
 //! What a broken or hostile HTTP client sends.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use stripewise_drive::SplitMix64;
@@ -67,8 +69,8 @@ pub fn malformed(seed: u64) -> Vec<u8> {
 }
 
 /// Sends bytes and nothing more; the server has to come to an end with them. What it answered.
-pub fn send_and_be_left(port: u16, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = connect(port);
+pub fn send_and_be_left(socket: &Path, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(socket);
     // It may have had enough before all of it was sent.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
@@ -76,8 +78,8 @@ pub fn send_and_be_left(port: u16, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// How a client that behaves is answered when it asks for the pools.
-pub fn ask_for_pools(port: u16) -> Vec<u8> {
-    let mut stream = connect(port);
+pub fn ask_for_pools(socket: &Path) -> Vec<u8> {
+    let mut stream = connect(socket);
     let request = "GET /api/v1/pools HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     match stream.write_all(request.as_bytes()) {
         Ok(()) => rest(&mut stream),
@@ -87,15 +89,15 @@ pub fn ask_for_pools(port: u16) -> Vec<u8> {
 }
 
 /// A connection that waits for nothing for ever.
-pub fn connect(port: u16) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+pub fn connect(socket: &Path) -> UnixStream {
+    let stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     stream.set_write_timeout(Some(PATIENCE)).expect("set");
     stream
 }
 
 /// All that still comes, to the end that the server makes.
-pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
+pub fn rest(stream: &mut impl Read) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Ok(_) => {}

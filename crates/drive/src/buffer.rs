@@ -37,8 +37,18 @@ struct Allocation {
     pool: Option<Weak<PoolShared>>,
 }
 
+/// From this length on memory comes straight from the system: pages of it count only once they are
+/// used, and all of it goes back when it is freed. Shorter allocations share the process's heap.
+const FROM_SYSTEM_BYTES: usize = 1 << 20;
+
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if self.capacity_bytes >= FROM_SYSTEM_BYTES {
+            // SAFETY: `memory` was mapped with this length and is unmapped once, here; no view of
+            // it is left.
+            unsafe { libc::munmap(self.memory.as_ptr().cast(), self.capacity_bytes) };
+            return;
+        }
         let layout =
             Layout::from_size_align(self.capacity_bytes, BUFFER_ALIGNMENT).expect("was valid when allocated");
         // SAFETY: `memory` came from `alloc_zeroed` with this same layout and is freed once, here.
@@ -50,11 +60,33 @@ impl Allocation {
     fn new(capacity_bytes: usize, pool: Option<Weak<PoolShared>>) -> Self {
         let layout =
             Layout::from_size_align(capacity_bytes, BUFFER_ALIGNMENT).expect("a buffer below isize::MAX");
+        if capacity_bytes >= FROM_SYSTEM_BYTES {
+            let memory = map_zeroes(capacity_bytes).unwrap_or_else(|| handle_alloc_error(layout));
+            return Self { memory, capacity_bytes, frozen: Cell::new(false), kept: Cell::default(), pool };
+        }
         // SAFETY: the layout's size is not zero (callers round up to at least one alignment unit).
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         Self { memory, capacity_bytes, frozen: Cell::new(false), kept: Cell::default(), pool }
     }
+}
+
+/// Zeroed pages of the system's, at a multiple of [`BUFFER_ALIGNMENT`]: pages have at least as many
+/// bytes.
+fn map_zeroes(length_bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: a new private mapping without a file, which no other memory can be at; it is checked
+    // before use.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length_bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    (memory != libc::MAP_FAILED).then(|| NonNull::new(memory.cast())).flatten()
 }
 
 struct PoolShared {
@@ -351,6 +383,24 @@ mod tests {
         drop(view);
         assert_eq!(pool.shared.retained_bytes.get(), 16_384);
         assert_eq!(pool.allocate(16_000).as_ptr(), address);
+    }
+
+    /// Resident memory of this process, bytes.
+    fn resident_bytes() -> usize {
+        let text = std::fs::read_to_string("/proc/self/statm").expect("readable");
+        text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+    }
+
+    #[test]
+    fn long_buffers_take_memory_as_they_are_filled_and_give_it_back() {
+        const LONG: usize = 256 << 20;
+        let (pool, before) = (BufferPool::new(0), resident_bytes());
+        let buffers: Vec<_> = (0..8).map(|_| pool.allocate(LONG / 8)).collect();
+        assert!(resident_bytes() < before + LONG / 4, "memory that nothing was written to");
+        buffers.iter().for_each(|buffer| buffer.fill(7));
+        assert!(resident_bytes() > before + LONG / 2);
+        drop(buffers);
+        assert!(resident_bytes() < before + LONG / 4, "memory that is not used");
     }
 
     #[test]

@@ -349,7 +349,9 @@ impl Array {
         let shape = RegionShape::of(&geometry);
         let regions_per_row = spec.slab_bytes / shape.member_region_bytes;
         let count = size_bytes.div_ceil(shape.region_data_bytes);
-        let regions = Rc::new(Regions::new(shape, options.tuning.map_grain, spec.id, count));
+        let regions = Regions::new(shape, options.tuning.map_grain, spec.id, count)
+            .map_err(|_| ArrayError::NoMemory { regions: count })?;
+        let regions = Rc::new(regions);
         let array = Self(Rc::new_cyclic(|me| Inner {
             me: me.clone(),
             context: context.clone(),
@@ -440,6 +442,8 @@ impl Array {
         let inner = &self.0;
         inner.check_writable()?;
         let region_bytes = inner.regions.shape.region_data_bytes;
+        let regions = size_bytes.div_ceil(region_bytes);
+        inner.regions.make_room(regions).map_err(|_| ArrayError::NoMemory { regions })?;
         let old = inner.size_bytes.get();
         if size_bytes < old {
             // What is left of the last region must read as zeros if the volume grows again.
@@ -449,7 +453,6 @@ impl Array {
                 inner.flush().await?;
             }
         }
-        let regions = size_bytes.div_ceil(region_bytes);
         if regions < inner.regions.count() {
             let stripes = inner.regions.stripes_of(regions).start
                 ..inner.regions.stripes_of(inner.regions.count()).start;

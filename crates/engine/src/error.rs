@@ -41,6 +41,12 @@ pub enum ArrayError {
     /// What is lost on the drives could not be recorded.
     #[error("the pool's record of lost blocks could not be brought up to date: {0}")]
     CannotRecord(String),
+    /// What is known of the regions of a volume of this size does not fit into memory.
+    #[error("the map of {regions} regions does not fit into this machine's memory")]
+    NoMemory {
+        /// How many regions.
+        regions: u64,
+    },
     /// The layout does not fit.
     #[error(transparent)]
     Layout(#[from] LayoutError),

@@ -25,6 +25,12 @@ pub fn reseal_slots(image: &mut [u8]) {
     pool::entries::reseal_slots(image);
 }
 
+/// Gives the pool's record on a drive other numbers: `number` is called with each one that it has,
+/// in the same order for the same record. `image` is a whole drive.
+pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
+    pool::entries::change_numbers(image, &mut number);
+}
+
 /// Reads bytes as a page of checksums and as a page of a region map, whose and where it is and its checksum made right. Gives whether it
 /// was taken for both.
 pub fn page(bytes: &[u8]) -> bool {

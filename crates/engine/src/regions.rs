@@ -17,6 +17,7 @@
 //! crash in between leaves a region that still reads as zeros, as it did before.
 
 use std::cell::{Cell, RefCell};
+use std::collections::TryReserveError;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -130,7 +131,13 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    pub fn new(shape: RegionShape, grain: MapGrain, volume_id: u128, regions: u64) -> Self {
+    /// `Err`: what is known of so many regions does not fit into memory.
+    pub fn new(
+        shape: RegionShape,
+        grain: MapGrain,
+        volume_id: u128,
+        regions: u64,
+    ) -> Result<Self, TryReserveError> {
         let map = Self {
             shape,
             grain,
@@ -148,8 +155,24 @@ impl Regions {
             all_written: Cell::new(true),
             unwritten: Cell::new(0),
         };
+        map.make_room(regions)?;
         map.resize(regions);
-        map
+        Ok(map)
+    }
+
+    /// Takes the memory for so many regions. A number that was read from a drive must not abort the
+    /// process.
+    pub fn make_room(&self, regions: u64) -> Result<(), TryReserveError> {
+        fn reserve<T>(of: &RefCell<Vec<T>>, count: u64) -> Result<(), TryReserveError> {
+            let mut of = of.borrow_mut();
+            let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(of.len());
+            of.try_reserve_exact(more)
+        }
+        reserve(&self.states, regions)?;
+        reserve(&self.behind, regions)?;
+        reserve(&self.behind_durable, regions)?;
+        reserve(&self.chunks, regions.div_ceil(self.grain.regions_per_chunk))?;
+        reserve(&self.pages, pages_for(regions, self.grain))
     }
 
     /// Regions of the volume.
@@ -581,7 +604,7 @@ impl Regions {
             region_data_bytes: REGION_BYTES,
         };
         let grain = MapGrain::default();
-        let map = Self::new(shape, grain, 0, grain.regions_per_page + 100);
+        let map = Self::new(shape, grain, 0, grain.regions_per_page + 100).expect("a little memory");
         let mut page = [0; PAGE_BYTES];
         let length = bytes.len().min(PAGE_BYTES);
         page[..length].copy_from_slice(&bytes[..length]);
@@ -696,7 +719,7 @@ mod tests {
     #[test]
     fn what_was_written_anew_while_a_flush_was_under_way_is_not_taken_for_flushed() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
-        let regions = Regions::new(shape, MapGrain::default(), 1, 2);
+        let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
         (0..2).for_each(|region| write_all(&regions, region));
         let flushed = regions.take_fresh();
         regions.mark_unwritten(0);
@@ -712,7 +735,8 @@ mod tests {
     #[test]
     fn a_page_whose_write_failed_is_written_to_the_same_slot_again() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
-        let (regions, buffers) = (Regions::new(shape, MapGrain::default(), 1, 2), BufferPool::new(0));
+        let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
+        let buffers = BufferPool::new(0);
         let write = |durable: bool| {
             let page = regions.begin_page(0, &buffers).expect("nothing else writes it");
             regions.end_page(&page, durable);

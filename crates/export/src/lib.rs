@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod budget;
 mod edges;
 mod export;
 pub mod fuse;

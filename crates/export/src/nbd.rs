@@ -1,15 +1,19 @@
 //! A server for the network block device protocol (NBD), fixed newstyle, as
 //! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md` says what is supported.
 //!
-//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it ends; `turned_away.rs`: who is not), `connection.rs` (reading a
-//! client), `negotiation.rs` with `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may),
-//! `carry_out.rs` (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
-//! `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited for). Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed.
-//! [`client`] is the other end: drives behind other servers.
+//! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it
+//! ends; `turned_away.rs`: who is not; `strangers.rs`: how many have not agreed on anything yet;
+//! `door.rs`: what a client finds), `connection.rs` (reading a client), `negotiation.rs` with
+//! `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may), `carry_out.rs`
+//! (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below
+//! them `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited
+//! for). Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed. [`client`]
+//! is the other end: drives behind other servers.
 
 mod carry_out;
 pub mod client;
 mod connection;
+mod door;
 mod errors;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -23,10 +27,12 @@ mod protocol;
 mod replies;
 mod requests;
 mod server;
+mod strangers;
 mod tls;
 mod transport;
 mod turned_away;
 
+pub use door::{Door, Rule, Who};
 pub use limits::Limits;
 pub use server::{Notice, Server, ServerOptions, ServerStatus};
 pub use tls::{Tls, TlsError, TlsPolicy};

@@ -9,7 +9,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+/// What is on a drive is for its owner.
+const OWNER_ONLY: u32 = 0o600;
 
 /// How to make a drive's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,13 +135,12 @@ pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), Cre
     if free_bytes < size_bytes && (options.allocate || !options.overcommit) {
         return Err(CreateError::NoSpace { path: path.to_owned(), needed_bytes: size_bytes, free_bytes });
     }
-    let file =
-        File::options().read(true).write(true).create_new(true).open(path).map_err(|source| match source
-            .kind()
-        {
+    let file = File::options().read(true).write(true).create_new(true).mode(OWNER_ONLY).open(path).map_err(
+        |source| match source.kind() {
             io::ErrorKind::AlreadyExists => CreateError::Exists { path: path.to_owned() },
             _ => CreateError::Io { path: path.to_owned(), action: "creating it", source },
-        })?;
+        },
+    )?;
     let filled = fill(&file, options).and_then(|()| file.sync_all()).and_then(|()| sync_directory(directory));
     filled.map_err(|source| {
         // Best effort: the error that matters is the first one.

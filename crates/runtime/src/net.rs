@@ -23,7 +23,7 @@ pub(crate) mod address;
 mod listen;
 
 use address::{Address, ShortPath};
-pub use listen::{ListenError, Listener};
+pub use listen::{ListenError, Listener, SocketFile, bind_unix};
 
 /// Who may connect to a socket file unless something else is asked for: its owner.
 pub const OWNER_ONLY: u32 = 0o600;
@@ -135,14 +135,33 @@ impl Stream {
             return process
                 .map_or_else(|| "a local process".to_owned(), |number| format!("process {number}"));
         }
-        let address =
-            self.socket.try_clone().and_then(|socket| std::net::TcpStream::from(socket).peer_addr());
-        address.map_or_else(|_| "a client that is gone".to_owned(), |address| address.to_string())
+        self.peer_address().map_or_else(|| "a client that is gone".to_owned(), |address| address.to_string())
+    }
+
+    /// The user that connected to a unix socket, as the system checked it; `None` for other
+    /// sockets.
+    pub fn peer_user(&self) -> Option<u32> {
+        (self.kind == Kind::Unix).then(|| self.peer_credentials()).flatten().map(|peer| peer.uid)
+    }
+
+    /// The address that a TCP connection comes from; `None` for unix sockets, and clients that are
+    /// gone.
+    pub fn peer_address(&self) -> Option<SocketAddr> {
+        if self.kind == Kind::Unix {
+            return None;
+        }
+        let socket = self.socket.try_clone().ok()?;
+        std::net::TcpStream::from(socket).peer_addr().ok()
     }
 
     /// The process that connected to a unix socket; it may be gone by now.
     fn peer_process(&self) -> Option<libc::pid_t> {
-        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        // Of a process outside of this one's namespace the system gives 0.
+        self.peer_credentials().map(|peer| peer.pid).filter(|&process| process > 0)
+    }
+
+    fn peer_credentials(&self) -> Option<libc::ucred> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut length = size_of_val(&peer) as libc::socklen_t;
         // SAFETY: writes at most `length` bytes to `peer`, which lives across the call; the descriptor is owned by `self.socket`.
         let answer = unsafe {
@@ -154,8 +173,7 @@ impl Stream {
                 &raw mut length,
             )
         };
-        // Of a process outside of this one's namespace the system gives 0.
-        (answer == 0 && peer.pid > 0).then_some(peer.pid)
+        (answer == 0).then_some(peer)
     }
 
     fn operation(&self, work: SocketWork) -> io::Result<Operation> {

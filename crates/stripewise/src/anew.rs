@@ -140,6 +140,8 @@ async fn is_there(app: &App, session: &Session, path: &Path, id: DriveId) -> boo
 /// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that are there.
 async fn open_anew(app: &App, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
     let context = app.executor()?.context();
+    // No other task opens it in between.
+    let _coming = app.served.comes(name);
     let Some(session) = app.served.end(name) else { return Ok(()) };
     app.printer
         .note(format!("pool {name} is opened anew: who uses its volumes gets errors, and can come again"));
@@ -148,7 +150,7 @@ async fn open_anew(app: &App, name: &str, moved: Option<(DriveId, PathBuf)>) -> 
     if let Some((id, path)) = moved {
         let of_it = pool.drives.iter_mut().find(|drive| drive.id == id.to_string());
         of_it.into_iter().for_each(|drive| drive.path.clone_from(&path));
-        app.home()?.remember(pool.clone())?;
+        app.home()?.remember(&context, pool.clone()).await?;
     }
     let opened = match until(&context, is_let_go).await {
         true => {

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::*;
+use crate::roles::Role;
 
 /// Software RAID in user space, and the laboratory that proves it.
 #[derive(Parser)]
@@ -56,6 +57,21 @@ impl Command {
             Self::Pool(command) => matches!(command, PoolCommand::Wait(_) | PoolCommand::Iostat(_)),
             Self::Volume(command) => matches!(command, VolumeCommand::Read(_) | VolumeCommand::Write(_)),
             _ => false,
+        }
+    }
+
+    /// Which role a caller needs for it.
+    pub fn needs(&self) -> Role {
+        match self {
+            Self::Pool(command) => command.needs(),
+            Self::Volume(command) => command.needs(),
+            // To look at a drive that is named by a URI is to connect there.
+            Self::Drive(DriveCommand::Show(_)) | Self::Alert(AlertCommand::Test(_)) => Role::Operate,
+            Self::Drive(DriveCommand::Make(_))
+            | Self::Evaluate(_)
+            | Self::Simulate(_)
+            | Self::Serve(_)
+            | Self::Mount(_) => Role::Admin,
         }
     }
 
@@ -135,6 +151,28 @@ pub enum PoolCommand {
     Destroy(pool_destroy::Options),
 }
 
+impl PoolCommand {
+    fn needs(&self) -> Role {
+        match self {
+            Self::List(_) | Self::Status(_) | Self::Events(_) | Self::Iostat(_) => Role::Read,
+            Self::Add(options) if options.force => Role::Admin,
+            Self::Replace(options) if options.force => Role::Admin,
+            Self::Add(_)
+            | Self::Remove(_)
+            | Self::Retire(_)
+            | Self::Offline(_)
+            | Self::Online(_)
+            | Self::Replace(_)
+            | Self::Scrub(_)
+            | Self::Wait(_)
+            | Self::Set(_) => Role::Operate,
+            Self::Create(_) | Self::Import(_) | Self::Export(_) | Self::Rename(_) | Self::Destroy(_) => {
+                Role::Admin
+            }
+        }
+    }
+}
+
 /// Commands on volumes.
 #[derive(Subcommand)]
 pub enum VolumeCommand {
@@ -156,6 +194,19 @@ pub enum VolumeCommand {
     Write(volume_write::Options),
     /// Delete a volume
     Delete(volume_delete::Options),
+}
+
+impl VolumeCommand {
+    fn needs(&self) -> Role {
+        match self {
+            Self::List(_) | Self::Show(_) => Role::Read,
+            Self::Create(_) | Self::Resize(_) | Self::Convert(_) | Self::Pin(_) | Self::Read(_) => {
+                Role::Operate
+            }
+            // What is written over is lost.
+            Self::Write(_) | Self::Delete(_) => Role::Admin,
+        }
+    }
 }
 
 /// Commands on pools in virtual time.

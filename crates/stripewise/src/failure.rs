@@ -16,6 +16,10 @@ pub enum Exit {
     Success,
     /// Could not be done.
     Failure,
+    /// Could not be done, since what was named is not there.
+    Missing,
+    /// Could not be done, since too much else is being done.
+    Busy,
     /// The command line itself is wrong.
     Usage,
     /// `pool status` alone: works, but degraded.
@@ -37,7 +41,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Failure => 1,
+            Self::Failure | Self::Missing | Self::Busy => 1,
             Self::Usage => 2,
             Self::Degraded => 3,
         }
@@ -75,6 +79,11 @@ impl Failure {
             taken_at: None,
             denied: false,
         }
+    }
+
+    /// What was named is not there.
+    pub fn missing(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Missing, ..Self::new(message) }
     }
 
     /// A command line that asks for something that makes no sense.

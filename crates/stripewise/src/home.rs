@@ -2,12 +2,16 @@
 //! drives were last seen) and one lock per pool, so that a pool is used by one process at a time. Losing it loses no
 //! data: `pool import` finds pools by their drives again.
 //!
-//! Expected faults: a folder that cannot be written, a list cut short or of a newer version, two commands at once, a
-//! command killed at any instant.
+//! Only its owner may open what is in the folder: a user who can open a lock file can hold its
+//! lock, and so hold up what waits for it. Nothing here waits for a lock on the executor's thread.
+//!
+//! Expected faults: a folder that cannot be written or belongs to another user, a list cut short or
+//! of a newer version, two commands at once, a lock that is never released, a command killed at any
+//! instant.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,11 +21,19 @@ use stripewise_drive::Context;
 use crate::failure::{Failure, Result, system_text};
 use crate::session::Access;
 
+mod locks;
+
 const REGISTRY_VERSION: u32 = 1;
 /// How long a command waits for another that has the pool open, before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK_NS: u64 = 20_000_000;
+
+/// What the folder and all files in it are for: their owner.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// How names in the folder begin; temporary files have something behind.
+const STATE_NAMES: [&str; 4] = ["pools", "control", "http.", "mounts"];
 
 /// The state folder.
 #[derive(Clone, Debug)]
@@ -74,6 +86,7 @@ impl Home {
             )
             .hint("set STRIPEWISE_HOME to a folder of yours"));
         };
+        refuse_of_another_user(&folder)?;
         Ok(Self { folder })
     }
 
@@ -113,7 +126,7 @@ impl Home {
         if let Some(pool) = pools.iter().find(|pool| pool.name == name) {
             return Ok(pool.clone());
         }
-        let failure = Failure::new(format!("there is no pool `{name}` in {}", self.folder.display()));
+        let failure = Failure::missing(format!("there is no pool `{name}` in {}", self.folder.display()));
         let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
         Err(match names[..] {
             [] => failure.hint(
@@ -127,13 +140,37 @@ impl Home {
         })
     }
 
-    /// Changes the list of pools under its lock; the new list replaces the old one in one step.
-    pub fn change_pools<T>(&self, change: impl FnOnce(&mut Vec<KnownPool>) -> Result<T>) -> Result<T> {
+    /// Changes the list of pools under its lock; the new list replaces the old one in one step. A
+    /// lock that another process holds is waited for a few seconds, while everything else goes on.
+    pub async fn change_pools<T>(
+        &self,
+        context: &Context,
+        change: impl FnOnce(&mut Vec<KnownPool>) -> Result<T>,
+    ) -> Result<T> {
         self.make_folder(&self.folder)?;
         let lock_path = self.folder.join("pools.lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+        let lock = open_own().open(&lock_path);
         let lock = lock.map_err(|error| self.unusable("open", &lock_path, &error))?;
-        lock.lock().map_err(|error| self.unusable("lock", &lock_path, &error))?;
+        let start = Instant::now();
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(self.unusable("lock", &lock_path, &error)),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    context.sleep_ns(LOOK_NS).await
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let holder =
+                        locks::holder_of(&lock).map_or("another process".to_owned(), |it| it.to_string());
+                    return Err(Failure::new(format!(
+                        "the list of pools cannot be changed: {holder} has held the lock {} for {} s",
+                        lock_path.display(),
+                        PATIENCE.as_secs()
+                    ))
+                    .hint("that process has to end, or let go of the lock; then run this again"));
+                }
+            }
+        }
 
         let mut pools = self.pools()?;
         let result = change(&mut pools)?;
@@ -146,8 +183,8 @@ impl Home {
     }
 
     /// Adds a pool, or replaces what is known of it (same identity).
-    pub fn remember(&self, pool: KnownPool) -> Result<()> {
-        self.change_pools(|pools| {
+    pub async fn remember(&self, context: &Context, pool: KnownPool) -> Result<()> {
+        let remembered = self.change_pools(context, |pools| {
             if let Some(other) = pools.iter().find(|other| other.name == pool.name && other.id != pool.id) {
                 return Err(Failure::new(format!(
                     "there is a pool `{}` already, with other drives (its identity is {})",
@@ -158,15 +195,17 @@ impl Home {
             pools.retain(|other| other.id != pool.id);
             pools.push(pool);
             Ok(())
-        })
+        });
+        remembered.await
     }
 
     /// Takes a pool off the list.
-    pub fn forget(&self, id: &str) -> Result<()> {
-        self.change_pools(|pools| {
+    pub async fn forget(&self, context: &Context, id: &str) -> Result<()> {
+        let forgotten = self.change_pools(context, |pools| {
             pools.retain(|pool| pool.id != id);
             Ok(())
-        })
+        });
+        forgotten.await
     }
 
     /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others, who find
@@ -184,7 +223,7 @@ impl Home {
         let path = folder.join(format!("{}.lock", pool.id));
         let start = Instant::now();
         loop {
-            let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
+            let file = open_own().open(&path);
             let mut file = file.map_err(|error| self.unusable("open", &path, &error))?;
             let locked = match access {
                 Access::Look => file.try_lock_shared(),
@@ -198,8 +237,8 @@ impl Home {
                     written.map_err(|error| self.unusable("write", &path, &error))?;
                     return Ok(PoolLock { _file: file });
                 }
-                Err(std::fs::TryLockError::Error(error)) => return Err(self.unusable("lock", &path, &error)),
-                Err(std::fs::TryLockError::WouldBlock) => {
+                Err(TryLockError::Error(error)) => return Err(self.unusable("lock", &path, &error)),
+                Err(TryLockError::WouldBlock) => {
                     let holder = Holder::read(&mut file);
                     if holder.control.is_some() || start.elapsed() >= PATIENCE {
                         return Err(in_use(pool, holder));
@@ -215,7 +254,7 @@ impl Home {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
         match file.try_lock_shared() {
-            Err(std::fs::TryLockError::WouldBlock) => Some(Holder::read(&mut file).text),
+            Err(TryLockError::WouldBlock) => Some(Holder::read(&mut file).text),
             _ => None,
         }
     }
@@ -225,7 +264,7 @@ impl Home {
         let path = self.folder.join("pools").join(format!("{}.lock", pool.id));
         let mut file = File::open(path).ok()?;
         match file.try_lock_shared() {
-            Err(std::fs::TryLockError::WouldBlock) => {
+            Err(TryLockError::WouldBlock) => {
                 let holder = Holder::read(&mut file);
                 holder.control.is_some().then(|| in_use(pool, holder))
             }
@@ -237,6 +276,18 @@ impl Home {
     pub fn control_path(&self) -> Result<PathBuf> {
         self.make_folder(&self.folder)?;
         Ok(self.folder.join("control.sock"))
+    }
+
+    /// Where a daemon takes HTTP requests of its own user and root.
+    pub fn http_path(&self) -> Result<PathBuf> {
+        self.make_folder(&self.folder)?;
+        Ok(self.folder.join("http.sock"))
+    }
+
+    /// The tokens for HTTP, unless another file is named.
+    pub fn http_tokens_path(&self) -> Result<PathBuf> {
+        self.make_folder(&self.folder)?;
+        Ok(self.folder.join("http.tokens"))
     }
 
     /// Where a process that has mounted a pool takes commands. Removes what killed ones left.
@@ -268,7 +319,27 @@ impl Home {
     }
 
     fn make_folder(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(|error| self.unusable("make the folder", folder, &error))
+        let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+        made.map_err(|error| self.unusable("make the folder", folder, &error))?;
+        let found = std::fs::metadata(folder).map_err(|error| self.unusable("look at", folder, &error))?;
+        if found.mode() & 0o077 == 0 {
+            return Ok(());
+        }
+        // One that an earlier version made lets others in. A folder of other things too is not this
+        // program's to close: others may look into it, since files of the state are closed to them.
+        if folder == self.folder && !holds_only_state(folder) {
+            if found.mode() & 0o022 == 0 {
+                return Ok(());
+            }
+            return Err(Failure::new(format!(
+                "the folder {} holds other things, and other users may write there (mode {:04o})",
+                folder.display(),
+                found.mode() & 0o7777
+            ))
+            .hint("STRIPEWISE_HOME names a folder for the state of Stripewise alone; `chmod 700` it"));
+        }
+        let narrowed = std::fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE));
+        narrowed.map_err(|error| self.unusable("keep other users out of", folder, &error))
     }
 
     fn unusable(&self, doing: &str, path: &Path, error: &std::io::Error) -> Failure {
@@ -302,7 +373,14 @@ impl Holder {
         let mut text = String::new();
         let read = lock.rewind().and_then(|()| lock.read_to_string(&mut text));
         let mut lines = text.lines();
+        // What an earlier holder wrote says nothing of the one that the system names.
+        let holder = locks::holder_of(lock);
+        let is_current =
+            |process: &str| holder.as_ref().is_none_or(|holder| process.parse() == Ok(holder.process));
         match (lines.next(), lines.next()) {
+            (Some(process), _) if !is_current(process) => {
+                Self { text: holder.map_or_else(String::new, |holder| holder.to_string()), control: None }
+            }
             (Some(process), Some(doing)) if read.is_ok() => Self {
                 text: format!("process {process} (`{}`)", doing.trim()),
                 control: lines.next().filter(|line| !line.is_empty()).map(PathBuf::from),
@@ -315,7 +393,7 @@ impl Holder {
 /// Replaces a file in one step and durably: after a crash there is the old one or the new one, never a part.
 pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
-    let written = File::create(&temporary).and_then(|mut file| {
+    let written = create_own(&temporary).and_then(|mut file| {
         file.write_all(contents)?;
         file.sync_all()
     });
@@ -329,7 +407,43 @@ pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
 /// As [`replace_file`], for what may be lost in a crash: does not wait for the disk.
 pub fn write_beside(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
-    move_into_place(std::fs::write(&temporary, contents), &temporary, path)
+    let written = create_own(&temporary).and_then(|mut file| file.write_all(contents));
+    move_into_place(written, &temporary, path)
+}
+
+/// Opens a file for its owner alone, which need not be there yet.
+fn open_own() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true).mode(FILE_MODE);
+    options
+}
+
+fn create_own(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).truncate(true).write(true).mode(FILE_MODE).open(path)
+}
+
+/// Another user's folder: what lies in it is not to be believed, and that user could hold up this
+/// process.
+fn refuse_of_another_user(folder: &Path) -> Result<()> {
+    let Ok(found) = std::fs::metadata(folder) else { return Ok(()) };
+    match own_user() {
+        Some(own) if found.uid() != own => Err(Failure::new(format!(
+            "the state folder {} belongs to another user ({}), and this process acts as user {own}",
+            folder.display(),
+            found.uid()
+        ))
+        .hint("STRIPEWISE_HOME names a folder of your own; or run this as that user")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder is empty, or all in it is this program's.
+fn holds_only_state(folder: &Path) -> bool {
+    let is_state = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        STATE_NAMES.iter().any(|own| name.as_encoded_bytes().starts_with(own.as_bytes()))
+    };
+    std::fs::read_dir(folder).is_ok_and(|mut all| all.all(|entry| entry.is_ok_and(is_state)))
 }
 
 fn temporary_name(path: &Path) -> PathBuf {
@@ -345,10 +459,14 @@ fn move_into_place(written: std::io::Result<()>, temporary: &Path, path: &Path) 
     moved
 }
 
-/// `/proc/self` belongs to the user the process acts as.
+/// The user this process acts as: `/proc/self` belongs to it.
+pub fn own_user() -> Option<u32> {
+    std::fs::metadata("/proc/self").ok().map(|metadata| metadata.uid())
+}
+
 /// Whether this process may do what only root may.
 pub fn running_as_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+    own_user() == Some(0)
 }
 
 #[cfg(test)]
@@ -365,14 +483,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::at(&folder.path().join("not/yet/there"));
         assert_eq!(home.pools().expect("none yet"), []);
-        home.remember(pool("tank", "1")).expect("new");
-        home.remember(pool("big", "2")).expect("new");
-        home.remember(pool("renamed", "1")).expect("same identity");
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let remember = |pool| executor.block_on(home.remember(&context, pool));
+        remember(pool("tank", "1")).expect("new");
+        remember(pool("big", "2")).expect("new");
+        remember(pool("renamed", "1")).expect("same identity");
         let names: Vec<_> = home.pools().expect("readable").into_iter().map(|pool| pool.name).collect();
         assert_eq!(names, ["big", "renamed"]);
-        let failure = home.remember(pool("big", "3")).expect_err("another pool of that name");
+        let failure = remember(pool("big", "3")).expect_err("another pool of that name");
         assert!(failure.message.contains("there is a pool `big` already"), "{}", failure.message);
-        home.forget("2").expect("known");
+        executor.block_on(home.forget(&context, "2")).expect("known");
         assert!(home.pool("big").is_err());
         assert_eq!(home.pool("renamed").expect("known").id, "1");
     }
@@ -381,14 +502,84 @@ mod tests {
     fn a_damaged_list_is_an_error_and_is_kept() {
         let folder = tempfile::tempdir().expect("a folder");
         let home = Home::at(folder.path());
-        home.remember(pool("tank", "1")).expect("new");
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let remember = |pool| executor.block_on(home.remember(&context, pool));
+        remember(pool("tank", "1")).expect("new");
         let path = folder.path().join("pools.json");
         let text = std::fs::read_to_string(&path).expect("readable");
         std::fs::write(&path, &text[..text.len() / 2]).expect("writable");
-        assert!(home.remember(pool("big", "2")).expect_err("damaged").message.contains("cannot be read"));
+        assert!(remember(pool("big", "2")).expect_err("damaged").message.contains("cannot be read"));
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), text[..text.len() / 2]);
         std::fs::write(&path, text.replace("\"version\": 1", "\"version\": 9")).expect("writable");
         assert!(home.pools().expect_err("newer").message.contains("version 9"));
+    }
+
+    #[test]
+    fn only_the_owner_may_enter() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("home");
+        let home = Home::at(&path);
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let mode = |path: &Path| std::fs::metadata(path).expect("there").mode() & 0o777;
+        let open_to_all = |path: &Path| {
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).expect("set");
+        };
+        executor.block_on(home.remember(&context, pool("tank", "1"))).expect("new");
+        let tank = pool("tank", "1");
+        let lock = home.lock_pool(&context, &tank, Access::Change, "", None);
+        drop(executor.block_on(lock).expect("free"));
+        assert_eq!((mode(&path), mode(&path.join("pools"))), (0o700, 0o700));
+        for file in ["pools.json", "pools.lock", "pools/1.lock"] {
+            assert_eq!(mode(&path.join(file)), 0o600, "{file}");
+        }
+        // As an earlier version left it.
+        open_to_all(&path);
+        executor.block_on(home.remember(&context, pool("big", "2"))).expect("new");
+        assert_eq!(mode(&path), 0o700);
+        // A folder of other things stays as it is, and what is put there is closed to others.
+        let other = Home::at(folder.path());
+        open_to_all(folder.path());
+        for _ in 0..2 {
+            executor.block_on(other.remember(&context, pool("tank", "1"))).expect("new");
+            assert_eq!(mode(folder.path()), 0o755);
+        }
+        for file in ["pools.json", "pools.lock"] {
+            assert_eq!(mode(&folder.path().join(file)), 0o600, "{file}");
+        }
+        // Where others may write they could put a lock of their own.
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("set");
+        let refused = executor.block_on(other.remember(&context, pool("tank", "1"))).expect_err("refused");
+        assert!(refused.message.contains("holds other things"), "{}", refused.message);
+    }
+
+    #[test]
+    fn a_lock_that_is_not_let_go_of_names_its_holder_and_holds_up_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = Home::at(folder.path());
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let held = open_own().open(folder.path().join("pools.lock")).expect("made");
+        held.lock().expect("free");
+        let ticks = std::cell::Cell::new(0);
+        let changed = executor.block_on(async {
+            let changing = std::pin::pin!(home.remember(&context, pool("tank", "1")));
+            let ticking = std::pin::pin!(async {
+                while ticks.get() < 10_000 {
+                    context.sleep_ns(LOOK_NS).await;
+                    ticks.set(ticks.get() + 1);
+                }
+                panic!("it was waited for without a limit")
+            });
+            let ended = futures_util::future::select(changing, ticking).await;
+            ended.factor_first().0
+        });
+        let refused = changed.expect_err("held");
+        assert!(refused.message.contains(&format!("process {}", std::process::id())), "{}", refused.message);
+        assert!(ticks.get() > 10, "everything else stood still: {}", ticks.get());
+        drop(held);
+        executor.block_on(home.remember(&context, pool("tank", "1"))).expect("free");
     }
 
     #[test]

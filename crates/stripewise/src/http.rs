@@ -1,92 +1,143 @@
 //! The HTTP interface of a daemon: what the command line can do to pools and volumes, under `/api/v1`, described in OpenAPI,
 //! and figures for Prometheus under `/metrics`.
 //!
-//! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried out by the daemon's executor as if it
-//! had been typed (`orders.rs`), and the JSON document that it prints is the answer. `guard.rs` says who is let in,
-//! `connections.rs` how many at a time, and for how long.
+//! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried
+//! out by the daemon's executor as if it had been typed (`orders.rs`), and the JSON document that
+//! it prints is the answer. `doors.rs` says where it is listened for, `guard.rs` with `access.rs`
+//! who is let in and what for, `connections.rs` how many at a time, and for how long.
 //!
-//! Expected faults: an address in use, one beyond this machine without a token (refused), a token that cannot be read, clients that
-//! send anything, are slow, or leave.
+//! Expected faults: a place in use, an address that other machines reach without TLS (refused),
+//! tokens that cannot be read, clients that send anything, are slow, or leave.
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use clap::Args;
 use futures_channel::{mpsc, oneshot};
-use stripewise_drive::Semaphore;
+use stripewise_export::budget::Budget;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
-use crate::ways_in::TAKEN_HINT;
+use crate::refusals::Refusals;
+use crate::turns::Turns;
 
+mod access;
 mod api;
 mod connections;
+mod doors;
 mod guard;
 mod metrics;
 mod metrics_page;
 mod orders;
+mod strangers;
 
+use access::AccessFile;
+use doors::{Door, HttpPlace, TlsFiles};
 use guard::Guard;
 use orders::Order;
 
 /// Requests on their way to the executor; more wait.
 const MAX_ORDERS: usize = 64;
 
+/// What `serve` is told of HTTP.
+#[derive(Args)]
+pub struct HttpOptions {
+    /// Listen for HTTP there too, beside http.sock in the state folder: unix:PATH, a port of this
+    /// machine, or ADDRESS:PORT (with --http-tls-cert where other machines reach it). A user of
+    /// this machine is known over a unix socket; TCP always needs a token. May be given several
+    /// times. The paths are described in OpenAPI at /api/v1/openapi.json; /metrics is for
+    /// Prometheus
+    #[arg(long = "http", value_name = "ADDR|unix:PATH")]
+    http_places: Vec<HttpPlace>,
+    /// The tokens and users that are let in, each with the role read, operate or admin; read again
+    /// when it changes. Without it: http.tokens in the state folder. Made with one admin token
+    /// (mode 0600) when TCP is listened on and there is none
+    #[arg(long, value_name = "FILE")]
+    http_token_file: Option<PathBuf>,
+    /// A certificate (PEM): HTTP over TCP is encrypted
+    #[arg(long = "http-tls-cert", value_name = "FILE", requires_all = ["http_places", "http_key"])]
+    http_certificate: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long = "http-tls-key", value_name = "FILE", requires = "http_certificate")]
+    http_key: Option<PathBuf>,
+}
+
 /// The interface, listening.
 pub struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    address: SocketAddr,
 }
 
 impl Http {
-    /// Begins to listen. Beyond this machine a token is needed.
-    pub fn open(address: SocketAddr, token_file: Option<&Path>) -> Result<Self> {
-        let token = token_file.map(read_token).transpose()?;
-        if !address.ip().is_loopback() && token.is_none() {
-            return Err(Failure::usage(format!(
-                "{address} is reached from other machines: who may command the daemon there needs a token"
-            ))
-            .hint("--http-token-file FILE names a file with a secret of 16 characters or more; 127.0.0.1 needs none"));
-        }
-        let refused = |error: std::io::Error| {
-            let failure =
-                Failure::new(format!("cannot listen for HTTP at {address}: {}", system_text(&error)));
-            match error.kind() {
-                std::io::ErrorKind::AddrInUse => failure.hint(TAKEN_HINT),
-                _ => failure,
+    /// Begins to listen.
+    pub async fn open(options: &HttpOptions, budget: &Budget, app: &App) -> Result<Self> {
+        let tls = match (&options.http_certificate, &options.http_key) {
+            (Some(certificate), Some(key)) => {
+                let files = TlsFiles::load(app.absolute(certificate), app.absolute(key));
+                Some(Arc::new(files.map_err(|error| Failure::because("cannot encrypt HTTP", &error))?))
             }
+            _ => None,
         };
-        let listener = TcpListener::bind(address).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        for place in &options.http_places {
+            if let HttpPlace::Tcp(address) = place
+                && !address.ip().is_loopback()
+                && tls.is_none()
+            {
+                return Err(Failure::usage(format!(
+                    "{address} is reached from other machines, and its tokens would go there in the clear: TLS is needed"
+                ))
+                .hint("--http-tls-cert and --http-tls-key name a certificate and its key; 127.0.0.1 needs none"));
+            }
+        }
+        let home = app.home()?;
+        let needs_token = options.http_places.iter().any(|place| matches!(place, HttpPlace::Tcp(_)));
+        let tokens = options.http_token_file.as_ref().map(|path| app.absolute(path));
+        let tokens = tokens.map_or_else(|| home.http_tokens_path(), Ok)?;
+        let access = Arc::new(AccessFile::open(&tokens, needs_token)?);
+        let mut doors = vec![Door::default(app, &home.http_path()?).await?];
+        for place in &options.http_places {
+            doors.push(Door::open(app, place, tls.as_ref()).await?);
+        }
+        for door in &doors {
+            app.printer.note(format!("listening for HTTP at {}", door.place));
+        }
+        if needs_token {
+            app.printer.note(format!("tokens for HTTP are in {}", access.path().display()));
+        }
+        Self::serve_at(doors, access, budget.clone())
+    }
+
+    fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: Budget) -> Result<Self> {
+        let refused =
+            |error: std::io::Error| Failure::new(format!("cannot listen for HTTP: {}", system_text(&error)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
         let (orders_in, orders) = mpsc::channel(MAX_ORDERS);
         let (stop, stopped) = oneshot::channel();
-        let router = api::router(orders_in, Guard { token });
+        let refusals = Arc::new(Refusals::default());
+        let guard = Guard { access: access.clone(), refusals: refusals.clone() };
+        let router = api::router(orders_in, guard, budget);
+        let doors = {
+            let _inside = runtime.enter();
+            doors.into_iter().map(Door::into_open).collect::<std::io::Result<Vec<_>>>().map_err(refused)?
+        };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async move {
-                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
                 let told = async {
                     // Also where the daemon ends without a word.
                     let _ = stopped.await;
                 };
-                connections::serve(listener, router, told).await;
+                connections::serve(doors, router, access, refusals, told).await;
             });
         });
         let thread = thread.map_err(refused)?;
-        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread), address })
-    }
-
-    /// Where it listens, with the port that was chosen where none was asked for.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread) })
     }
 
     /// Carries out what is asked, for as long as it is polled.
-    pub async fn serve(&mut self, app: &App, turns: &Rc<Semaphore>) {
+    pub async fn serve(&mut self, app: &App, turns: &Rc<Turns>) {
         if let Some(orders) = &mut self.orders {
             orders::carry_out_all(orders, app, turns).await;
         }
@@ -95,23 +146,11 @@ impl Http {
 
 impl Drop for Http {
     fn drop(&mut self) {
-        // Whoever still waits for an answer gets none.
+        // Callers that still wait for an answer get none.
         self.orders.take();
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
         self.thread.take();
-    }
-}
-
-fn read_token(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("cannot read the token in {}: {}", path.display(), system_text(&error)))
-    })?;
-    let token = text.trim();
-    match token.len() >= guard::LEAST_TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(token.to_owned()),
-        false => Err(Failure::new(format!("{} holds no token", path.display()))
-            .hint("16 printable characters or more in one line, as from `openssl rand -hex 32`")),
     }
 }

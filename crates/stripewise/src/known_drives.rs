@@ -14,7 +14,7 @@ use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, PoolError, PoolId, identify, inspect};
 use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
 
-use crate::candidates::{Place, noted_export, noted_place};
+use crate::candidates::{Identity, Place, noted_export, noted_place};
 use crate::failure::{Failure, chain};
 use crate::home::{Home, KnownPool};
 use crate::nest::{Nest, Trouble};
@@ -106,14 +106,14 @@ pub async fn open_known(
         return Err(Trouble::Missing(nothing_there(known, &found.misplaced)));
     }
     if access == Access::Change {
-        note_others(home, &found.misplaced).map_err(Trouble::Stop)?;
+        note_others(nest, home, &found.misplaced).await.map_err(Trouble::Stop)?;
     }
     Ok(found)
 }
 
 /// Puts on the list where drives of other pools are now. This pool's own places are noted next, and no pool on the list
 /// may have theirs then: they would not be looked for there.
-fn note_others(home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
+async fn note_others(nest: &Nest, home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
     let others: Vec<(String, String, &PathBuf)> = misplaced
         .iter()
         .filter_map(|Misplaced { path, holds }| match holds {
@@ -124,14 +124,22 @@ fn note_others(home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
     if others.is_empty() {
         return Ok(());
     }
-    home.change_pools(|pools| {
+    let context = nest.executor().context();
+    let noted = home.change_pools(&context, |pools| {
         for (pool, drive, path) in &others {
             let drives =
                 pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
             drives.filter(|known| known.id == *drive).for_each(|known| known.path.clone_from(path));
         }
         Ok(())
-    })
+    });
+    noted.await
+}
+
+/// Whether the file or device at a path is one of these drives.
+fn is_among(opened: &[(PathBuf, OpenedDrive)], path: &Path) -> bool {
+    let Ok(identity) = drive_identity(path) else { return false };
+    opened.iter().any(|(_, opened)| opened.identity == Identity::Drive(identity))
 }
 
 fn says_id(opened: &OpenedDrive, id: &str) -> bool {
@@ -196,7 +204,7 @@ impl Search<'_> {
             match answer {
                 Ok(Ok(drive)) => opened.push((drive_path(&drive), drive)),
                 Ok(Err(error)) => {
-                    if let Some(why) = self.judge(&drive.path, error, found).await? {
+                    if let Some(why) = self.judge(&drive.path, error, &opened, found).await? {
                         absent.push((drive.path.clone(), why));
                     }
                 }
@@ -223,13 +231,14 @@ impl Search<'_> {
         &self,
         path: &Path,
         error: OpenError,
+        opened: &[(PathBuf, OpenedDrive)],
         found: &mut KnownDrives,
     ) -> Result<Option<String>, Trouble> {
         match error {
             // The pool itself says which drive it misses.
             OpenError::NotFound { .. } => Ok(None),
-            // Two names that have come to mean the same drive, or one of another pool that is served here.
-            OpenError::Busy { holder: Holder::ThisProcess, .. } => Ok(None),
+            // Two names that have come to mean the same drive.
+            OpenError::Busy { holder: Holder::ThisProcess, .. } if is_among(opened, path) => Ok(None),
             OpenError::NotADrive { .. } | OpenError::TooSmall { .. } => Ok(Some(chain(&error))),
             OpenError::Busy { ref holder, .. } => {
                 let holder = holder.clone();
@@ -339,7 +348,7 @@ impl Search<'_> {
                     found.opened.push(drive);
                 }
                 Err(error) => {
-                    if let Some(why) = self.judge(&path, error, found).await? {
+                    if let Some(why) = self.judge(&path, error, &[], found).await? {
                         self.nest.app().printer.warning(why);
                     }
                 }

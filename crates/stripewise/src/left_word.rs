@@ -150,6 +150,7 @@ pub fn read(home: &Home, known: &KnownPool) -> Option<LeftWord> {
 ///
 /// `None` at once for a pool that this process serves: it knows better.
 pub async fn wait_for(app: &App, home: &Home, known: &KnownPool) -> Result<Option<LeftWord>> {
+    app.served.until_come(&known.name).await;
     if app.served.has(&known.name) {
         return Ok(None);
     }

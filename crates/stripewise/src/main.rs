@@ -28,8 +28,10 @@ mod pieces;
 mod printer;
 mod progress;
 mod redundancy;
+mod refusals;
 mod report;
 mod revive;
+mod roles;
 mod served;
 mod session;
 mod signatures;
@@ -37,6 +39,7 @@ mod size;
 mod space_below;
 mod this_host;
 mod times;
+mod turns;
 mod ways_in;
 
 use std::process::ExitCode;
@@ -48,7 +51,10 @@ use crate::commands::*;
 use crate::failure::{Exit, Result};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return wrong_usage(&error),
+    };
     let app = App::of_this_process(printer::Printer::new(cli.json, cli.quiet));
     let exit = run(&cli.command, &app).unwrap_or_else(|failure| {
         app.printer.failure(&failure);
@@ -56,6 +62,17 @@ fn main() -> ExitCode {
     });
     log::flush();
     ExitCode::from(exit.code())
+}
+
+/// A command line that makes no sense, or one that asks for help. With `--json` the first is a
+/// document, too.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|word| word == "--json");
+    if error.use_stderr() && wants_json {
+        let _ = printer::write_out(printer::usage_document(error).as_bytes());
+    }
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 fn run(command: &Command, app: &App) -> Result<Exit> {

@@ -156,6 +156,7 @@ impl Nest {
 
     /// A pool that is to lie below: served by this process, open already, or opened now.
     async fn pool_below(&self, name: &str, access: Access) -> std::result::Result<Pool, Trouble> {
+        self.app.served.until_come(name).await;
         if let Some(session) = self.app.served.lend(name, &self.app) {
             return Ok(session.pool.clone());
         }

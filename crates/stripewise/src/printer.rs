@@ -3,6 +3,7 @@
 
 use std::cell;
 use std::io::{IsTerminal, Write};
+use std::ops::Range;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,9 @@ use stripewise_drive::Buffer;
 use crate::control::{Caller, Left};
 use crate::failure::{Failure, Result};
 use crate::log;
+
+mod fit;
+pub mod plain;
 
 /// The version of every JSON document printed; raised when a key changes its meaning or goes.
 pub const OUTPUT_VERSION: u32 = 1;
@@ -30,13 +34,16 @@ pub enum Style {
     Bad,
 }
 
-/// Which outputs take colours.
+/// Which outputs take colours, and how wide they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Colours {
     /// Standard output.
     pub out: bool,
     /// Standard error.
     pub err: bool,
+    /// Columns of standard output, where it is a terminal or `COLUMNS` says so.
+    #[serde(default)]
+    pub columns: Option<usize>,
 }
 
 /// Where and how to print.
@@ -47,6 +54,7 @@ pub struct Printer {
     quiet: bool,
     colour_out: bool,
     colour_err: bool,
+    columns: Option<usize>,
     /// Failures go into a log that is JSON.
     failures_as_json: cell::Cell<bool>,
 }
@@ -75,26 +83,27 @@ impl Printer {
             quiet,
             colour_out: wanted && std::io::stdout().is_terminal(),
             colour_err: wanted && std::io::stderr().is_terminal(),
+            columns: fit::columns_of_output(),
             failures_as_json: cell::Cell::new(false),
         }
     }
 
     /// To whoever had this command carried out here.
     pub fn to_caller(json: bool, quiet: bool, colours: Colours, caller: Rc<Caller>) -> Self {
-        let (colour_out, colour_err) = (colours.out, colours.err);
         Self {
             caller: Some(caller),
             json,
             quiet,
-            colour_out,
-            colour_err,
+            colour_out: colours.out,
+            colour_err: colours.err,
+            columns: colours.columns,
             failures_as_json: cell::Cell::new(false),
         }
     }
 
-    /// What colours this process's own output takes.
+    /// What this process's own output takes.
     pub fn colours(&self) -> Colours {
-        Colours { out: self.colour_out, err: self.colour_err }
+        Colours { out: self.colour_out, err: self.colour_err, columns: self.columns }
     }
 
     /// Who had this command carried out here.
@@ -127,9 +136,9 @@ impl Printer {
         let text = if self.json {
             json_text(&Document { output_version: OUTPUT_VERSION, body: document })
         } else {
-            let mut to = Page { text: String::new(), colour: self.colour_out };
+            let mut to = Page { text: String::new(), colour: self.colour_out, columns: self.columns };
             page(&mut to);
-            to.text
+            plain::page(&to.text, self.colour_out)
         };
         self.out(text.as_bytes())
     }
@@ -200,6 +209,7 @@ impl Printer {
     }
 
     fn message(&self, text: &str) {
+        let text = &*plain::page(text, self.colour_err);
         match &self.caller {
             None if log::is_kept() => log::write_line(text.as_bytes()),
             None => write_message(text.as_bytes()),
@@ -216,9 +226,22 @@ pub fn write_message(text: &[u8]) {
 }
 
 fn json_text(document: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(document).expect("plain data becomes JSON");
+    let text = serde_json::to_string_pretty(document).expect("plain data becomes JSON");
+    let mut text = plain::json(&text);
     text.push('\n');
     text
+}
+
+/// A command line that makes no sense, as `--json` has failures.
+pub fn usage_document(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let mut parts = text.split("\n\n").map(str::trim);
+    let message = parts.next().unwrap_or_default();
+    let message =
+        message.strip_prefix("error:").unwrap_or(message).split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = parts.find_map(|part| part.strip_prefix("tip:")).map(|tip| tip.trim().to_owned());
+    let body = ErrorBody { error: &message, hint: hint.as_deref() };
+    json_text(&Document { output_version: OUTPUT_VERSION, body: &body })
 }
 
 /// Writes bytes to standard output.
@@ -246,7 +269,12 @@ fn paint(text: &str, style: Style, colour: bool) -> String {
 pub struct Page {
     text: String,
     colour: bool,
+    /// How wide it may be; nothing: as wide as it is.
+    columns: Option<usize>,
 }
+
+/// Where the values of fields stand.
+const VALUES_AT: usize = 13;
 
 impl Page {
     /// One line.
@@ -255,32 +283,74 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// One line of a label and a value, as status pages have them.
+    /// From here on it keeps to the width of a terminal also where it does not go to one.
+    pub fn keep_narrow(&mut self) {
+        self.columns.get_or_insert(fit::COLUMNS);
+    }
+
+    /// One line of a label and a value, as status pages have them; more where the value is long.
     pub fn field(&mut self, label: &str, value: impl AsRef<str>, style: Style) {
-        let value = paint(value.as_ref(), style, self.colour);
-        self.line(format!("{label:>11}: {value}"));
+        let columns = self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(VALUES_AT));
+        for (index, part) in fit::wrap(value.as_ref(), columns).iter().enumerate() {
+            let part = paint(part, style, self.colour);
+            match index {
+                0 => self.line(format!("{label:>11}: {part}")),
+                _ => self.line(format!("{:VALUES_AT$}{part}", "")),
+            }
+        }
     }
 
     /// A table, its columns as wide as they need to be.
     pub fn table(&mut self, table: &Table) {
-        let widths: Vec<usize> = (0..table.columns.len())
+        let mut widths: Vec<usize> = (0..table.columns.len())
             .map(|column| {
-                let cells = table.rows.iter().map(|row| row[column].0.chars().count());
-                cells.chain([table.columns[column].name.chars().count()]).max().unwrap_or(0)
+                let cells = table.rows.iter().map(|row| fit::width(&row[column].0));
+                cells.chain([fit::width(table.columns[column].name)]).max().unwrap_or(0)
             })
             .collect();
+        let columns = self.columns.unwrap_or(usize::MAX);
+        if let Some(last) = widths.len().checked_sub(1)
+            && table.rows.iter().any(|row| row[last].0.contains(' '))
+            && let Some(width) = fit::text_width(&widths, table.indent.len(), columns)
+        {
+            widths[last] = width;
+        }
+        let lines = fit::lines_of_rows(&widths, table.indent.len(), columns);
         let heading: Vec<Cell> =
             table.columns.iter().map(|column| (column.name.to_owned(), Style::Strong)).collect();
         for row in std::iter::once(&heading).chain(&table.rows) {
-            let cells =
-                row.iter().zip(&table.columns).zip(&widths).map(|(((text, style), column), &width)| {
-                    let padding = " ".repeat(width - text.chars().count());
-                    let painted = paint(text, *style, self.colour);
-                    if column.right { format!("{padding}{painted}") } else { format!("{painted}{padding}") }
-                });
-            let line = cells.collect::<Vec<_>>().join("  ");
-            self.line(format!("{}{}", table.indent, line.trim_end()));
+            for line in &lines {
+                self.line_of_row(table, row, &widths, line.clone());
+            }
         }
+    }
+
+    fn line_of_row(&mut self, table: &Table, row: &[Cell], widths: &[usize], columns: Range<usize>) {
+        let further = if columns.start > 0 { fit::FURTHER } else { 0 };
+        let mut line = format!("{}{:further$}", table.indent, "");
+        let mut at = line.len();
+        for column in columns.clone() {
+            let ((text, style), width) = (&row[column], widths[column]);
+            if column > columns.start {
+                line += &" ".repeat(fit::GAP);
+                at += fit::GAP;
+            }
+            let mut parts = fit::wrap(text, width).into_iter();
+            let text = parts.next().unwrap_or_default();
+            let padding = " ".repeat(width.saturating_sub(fit::width(&text)));
+            let painted = paint(&text, *style, self.colour);
+            line += &match table.columns[column].right {
+                true => format!("{padding}{painted}"),
+                false => format!("{painted}{padding}"),
+            };
+            // Only the last column is narrower than what is in it.
+            for part in parts {
+                line.truncate(line.trim_end().len());
+                line += &format!("\n{:at$}{}", "", paint(&part, *style, self.colour));
+            }
+            at += width;
+        }
+        self.line(line.trim_end());
     }
 }
 
@@ -331,12 +401,45 @@ pub fn plain(text: impl Into<String>) -> (String, Style) {
 mod tests {
     use super::*;
 
+    fn page(colour: bool, columns: Option<usize>) -> Page {
+        Page { text: String::new(), colour, columns }
+    }
+
+    #[test]
+    fn pages_keep_to_the_width_that_there_is() {
+        let mut table = Table::new(&["DRIVE", ">SIZE", "STATE", "ID"]).indented();
+        table.row([
+            plain("/dev/disk/by-id/ata-one"),
+            plain("64 MiB"),
+            plain("online"),
+            plain("0123456789ab"),
+        ]);
+        let mut narrow = page(false, Some(40));
+        narrow.table(&table);
+        narrow.field("condition", "everything can be read and written", Style::Plain);
+        let mut events = Table::new(&["TIME", "WHAT"]);
+        events.row([plain("07:00"), plain("a drive was taken out of service: it answered nothing")]);
+        narrow.table(&events);
+        assert_eq!(
+            narrow.text,
+            "  DRIVE\n\
+             \x20     SIZE  STATE   ID\n\
+             \x20 /dev/disk/by-id/ata-one\n\
+             \x20   64 MiB  online  0123456789ab\n\
+             \x20 condition: everything can be read and\n\
+             \x20            written\n\
+             TIME   WHAT\n\
+             07:00  a drive was taken out of service:\n\
+             \x20      it answered nothing\n"
+        );
+    }
+
     #[test]
     fn tables_align_their_columns() {
         let mut table = Table::new(&["DRIVE", ">SIZE", "STATE"]);
         table.row([plain("a.img"), plain("64 MiB"), ("online".to_owned(), Style::Good)]);
         table.row([plain("längerer.img"), plain("1 GiB"), plain("")]);
-        let mut page = Page { text: String::new(), colour: false };
+        let mut page = page(false, None);
         page.table(&table);
         assert_eq!(
             page.text,
@@ -350,7 +453,7 @@ mod tests {
     fn colour_is_outside_the_padding() {
         let mut table = Table::new(&["A", "B"]);
         table.row([("x".to_owned(), Style::Good), plain("y")]);
-        let mut page = Page { text: String::new(), colour: true };
+        let mut page = page(true, None);
         page.table(&table);
         assert_eq!(page.text, "\x1b[1mA\x1b[0m  \x1b[1mB\x1b[0m\n\x1b[32mx\x1b[0m  y\n");
     }

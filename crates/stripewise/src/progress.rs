@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
-use crate::printer::Printer;
+use crate::printer::{Printer, plain};
 use crate::size::{ByteSize, duration_text};
 
 /// Work shorter than this shows nothing.
@@ -132,9 +132,9 @@ impl<'a> Progress<'a> {
             }
             Mode::Bar(bar) => {
                 let bar = bar.get_or_insert_with(new_bar);
-                bar.set_prefix(what.to_owned());
+                bar.set_prefix(plain::page(what, false));
                 bar.set_position((percent.unwrap_or(0.0) * 10.0) as u64);
-                bar.set_message(text.to_owned());
+                bar.set_message(plain::page(text, false));
             }
             Mode::Lines { last } => {
                 *last = Some(Instant::now());

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::LocalBoxFuture;
-use stripewise_drive::{Context, Semaphore};
+use stripewise_drive::Context;
 
 use crate::commands::App;
 use crate::commands::serve::open;
@@ -54,7 +54,7 @@ impl Rest {
 }
 
 /// Looks after the pools served for as long as it is polled.
-pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
+pub async fn revive(app: &App) -> Result<()> {
     let context = app.executor()?.context();
     let mut gone: Vec<Gone> = Vec::new();
     let mut rests: HashMap<String, Rest> = HashMap::new();
@@ -80,7 +80,11 @@ pub async fn revive(app: &App, turns: &Semaphore) -> Result<()> {
             if app.served.has(&pool.pool.name) {
                 continue;
             }
-            if is_open_again(app, &context, turns, &mut pool).await {
+            if app.served.is_coming(&pool.pool.name) {
+                still_gone.push(pool);
+                continue;
+            }
+            if is_open_again(app, &context, &mut pool).await {
                 rests.entry(pool.pool.name.clone()).or_default().begin(context.now_ns());
                 continue;
             }
@@ -111,14 +115,13 @@ pub async fn close(context: &Context, session: Session) -> KnownPool {
     pool
 }
 
-async fn is_open_again(app: &App, context: &Context, turns: &Semaphore, gone: &mut Gone) -> bool {
+async fn is_open_again(app: &App, context: &Context, gone: &mut Gone) -> bool {
     if context.now_ns() < gone.next_ns {
         return false;
     }
     let opened = match is_reached(app, context, gone).await {
         true => {
             network::give_servers_a_moment(context, &gone.pool).await;
-            let _turn = turns.acquire(1).await;
             open(app, &gone.pool).await
         }
         false => Err(Failure::new("its drives are out of reach")),

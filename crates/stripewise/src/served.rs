@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use stripewise_drive::Event;
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
 use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
@@ -22,6 +23,31 @@ pub struct Served {
     ways_in: Rc<RefCell<WaysIn>>,
     /// Pools that are to be served again as soon as they can be opened.
     to_come: Rc<RefCell<Vec<KnownPool>>>,
+    coming: Rc<Coming>,
+}
+
+/// Pools that are being opened to be served, by name.
+#[derive(Default)]
+struct Coming {
+    names: RefCell<Vec<String>>,
+    changed: Event,
+}
+
+/// While this lives, commands for a pool wait for it to be served.
+pub struct Comes {
+    coming: Rc<Coming>,
+    name: String,
+}
+
+impl Drop for Comes {
+    fn drop(&mut self) {
+        let mut names = self.coming.names.borrow_mut();
+        if let Some(index) = names.iter().position(|name| *name == self.name) {
+            names.swap_remove(index);
+        }
+        drop(names);
+        self.coming.changed.notify_all();
+    }
 }
 
 /// How clients come to the volumes, for those who ask how much goes on there.
@@ -49,6 +75,24 @@ impl Served {
     /// Those pools, for whoever tries to open them.
     pub fn take_those_to_come(&self) -> Vec<KnownPool> {
         self.to_come.take()
+    }
+
+    /// A pool is being opened to be served.
+    pub fn comes(&self, name: &str) -> Comes {
+        self.coming.names.borrow_mut().push(name.to_owned());
+        Comes { coming: self.coming.clone(), name: name.to_owned() }
+    }
+
+    /// Whether a pool of this name is being opened to be served.
+    pub fn is_coming(&self, name: &str) -> bool {
+        self.coming.names.borrow().iter().any(|coming| coming == name)
+    }
+
+    /// Waits until no pool of this name is being opened to be served.
+    pub async fn until_come(&self, name: &str) {
+        while self.is_coming(name) {
+            self.coming.changed.wait().await;
+        }
     }
 
     /// The pool of this name for a command of `app`'s, if it is served.

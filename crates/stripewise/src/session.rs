@@ -152,7 +152,7 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
     let volumes = report.volumes;
     let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
     volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
-        Failure::new(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
+        Failure::missing(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
             match known.as_slice() {
                 [] => "it has no volumes yet".to_owned(),
                 _ => format!("it has {}", known.join(", ")),
@@ -257,7 +257,7 @@ impl OpenPool {
     }
 
     /// Puts on the list where the pool's drives are now.
-    fn remember_drives(&self, pool: &Pool) -> Result<()> {
+    async fn remember_drives(&self, pool: &Pool) -> Result<()> {
         if self.access == Access::Look {
             return Ok(());
         }
@@ -269,8 +269,9 @@ impl OpenPool {
             id: self.id.clone(),
             drives: status.drives.iter().map(known).collect(),
         };
-        if *self.known.borrow() != now {
-            self.home.remember(now.clone())?;
+        let is_known = *self.known.borrow() == now;
+        if !is_known {
+            self.home.remember(&self.executor.context(), now.clone()).await?;
             self.known.replace(now);
         }
         Ok(())
@@ -295,11 +296,23 @@ pub async fn with_pool<T>(
 }
 
 impl Session {
-    /// Opens a known pool, and those below it; one that this process serves is lent.
+    /// Opens a known pool, and those below it; one that this process serves, or is about to, is
+    /// lent.
     pub async fn open(app: &App, name: &str, access: Access, doing: &str) -> Result<Self> {
+        app.served.until_come(name).await;
         if let Some(session) = app.served.lend(name, app) {
             return Ok(session);
         }
+        Self::open_here(app, name, access, doing).await
+    }
+
+    /// Opens a known pool, and those below it, for this process to serve; no other task does so
+    /// meanwhile (`Served::comes`).
+    pub async fn open_to_serve(app: &App, name: &str, doing: &str) -> Result<Self> {
+        Self::open_here(app, name, Access::Change, doing).await
+    }
+
+    async fn open_here(app: &App, name: &str, access: Access, doing: &str) -> Result<Self> {
         let home = app.home()?;
         let known = home.pool(name)?;
         let nest = Nest::new(app, doing)?;
@@ -578,7 +591,7 @@ impl Session {
             self.brings.take();
             self.open.let_go_of_strangers(&self.pool);
             // Whatever ends this process: the next one finds the drives that came in.
-            return self.open.remember_drives(&self.pool);
+            return self.open.remember_drives(&self.pool).await;
         }
         let nest = self.nest.take();
         let closed = self.close_this().await;
@@ -598,7 +611,7 @@ impl Session {
         // Best effort: it was for others to read while the pool was open.
         let _ = std::fs::remove_file(home.status_path(id));
         closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
-        self.open.remember_drives(&self.pool)
+        self.open.remember_drives(&self.pool).await
     }
 
     /// Erases the pool from its drives and the list; one that was lent is served no more.
@@ -619,7 +632,7 @@ impl Session {
         let destroyed = self.pool.destroy().await;
         destroyed.map_err(|error| pool_failure(format!("cannot erase all of pool `{name}`"), &error))?;
         let _ = std::fs::remove_file(home.status_path(id));
-        home.forget(id)
+        home.forget(&self.open.executor.context(), id).await
     }
 
     /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
@@ -637,7 +650,7 @@ impl Session {
                 context.sleep_ns(WATCH_NS).await;
                 let Some(open) = open.upgrade() else { return };
                 // Where it cannot be written now, it is tried again.
-                let _ = open.remember_drives(&pool);
+                let _ = open.remember_drives(&pool).await;
                 open.leave_out_vanished(&pool).await;
             }
         };
@@ -681,8 +694,10 @@ fn layout_exit(error: &LayoutError) -> Exit {
 pub fn pool_failure(what: impl std::fmt::Display, error: &PoolError) -> Failure {
     let mut failure = Failure::because(what, error);
     failure.hint = error.hint();
-    if let PoolError::Layout(error) = error {
-        failure.exit = layout_exit(error);
+    match error {
+        PoolError::Layout(error) => failure.exit = layout_exit(error),
+        PoolError::NoSuchVolume { .. } | PoolError::NoSuchDrive { .. } => failure.exit = Exit::Missing,
+        _ => {}
     }
     failure
 }

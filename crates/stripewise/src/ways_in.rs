@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use stripewise_export::nbd::{Notice, Server, ServerOptions, Tls, TlsPolicy};
+use stripewise_export::budget::Budget;
+use stripewise_export::nbd::{Notice, Rule, Server, ServerOptions, Tls, TlsPolicy, Who};
 use stripewise_runtime::{ListenError, OWNER_ONLY};
 
 use crate::commands::App;
 use crate::control::listen_patiently;
 use crate::failure::{Failure, Result};
+use crate::refusals::Refusals;
 use crate::served::ServedExports;
+use crate::size::ByteSize;
 
 /// What `serve` is told of NBD.
 #[derive(Args)]
@@ -31,6 +34,16 @@ pub struct NbdOptions {
     /// Let in only clients with a certificate that one of these (PEM) has signed
     #[arg(long = "nbd-tls-clients", value_name = "FILE", requires = "certificate")]
     client_authority: Option<PathBuf>,
+    /// Which clients find which volumes: unix:PATH=VOLUMES or tcp:ADDRESS:PORT=VOLUMES for those
+    /// that come in there, cert:NAME=VOLUMES for those whose certificate is for that DNS name
+    /// (needs --nbd-tls-clients). VOLUMES are POOL/VOL, separated by commas; one that ends with *
+    /// means all that begin so. Without any, every client finds every volume. May be given several
+    /// times
+    #[arg(long = "nbd-volumes", value_name = "WHO=VOLUMES", requires = "places")]
+    volumes: Vec<VolumesFor>,
+    /// Memory for all connections: requests over NBD, bodies and bytes of volumes over HTTP
+    #[arg(long = "connection-memory", value_name = "SIZE", default_value = "256MiB")]
+    pub memory: ByteSize,
     /// Whether clients may also come in the clear
     #[arg(long = "nbd-tls", value_enum, default_value = "required", requires = "certificate")]
     policy: PolicyChoice,
@@ -43,6 +56,39 @@ enum PolicyChoice {
     Required,
     /// They may
     Offered,
+}
+
+/// Some volumes for some clients, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct VolumesFor {
+    who: WhoTyped,
+    volumes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WhoTyped {
+    Place(NbdPlace),
+    Certificate(String),
+}
+
+impl FromStr for VolumesFor {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let (who, volumes) = text
+            .rsplit_once('=')
+            .ok_or_else(|| format!("`{text}` lacks `=`; as in unix:/run/vm1.sock=tank/vm1,tank/shared-*"))?;
+        let who = match who.strip_prefix("cert:") {
+            Some("") => return Err("`cert:` lacks a name; as in cert:vm1.example=tank/vm1".to_owned()),
+            Some(name) => WhoTyped::Certificate(name.to_owned()),
+            None => WhoTyped::Place(who.parse()?),
+        };
+        let volumes: Vec<String> = volumes.split(',').map(str::to_owned).collect();
+        match volumes.iter().all(|volume| volume.ends_with('*') || volume.contains('/')) {
+            true => Ok(Self { who, volumes }),
+            false => Err(format!("`{text}` names no volumes; as in POOL/VOL, POOL/* or POOL/begin*")),
+        }
+    }
 }
 
 /// Where to listen for NBD.
@@ -79,7 +125,11 @@ pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
 pub const TAKEN_HINT: &str = "`ss -lxtp` shows who listens there: end that, or choose another place";
 
 /// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no places.
-pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<ServedExports>>> {
+pub async fn open_nbd(
+    options: &NbdOptions,
+    budget: &Budget,
+    app: &App,
+) -> Result<Option<Server<ServedExports>>> {
     if options.places.is_empty() {
         return Ok(None);
     }
@@ -95,7 +145,14 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
         PolicyChoice::Required => TlsPolicy::Required,
         PolicyChoice::Offered => TlsPolicy::Offered,
     };
-    let notices = Box::new(|notice: &Notice| match notice {
+    let needs_certificates = |rule: &VolumesFor| matches!(rule.who, WhoTyped::Certificate(_));
+    if options.client_authority.is_none() && options.volumes.iter().any(needs_certificates) {
+        return Err(Failure::usage("--nbd-volumes cert:… needs certificates of clients to go by")
+            .hint("--nbd-tls-clients names the authority that signs them"));
+    }
+    let rules = (!options.volumes.is_empty()).then(|| rules(&options.volumes, app));
+    let refusals = Refusals::default();
+    let notices = Box::new(move |notice: &Notice| match notice {
         Notice::Connected { peer } => tracing::info!(target: "client", peer, "{notice}"),
         Notice::Begins { peer, export } => {
             tracing::info!(target: "client", peer, volume = export, "{notice}");
@@ -103,14 +160,22 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
         Notice::Ended { peer, export } => {
             tracing::info!(target: "client", peer, volume = export, "{notice}");
         }
-        Notice::TooMany { peer } => tracing::warn!(target: "client", peer, "{notice}"),
+        Notice::TooMany { peer } => refusals.tell("NBD", peer, "too many clients are connected"),
+        Notice::GivenUp { peer, export: None, why } => refusals.tell("NBD", peer, &why.to_string()),
         Notice::GivenUp { peer, export, .. } => {
             tracing::warn!(target: "client", peer, volume = export, "{notice}");
         }
         Notice::NotAccepted { place, .. } => tracing::warn!(target: "client", place, "{notice}"),
     });
     let is_open = tls.is_none();
-    let server_options = ServerOptions { tls, tls_policy: policy, notices, ..ServerOptions::default() };
+    let server_options = ServerOptions {
+        tls,
+        tls_policy: policy,
+        budget: budget.clone(),
+        rules,
+        notices,
+        ..ServerOptions::default()
+    };
     let executor = app.executor()?;
     let server = Server::new(&executor.context(), app.served.for_clients(app.home()?), server_options);
     for place in &options.places {
@@ -144,6 +209,16 @@ pub async fn open_nbd(options: &NbdOptions, app: &App) -> Result<Option<Server<S
     }
     app.served.ways_in().borrow_mut().nbd = Some(server.clone());
     Ok(Some(server))
+}
+
+/// Rules with the places as listeners are called.
+fn rules(typed: &[VolumesFor], app: &App) -> Vec<Rule> {
+    let who = |who: &WhoTyped| match who {
+        WhoTyped::Certificate(name) => Who::Certificate(name.clone()),
+        WhoTyped::Place(NbdPlace::Unix(path)) => Who::Place(app.absolute(path).display().to_string()),
+        WhoTyped::Place(NbdPlace::Tcp(address)) => Who::Place(address.to_string()),
+    };
+    typed.iter().map(|rule| Rule { who: who(&rule.who), exports: rule.volumes.clone() }).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use super::format::{
 };
 use super::volume_record::{LostRange, PartRecord, VolumeRecord};
 use super::{BLOCK_BYTES, MIB};
+use crate::error::ArrayError;
 use crate::rows::check_block;
+use crate::tuning::MapGrain;
 
 /// No volume is larger; keeps sums from overflowing.
 const MAX_VOLUME_BYTES: u64 = 1 << 60;
@@ -102,6 +104,7 @@ impl Manifest {
             }
             check_attributes(volume)?;
             for part in &volume.parts {
+                self.check_room(volume, part).map_err(|why| format!("volume {name}: {why}"))?;
                 if !parts.insert(part.id) {
                     return Err(format!("volume {name} has an array that is there twice"));
                 }
@@ -121,6 +124,22 @@ impl Manifest {
             Some(pair) => Err(format!("slab {} of drive {} is used twice", pair[1].1, pair[1].0)),
             None => Ok(()),
         }
+    }
+
+    /// Whether the volume's size fits its rows, and the map of these rows the slabs that it lies
+    /// on: memory is taken for as many regions as the size says.
+    fn check_room(&self, volume: &VolumeRecord, part: &PartRecord) -> Result<(), String> {
+        part.shape.check().map_err(|error| error.to_string())?;
+        let (spec, text) = (part.spec(self.slab_bytes), |error: ArrayError| error.to_string());
+        let room_bytes = spec.row_data_bytes().map_err(text)?.saturating_mul(part.rows.rows());
+        if volume.size_bytes > room_bytes {
+            return Err(format!("its {} bytes do not fit its rows' {room_bytes}", volume.size_bytes));
+        }
+        let map_bytes = spec.map_bytes(part.meta.map_rows, MapGrain::default()).map_err(text)?;
+        if map_bytes > u64::from(part.meta.slabs).saturating_mul(self.slab_bytes) {
+            return Err("its map does not fit the slabs for it".to_owned());
+        }
+        Ok(())
     }
 
     fn check_part(&self, part: &PartRecord, used: &mut Used) -> Result<(), String> {

@@ -6,6 +6,7 @@
 use super::BLOCK_BYTES;
 use super::addresses::{MAX_DRIVE_BYTES, MIN_DRIVE_BYTES, slot_bytes, slot_places};
 use super::ids::{DriveId, Id, PoolId};
+use super::sections;
 
 /// The format written, and the newest understood.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -219,6 +220,29 @@ pub(crate) fn reseal_slots(image: &mut [u8]) {
         let HeaderContent::Valid(of) = Header::decode(header, place) else { continue };
         let entries = start + BLOCK_BYTES as usize..start + slot_bytes(capacity_bytes) as usize;
         reseal_entries(&mut image[entries], &of);
+    }
+}
+
+/// For fuzzers: gives the checkpoints of a whole drive other numbers, with everything around them
+/// right. Changes since a checkpoint are left out.
+pub(crate) fn change_numbers(image: &mut [u8], number: &mut dyn FnMut(u64) -> u64) {
+    let capacity_bytes = image.len() as u64;
+    for place in (0..2).flat_map(|slot| slot_places(capacity_bytes, slot)) {
+        let start = place as usize;
+        let HeaderContent::Valid(of) = Header::decode(&image[start..], place) else { continue };
+        let at = place + BLOCK_BYTES;
+        let room_bytes = entry_room_bytes(capacity_bytes);
+        let slot = &mut image[at as usize..(at + room_bytes) as usize];
+        let Some(header) = EntryHeader::decode(slot, &of, at, room_bytes) else { continue };
+        let changed = header.sections(slot).and_then(|sections| sections::change_numbers(sections, number));
+        let Some(sections) = changed.filter(|sections| entry_bytes(sections.len() as u64) <= room_bytes)
+        else {
+            continue;
+        };
+        let header = EntryHeader::new(header.generation, header.proven, None, &sections);
+        slot.fill(0);
+        slot[..ENTRY_HEADER_BYTES].copy_from_slice(&header.encode(&of, at));
+        slot[ENTRY_HEADER_BYTES..ENTRY_HEADER_BYTES + sections.len()].copy_from_slice(&sections);
     }
 }
 

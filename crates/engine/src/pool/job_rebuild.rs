@@ -39,6 +39,11 @@ fn is_to_fill(state: SlotState) -> bool {
     matches!(state, SlotState::Rebuilding | SlotState::CatchingUp)
 }
 
+/// Bytes for people.
+fn in_mib(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / (1 << 20) as f64)
+}
+
 fn columns_to_fill(run: &Run) -> u64 {
     run.places.iter().filter(|place| is_to_fill(place.state)).count() as u64
 }
@@ -151,6 +156,9 @@ impl Inner {
             .map(|(part, bytes)| {
                 let progress = old.get(&part).cloned().unwrap_or_else(|| self.progress_so_far(part));
                 progress.total_bytes.set(progress.done_bytes.get() + bytes);
+                if progress.begun.get().is_none() && bytes > 0.0 {
+                    self.note_rebuild_begins(part, &progress, bytes);
+                }
                 (part, progress)
             })
             .collect();
@@ -170,6 +178,33 @@ impl Inner {
         }
         self.jobs.changed.notify_all();
         true
+    }
+
+    fn note_rebuild_begins(&self, part: Id, progress: &Progress, bytes: f64) {
+        let done_bytes = progress.done_bytes.get();
+        progress.begun.set(Some((self.context.now_ns(), done_bytes)));
+        let (name, left) = (self.volume_of(part).1, in_mib(bytes));
+        let text = match done_bytes > 0.0 {
+            false => format!("the rebuild of volume {name} began: {left} to copy"),
+            true => format!("the rebuild of volume {name} goes on: {left} left to copy"),
+        };
+        self.event(EventKind::Rebuild, &text);
+    }
+
+    fn note_rebuild_ended(&self, part: Id, progress: &Progress) {
+        let name = self.volume_of(part).1;
+        let text = match progress.begun.take() {
+            None => format!("volume {name} has all its redundancy again"),
+            Some((begun_ns, done_before)) => {
+                let seconds = (self.context.now_ns() - begun_ns) as f64 / 1e9;
+                let copied = in_mib(progress.done_bytes.get() - done_before);
+                format!(
+                    "the rebuild of volume {name} ended: {copied} in {seconds:.1} s; it has all its \
+                     redundancy again"
+                )
+            }
+        };
+        self.event(EventKind::Rebuild, &text);
     }
 
     /// What is done of a part, where that can be told.
@@ -236,7 +271,7 @@ impl Inner {
         }
         // The commit finds what is current now.
         let committed = self.commit(None, |_| ()).await;
-        for &part in parts.keys() {
+        for (&part, progress) in parts {
             let name = self.volume_of(part).1;
             let Some(array) = self.array(part) else { continue };
             if let Err(error) = &committed {
@@ -249,7 +284,7 @@ impl Inner {
                 );
                 self.jobs.healing.stall(Some((part, None)), why);
             } else if array.lacking_rows().is_empty() {
-                self.event(EventKind::Rebuild, &format!("volume {name} has all its redundancy again"));
+                self.note_rebuild_ended(part, progress);
             }
         }
     }

@@ -91,6 +91,8 @@ pub(super) struct Progress {
     pub done_bytes: Cell<f64>,
     /// All there was to do since it began.
     pub total_bytes: Cell<f64>,
+    /// When this process began, and what was done by then.
+    pub begun: Cell<Option<(u64, f64)>>,
     samples: RefCell<VecDeque<(u64, f64)>>,
 }
 

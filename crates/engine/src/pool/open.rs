@@ -138,7 +138,6 @@ impl Pool {
             inner.writer.found(number, slot);
         }
         note_strangers(inner, &drives, &choice, &rolled_back);
-        inner.event(EventKind::Pool, &format!("the pool was opened, {} drives at hand", found.len()));
         let returned = returning(&choice);
         // What counts may be at one end of one drive only, because power was cut: it is at both ends of all that take part
         // before a volume is opened. Where no volume can be read nothing rests on it.

@@ -92,6 +92,44 @@ pub(super) enum Section {
     },
 }
 
+/// For fuzzers: the same sections with other numbers; `None` where these are no sections.
+pub(super) fn change_numbers(bytes: &[u8], number: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+    fn change(value: &mut serde_json::Value, number: &mut dyn FnMut(u64) -> u64) {
+        match value {
+            serde_json::Value::Number(old) => {
+                if let Some(old) = old.as_u64() {
+                    *value = number(old).into();
+                }
+            }
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|below| change(below, number)),
+            serde_json::Value::Object(all) => all.values_mut().for_each(|below| change(below, number)),
+            _ => {}
+        }
+    }
+    let (mut reader, mut out) = (Reader(bytes), Vec::new());
+    while !reader.0.is_empty() {
+        let kind = reader.byte()?;
+        let length = u32::from_le_bytes(reader.array()?);
+        let mut body = reader.take(length as usize)?.to_vec();
+        match kind {
+            POOL | DRIVE | VOLUME => {
+                let mut value = serde_json::from_slice(&body).ok()?;
+                change(&mut value, number);
+                body = json(&value);
+            }
+            MAP => {
+                let rows = body.last_chunk_mut::<8>()?;
+                *rows = number(u64::from_le_bytes(*rows)).to_le_bytes();
+            }
+            _ => {}
+        }
+        out.push(kind);
+        out.extend((body.len() as u32).to_le_bytes());
+        out.extend(body);
+    }
+    Some(out)
+}
+
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("records have only strings as keys")
 }

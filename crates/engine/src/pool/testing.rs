@@ -152,8 +152,10 @@ pub(super) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
         }
         6 if !manifest.volumes.is_empty() => {
             let index = random.below(manifest.volumes.len() as u64) as usize;
-            let part = &mut manifest.volumes[index].parts[0];
+            let (volume, slab_bytes) = (&mut manifest.volumes[index], manifest.slab_bytes);
+            let part = &mut volume.parts[0];
             let rows = 1 + random.below(2 * part.rows.rows());
+            volume.size_bytes = volume.size_bytes.min(rows * slab_bytes);
             part.lost.clear();
             part.rows.resize(rows);
             part.meta.map_rows = part.meta.map_rows.max(rows);

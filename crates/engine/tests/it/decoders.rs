@@ -116,6 +116,56 @@ fn pages_of_any_bytes() {
     assert_eq!(taken, 10_000, "what is in them is counted as it is, whatever it is");
 }
 
+/// Resident memory of this process, bytes.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("readable");
+    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
+}
+
+/// Each number of a pool's record in turn is one that makes no sense, on all of its drives and with
+/// the right checksums.
+#[test]
+fn no_number_on_a_drive_takes_memory_out_of_proportion() {
+    let images = drives_of_a_pool();
+    let sound: Vec<Vec<u8>> = images.iter().map(|drive| bytes_of(drive)).collect();
+    let mut numbers = 0;
+    fuzzing::change_numbers(&mut sound[0].clone(), |number| {
+        numbers += 1;
+        number
+    });
+    assert!(numbers > 40, "{numbers}");
+    let life = Life::new();
+    let before = resident_bytes();
+    let mut opened = 0;
+    for index in 0..numbers {
+        for value in [0, 1 << 32, 1 << 60, u64::MAX] {
+            let copies = images.iter().zip(&sound).map(|(drive, bytes)| {
+                let (mut bytes, mut at) = (bytes.clone(), 0);
+                fuzzing::change_numbers(&mut bytes, |number| {
+                    at += 1;
+                    if at - 1 == index { value } else { number }
+                });
+                let copy = drive.duplicate(&drive.info().label);
+                copy.poke(0, &bytes);
+                copy as Rc<dyn Drive>
+            });
+            let copies: Vec<Rc<dyn Drive>> = copies.collect();
+            life.run(async {
+                let _ = inspect(&*copies[0]).await;
+                let opening =
+                    Pool::open(&life.context, &life.buffers, copies, OpenMode::ReadOnly, options(7));
+                if let Ok(pool) = opening.await {
+                    opened += 1;
+                    let _ = pool.status();
+                    let _ = pool.close().await;
+                }
+            });
+        }
+        assert!(resident_bytes() < before + (512 << 20), "number {index}");
+    }
+    assert!(opened > 0, "some numbers do not matter");
+}
+
 #[test]
 fn drives_with_any_superblocks() {
     let images = drives_of_a_pool();

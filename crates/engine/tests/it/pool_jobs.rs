@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
+use stripewise_engine::pool::EventKind;
 use stripewise_engine::{JobKind, OpenMode, Pool, PoolState, VolumeState};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -134,7 +135,19 @@ fn closing_stops_a_rebuild_and_the_next_one_goes_on() {
             life.context.sleep_ns(2 * SECOND_NS).await;
             let percent = pool.activity().first().map_or(100.0, |activity| activity.percent);
             pool.close().await.unwrap();
-            (percent, pool.status().state == PoolState::Online)
+            let finished = pool.status().state == PoolState::Online;
+            let is_told = |round: i32| {
+                let text = match (round, finished) {
+                    (0, _) => "the rebuild of volume data began: ",
+                    (_, false) => "the rebuild of volume data goes on: ",
+                    (_, true) => " s; it has all its redundancy again",
+                };
+                pool.events()
+                    .iter()
+                    .any(|event| event.kind == EventKind::Rebuild && event.text.contains(text))
+            };
+            assert!(is_told(0) && is_told(round), "round {round}: {:?}", pool.events());
+            (percent, finished)
         });
         assert!(percent > done, "round {round} went on from {done}, to {percent}");
         done = percent;

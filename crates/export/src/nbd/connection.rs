@@ -14,6 +14,7 @@ use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 use stripewise_runtime::{Piece, Stream};
 
 use super::carry_out::carry_out;
+use super::door::{Allowed, Client as Comer, Door};
 use super::inbox::Inbox;
 use super::limits::Limits;
 use super::negotiation::{Agreed, Negotiation, Next, Terms, greeting, reply};
@@ -23,8 +24,10 @@ use super::patience::within;
 use super::protocol::{CMD_DISC, ESHUTDOWN, REP_ERR_TOO_BIG};
 use super::replies::{Outcome, Reply};
 use super::requests::{Command, REQUEST_BYTES, Request, Rules};
+use super::strangers::Stranger;
 use super::tls::{Tls, TlsPolicy};
 use super::transport::Transport;
+use crate::budget::Line;
 use crate::export::{Export, Exports};
 
 /// A request that transfers so much, bytes, is begun, and answered if its drives answer at once, before the next one is looked at: the
@@ -40,15 +43,21 @@ pub(crate) struct Terrain<'a, E> {
     pub limits: Limits,
     pub tls: Option<&'a Tls>,
     pub tls_policy: TlsPolicy,
+    /// Memory for requests of all connections.
+    pub line: &'a Line,
+    /// Where it came in, and what it may open there.
+    pub door: &'a Door,
     /// Set when the server ends: no further requests are read.
     pub ending: &'a Cell<bool>,
 }
 
-/// Serves a client; `begins` is told which export it uses as soon as that is agreed. An error says why it was given up.
+/// Serves a client; `begins` is told which export it uses as soon as that is agreed. An error says
+/// why it was given up. `stranger` is its place among those that have not agreed on anything yet.
 pub(crate) async fn serve<E: Exports>(
     terrain: &Terrain<'_, E>,
     stream: Rc<Stream>,
     begins: impl FnOnce(&str),
+    stranger: Option<Stranger>,
 ) -> io::Result<()> {
     let mut inbox = Inbox::new(terrain.context, terrain.limits.request_stall_ns);
     let negotiated = {
@@ -59,6 +68,7 @@ pub(crate) async fn serve<E: Exports>(
         })??
     };
     let Some((transport, agreed)) = negotiated else { return Ok(()) };
+    drop(stranger);
     begins(&agreed.name);
     transmit(terrain, Rc::new(transport), inbox, agreed.export, agreed.terms).await
 }
@@ -95,7 +105,9 @@ async fn negotiate<E: Exports>(
         }
         inbox.need_more(&transport, length as usize).await?;
         let data = inbox.take_vec(length as usize);
-        let next = negotiation.option(terrain.exports, option, &data, &mut replies);
+        let comer = Comer { door: terrain.door, certificate: transport.certificate() };
+        let exports = Allowed { exports: terrain.exports, comer };
+        let next = negotiation.option(&exports, option, &data, &mut replies);
         transport.send(vec![Piece::from(replies)]).await?;
         match next {
             Next::Option => {}
@@ -187,7 +199,8 @@ async fn read_requests<E: Exports>(
         if request.kind == CMD_DISC {
             return Ok(());
         }
-        let permits = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
+        let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
+        let mut wanted = terrain.line.wanted(terrain.context);
         let rules = Rules {
             terms: client.terms,
             size_bytes: client.export.size_bytes(),
@@ -197,7 +210,7 @@ async fn read_requests<E: Exports>(
         let payload = match &command {
             Ok(Command::Write { .. }) if request.length > 0 => {
                 let payload = client.export.buffers().allocate(request.length as usize);
-                inbox.fill(transport, &payload).await?;
+                inbox.fill_from_budget(transport, &payload, &mut wanted).await?;
                 payload.freeze();
                 Some(payload)
             }
@@ -206,6 +219,10 @@ async fn read_requests<E: Exports>(
                 None
             }
         };
+        if matches!(command, Ok(Command::Read)) {
+            wanted.add(u64::from(request.transfer_bytes())).await;
+        }
+        let permits = Permits { _own: own, _memory: wanted.into_taken() };
         match command {
             Ok(command) => {
                 begin(terrain.context, client, request, command, payload, permits);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_engine::{ArrayError, Extent};
 
+use super::door::{Allowed, Client, Door};
 use super::negotiation::{Negotiation, Next, Terms};
 use super::options::{OPTION_HEAD_BYTES, parse_option_head};
 use super::protocol::LONGEST_TRANSFER;
@@ -28,7 +29,9 @@ pub fn client_bytes(input: &[u8]) {
         let Some((data, after)) = after.split_at_checked(length as usize) else { return };
         rest = after;
         let mut replies = Vec::new();
-        let next = negotiation.option(&TwoExports, option, data, &mut replies);
+        let door = Door::default();
+        let exports = Allowed { exports: &TwoExports, comer: Client { door: &door, certificate: None } };
+        let next = negotiation.option(&exports, option, data, &mut replies);
         assert!(replies.len() <= 16_000 + data.len(), "an answer of {} bytes", replies.len());
         match next {
             Next::Option => {}

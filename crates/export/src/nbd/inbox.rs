@@ -4,8 +4,9 @@ use std::io;
 
 use stripewise_drive::{Buffer, BufferPool, Context};
 
-use super::patience::within;
+use super::patience::{within, within_unless_short};
 use super::transport::Transport;
+use crate::budget::Wanted;
 
 /// Memory of a connection's inbox.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
@@ -101,6 +102,44 @@ impl Inbox {
         if done < into.len() {
             self.need_more(transport, into.len() - done).await?;
             self.copy_into(into, done);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::fill`], from the memory that connections share. Memory is taken for a part when
+    /// the part before it has come: a length that was only announced takes none.
+    pub async fn fill_from_budget(
+        &mut self,
+        transport: &Transport,
+        into: &Buffer,
+        wanted: &mut Wanted<'_>,
+    ) -> io::Result<()> {
+        if self.available() == 0 {
+            self.need_more(transport, 1).await?;
+        }
+        let (context, stall_ns) = (self.context.clone(), self.stall_ns);
+        let mut done = 0;
+        while done < into.len() {
+            let end = into.len().min(done + PART_BYTES);
+            wanted.add((end - done) as u64).await;
+            let is_short = || wanted.is_short();
+            let part = into.slice(done..end);
+            let copied = self.copy_into(&part, 0);
+            let rest = part.slice(copied..part.len());
+            if rest.len() > DIRECT_BYTES {
+                let receive = std::pin::pin!(transport.receive_all(rest));
+                within_unless_short(&context, stall_ns, is_short, receive).await.ok_or_else(stalled)??;
+            } else if !rest.is_empty() {
+                let is_there = {
+                    let need = std::pin::pin!(self.need(transport, rest.len()));
+                    within_unless_short(&context, stall_ns, is_short, need).await.ok_or_else(stalled)??
+                };
+                if !is_there {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                self.copy_into(&rest, 0);
+            }
+            done = end;
         }
         Ok(())
     }

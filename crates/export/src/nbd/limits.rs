@@ -1,11 +1,17 @@
 //! How much clients may take, and how long.
 
-/// Limits of a server. Those of time count only what the server had time to notice (`patience.rs`). Memory for requests and their answers is at most `clients` times (`client_bytes`, or 64 MiB if that is
-/// more, and some 100 KiB).
+/// Limits of a server. Those of time count only what the server had time to notice (`patience.rs`).
+/// Memory for requests and their answers of all clients is the server's budget
+/// (`ServerOptions::budget`), and some 100 KiB for each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time.
     pub clients: usize,
+    /// Of them, those that came over TCP and have not agreed on an export yet; further ones are
+    /// closed.
+    pub strangers: usize,
+    /// Of these, from one address (IPv6: one /64).
+    pub strangers_of_one: usize,
     /// Further ones wait for a place, nanoseconds, from when there was none any more. Then they are told so and closed.
     pub place_ns: u64,
     /// Requests of a connection that are not answered yet, or whose answer was not taken; its next ones are not read before.
@@ -28,6 +34,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 256,
+            strangers: 64,
+            strangers_of_one: 32,
             place_ns: 10 * SECOND_NS,
             client_requests: 128,
             client_bytes: 32 << 20,

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::door::Allowed;
 use super::options::{parse_info, parse_meta_context};
 use super::protocol::*;
 use super::tls::TlsPolicy;
@@ -79,7 +80,7 @@ impl Negotiation {
     /// Adds the answers to an option to `replies`.
     pub fn option<E: Exports>(
         &mut self,
-        exports: &E,
+        exports: &Allowed<'_, E>,
         option: u32,
         data: &[u8],
         replies: &mut Vec<u8>,
@@ -135,7 +136,12 @@ impl Negotiation {
         }
     }
 
-    fn export_name<E: Exports>(&self, exports: &E, data: &[u8], replies: &mut Vec<u8>) -> Next<E::Export> {
+    fn export_name<E: Exports>(
+        &self,
+        exports: &Allowed<'_, E>,
+        data: &[u8],
+        replies: &mut Vec<u8>,
+    ) -> Next<E::Export> {
         // The one option to which there is no way of saying no.
         let found = std::str::from_utf8(data).ok().and_then(|name| find(exports, name));
         let Some((name, export)) = found else {
@@ -156,7 +162,7 @@ impl Negotiation {
 
     fn info<E: Exports>(
         &mut self,
-        exports: &E,
+        exports: &Allowed<'_, E>,
         option: u32,
         data: &[u8],
         replies: &mut Vec<u8>,
@@ -193,7 +199,13 @@ impl Negotiation {
         Next::Transmission(Agreed { export, name, terms })
     }
 
-    fn meta_context<E: Exports>(&mut self, exports: &E, option: u32, data: &[u8], replies: &mut Vec<u8>) {
+    fn meta_context<E: Exports>(
+        &mut self,
+        exports: &Allowed<'_, E>,
+        option: u32,
+        data: &[u8],
+        replies: &mut Vec<u8>,
+    ) {
         let mut refuse = |error: u32, why: &str| reply(replies, option, error, why.as_bytes());
         let is_set = option == OPT_SET_META_CONTEXT;
         if is_set {
@@ -228,7 +240,7 @@ impl Negotiation {
 }
 
 /// The export of that name, and its full name. Where there is but one it may go without a name.
-fn find<E: Exports>(exports: &E, name: &str) -> Option<(String, Rc<E::Export>)> {
+fn find<E: Exports>(exports: &Allowed<'_, E>, name: &str) -> Option<(String, Rc<E::Export>)> {
     if name.is_empty() {
         let mut names = exports.list();
         let name = names.pop().filter(|_| names.is_empty())?;

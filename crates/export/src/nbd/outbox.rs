@@ -13,14 +13,19 @@ use stripewise_drive::{Context, Event, SemaphorePermit};
 use super::patience::within;
 use super::replies::Reply;
 use super::transport::Transport;
+use crate::budget::Taken;
 
 /// Bytes that go out together, unless one answer alone is longer.
 const SEND_BYTES: usize = 4 << 20;
 /// Answers that go out together.
 const SEND_REPLIES: usize = 256;
 
-/// What a request holds until its answer was taken: its place, and room for its bytes.
-pub(crate) type Permits = [SemaphorePermit; 2];
+/// What a request holds until its answer was taken: its place and room for its bytes among those of
+/// its connection, and its part of the memory of all connections.
+pub(crate) struct Permits {
+    pub _own: [SemaphorePermit; 2],
+    pub _memory: Taken,
+}
 
 #[derive(Default)]
 pub(crate) struct Outbox {

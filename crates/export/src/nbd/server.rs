@@ -18,9 +18,12 @@ use stripewise_drive::{Context, Event};
 use stripewise_runtime::{Listener, Stream};
 
 use super::connection::{Terrain, serve};
+use super::door::{Door, Rule};
 use super::limits::Limits;
+use super::strangers::Strangers;
 use super::tls::{Tls, TlsPolicy};
 use super::turned_away;
+use crate::budget::{Budget, Line};
 use crate::export::Exports;
 
 /// How long to wait where the system has no descriptor for a client.
@@ -103,6 +106,10 @@ pub struct ServerOptions {
     pub tls: Option<Tls>,
     /// Whether they must be. `None` in any case without a certificate.
     pub tls_policy: TlsPolicy,
+    /// Memory for requests of all clients, shared with other ways in perhaps.
+    pub budget: Budget,
+    /// Which clients find which exports; `None`: all find all.
+    pub rules: Option<Vec<Rule>>,
     /// Told of clients.
     pub notices: Box<dyn Fn(&Notice)>,
 }
@@ -111,7 +118,14 @@ impl Default for ServerOptions {
     /// In the clear, telling nobody.
     fn default() -> Self {
         let limits = Limits::default();
-        Self { limits, tls: None, tls_policy: TlsPolicy::None, notices: Box::new(|_| {}) }
+        Self {
+            limits,
+            tls: None,
+            tls_policy: TlsPolicy::None,
+            budget: Budget::default(),
+            rules: None,
+            notices: Box::new(|_| {}),
+        }
     }
 }
 
@@ -132,6 +146,9 @@ struct Shared<E> {
     context: Context,
     exports: E,
     options: ServerOptions,
+    rules: Option<Rc<Vec<Rule>>>,
+    line: Line,
+    strangers: Strangers,
     clients: RefCell<BTreeMap<u64, Rc<Stream>>>,
     next: Cell<u64>,
     listening: Cell<usize>,
@@ -166,6 +183,9 @@ impl<E: Exports> Server<E> {
         Self(Rc::new(Shared {
             context: context.clone(),
             exports,
+            rules: options.rules.take().map(Rc::new),
+            line: Line::new(options.budget.clone()),
+            strangers: Strangers::default(),
             options,
             clients: RefCell::default(),
             next: Cell::new(0),
@@ -199,6 +219,7 @@ impl<E: Exports> Server<E> {
 
     async fn accept_all(&self, listener: &Listener) {
         let shared = &*self.0;
+        let door = Door { rules: shared.rules.clone(), place: listener.place().to_owned() };
         let mut stop = pin!(shared.stop.wait());
         while !shared.ending.get() {
             let accepted = match select(pin!(listener.accept()), stop.as_mut()).await {
@@ -207,7 +228,7 @@ impl<E: Exports> Server<E> {
             };
             match accepted {
                 Ok(stream) => match select(pin!(self.has_place()), stop.as_mut()).await {
-                    Either::Left((true, _)) => self.let_in(stream),
+                    Either::Left((true, _)) => self.let_in(stream, &door),
                     Either::Left((false, _)) => self.turn_away(stream),
                     Either::Right(_) => return,
                 },
@@ -260,8 +281,14 @@ impl<E: Exports> Server<E> {
         });
     }
 
-    fn let_in(&self, stream: Stream) {
+    fn let_in(&self, stream: Stream, door: &Door) {
         let shared = &*self.0;
+        let limits = &shared.options.limits;
+        let place = |address| shared.strangers.place(address, limits.strangers, limits.strangers_of_one);
+        let stranger = match stream.peer_address().map(place) {
+            Some(None) => return self.turn_away(stream),
+            other => other.flatten(),
+        };
         if stream.is_unix() {
             stream.set_send_room_bytes(UNIX_SEND_ROOM_BYTES);
         }
@@ -271,10 +298,12 @@ impl<E: Exports> Server<E> {
         let number = shared.next.replace(shared.next.get() + 1);
         shared.clients.borrow_mut().insert(number, stream.clone());
         (shared.options.notices)(&Notice::Connected { peer: peer.clone() });
-        let server = self.clone();
+        let (server, door) = (self.clone(), door.clone());
         shared.context.spawn(async move {
             let shared = &*server.0;
             let terrain = Terrain {
+                line: &shared.line,
+                door: &door,
                 context: &shared.context,
                 exports: &shared.exports,
                 limits: shared.options.limits,
@@ -287,7 +316,7 @@ impl<E: Exports> Server<E> {
                 export = Some(name.to_owned());
                 (shared.options.notices)(&Notice::Begins { peer: peer.clone(), export: name.to_owned() });
             };
-            let outcome = serve(&terrain, stream, begins).await;
+            let outcome = serve(&terrain, stream, begins, stranger).await;
             shared.clients.borrow_mut().remove(&number);
             let notice = match outcome {
                 Ok(()) => Notice::Ended { peer, export },

@@ -76,6 +76,11 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
+    /// For other servers that use the same certificate.
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        self.0.clone()
+    }
+
     /// Agrees on keys with the peer.
     pub(crate) async fn handshake(&self, stream: &Rc<Stream>) -> io::Result<Session> {
         let connection = ServerConnection::new(self.0.clone()).map_err(io::Error::other)?;
@@ -138,6 +143,12 @@ impl Session {
         connection.set_buffer_limit(None);
         let encrypted = Buffer::from_bytes(&[0; RECEIVE_BYTES]);
         Self { connection, encrypted, start: 0, end: 0 }
+    }
+
+    /// The peer's certificate, where it has shown one.
+    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+        let chain = self.connection.peer_certificates()?;
+        chain.first().map(|certificate| certificate.clone().into_owned())
     }
 
     /// Memory to receive into; only when all before was decrypted.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
+use rustls::pki_types::CertificateDer;
 use stripewise_drive::Buffer;
 use stripewise_runtime::{Piece, Stream};
 
@@ -18,6 +19,14 @@ impl Transport {
     pub fn stream(&self) -> &Rc<Stream> {
         match self {
             Self::Plain(stream) | Self::Tls(stream, _) => stream,
+        }
+    }
+
+    /// The peer's certificate, where it has shown one.
+    pub fn certificate(&self) -> Option<CertificateDer<'static>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(_, session) => session.borrow().certificate(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::kit::client::{
     ACK, Client, ERROR, OPT_EXPORT_NAME, OPT_GO, OPT_LIST, OPT_STARTTLS, info, option_bytes,
 };
 use crate::kit::{Served, Wanted, contents, has, run_program, try_run};
-use stripewise_export::nbd::{Limits, Tls, TlsPolicy};
+use stripewise_export::nbd::{Limits, Rule, Tls, TlsPolicy, Who};
 
 fn served(folder: &Path, policy: TlsPolicy, with_clients: bool) -> Served {
     let limits = Limits { negotiation_ns: 2_000_000_000, ..Limits::default() };
@@ -45,6 +45,32 @@ fn libnbd_copies_over_tls_there_and_back() {
         let told = try_run("nbdinfo", &[&bare]);
         assert_eq!(told.is_err(), with_clients, "{told:?}");
     }
+}
+
+#[test]
+fn a_certificate_shows_the_volumes_that_are_meant_for_its_name() {
+    let Some(folder) = certificates() else { return };
+    if !has("nbdinfo") {
+        return;
+    }
+    let rule = |name: &str, export: &str| Rule {
+        who: Who::Certificate(name.to_owned()),
+        exports: vec![export.to_owned()],
+    };
+    let served = Served::start(Wanted {
+        volumes: vec![("data", 8), ("other", 8)],
+        tls: Some(files(folder.path(), TlsPolicy::Required, true)),
+        // The client's certificate is for `localhost`.
+        rules: Some(vec![rule("localhost", "tank/data"), rule("elsewhere.example", "tank/other")]),
+        tcp: true,
+        ..Wanted::default()
+    });
+    let uri = encrypted_uri(&served, folder.path());
+    run_program("nbdinfo", &[&uri]);
+    let other = try_run("nbdinfo", &[&uri.replace("/tank/data", "/tank/other")]);
+    assert!(other.is_err(), "{other:?}");
+    let listed = run_program("nbdinfo", &["--list", &uri.replace("/tank/data", "/")]);
+    assert!(listed.contains("tank/data") && !listed.contains("tank/other"), "{listed}");
 }
 
 #[test]

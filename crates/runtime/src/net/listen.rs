@@ -54,43 +54,19 @@ pub struct Listener {
     socket: Rc<OwnedFd>,
     kind: Kind,
     place: String,
-    /// A unix socket's path, and which file there is ours.
-    file: Option<(PathBuf, u64, u64)>,
+    _file: Option<SocketFile>,
     address: Option<SocketAddr>,
 }
 
 impl Listener {
     pub(super) fn unix(ring: &Rc<Ring>, path: &Path, mode: u32) -> Result<Self, ListenError> {
-        let place = path.display().to_string();
-        let system = |source| ListenError::System { place: place.clone(), source };
-        let is_left_over = match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(system(error)),
-            Ok(found) => is_left_over(path, &found)?,
-        };
-        let beside = path_beside(path).map_err(system)?;
-        let listener = listen_beside(&beside, mode);
-        let placed = listener.and_then(|listener| {
-            let own = std::fs::symlink_metadata(&beside)?;
-            if is_left_over {
-                std::fs::rename(&beside, path)?;
-            } else {
-                // Unlike a rename this fails where somebody has come first.
-                std::fs::hard_link(&beside, path)?;
-            }
-            Ok((listener, own))
-        });
-        let _ = std::fs::remove_file(&beside);
-        let (listener, own) = placed.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => ListenError::InUse { place: place.clone() },
-            _ => system(error),
-        })?;
+        let (listener, file) = bind_unix(path, mode)?;
         Ok(Self {
             ring: ring.clone(),
             socket: Rc::new(listener.into()),
             kind: Kind::Unix,
-            place,
-            file: Some((std::path::absolute(path).unwrap_or_else(|_| path.into()), own.dev(), own.ino())),
+            place: path.display().to_string(),
+            _file: Some(file),
             address: None,
         })
     }
@@ -110,7 +86,7 @@ impl Listener {
             socket: Rc::new(listener.into()),
             kind: Kind::Tcp,
             place: address.to_string(),
-            file: None,
+            _file: None,
             address: Some(address),
         })
     }
@@ -135,15 +111,52 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+/// A socket file of this process. It is removed when this is dropped, unless another socket has
+/// taken its path.
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        let Some((path, device, inode)) = &self.file else { return };
-        // Somebody else's may have taken the place.
-        let is_own = |found: &Metadata| found.dev() == *device && found.ino() == *inode;
-        if std::fs::symlink_metadata(path).is_ok_and(|found| is_own(&found)) {
-            let _ = std::fs::remove_file(path);
+        let is_own = |found: &Metadata| found.dev() == self.device && found.ino() == self.inode;
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| is_own(&found)) {
+            let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Listens at `path` for a thread with sockets of its own, as
+/// [`Network::listen_unix`](super::Network::listen_unix) does for the executor.
+pub fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), ListenError> {
+    let place = path.display().to_string();
+    let system = |source| ListenError::System { place: place.clone(), source };
+    let is_left_over = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(system(error)),
+        Ok(found) => is_left_over(path, &found)?,
+    };
+    let beside = path_beside(path).map_err(system)?;
+    let listener = listen_beside(&beside, mode);
+    let placed = listener.and_then(|listener| {
+        let own = std::fs::symlink_metadata(&beside)?;
+        if is_left_over {
+            std::fs::rename(&beside, path)?;
+        } else {
+            // Unlike a rename this fails where another process was first.
+            std::fs::hard_link(&beside, path)?;
+        }
+        Ok((listener, own))
+    });
+    let _ = std::fs::remove_file(&beside);
+    let (listener, own) = placed.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => ListenError::InUse { place: place.clone() },
+        _ => system(error),
+    })?;
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+    Ok((listener, SocketFile { path, device: own.dev(), inode: own.ino() }))
 }
 
 /// Whether the socket at `path` is nobody's any more; an error if it is somebody's, or no socket.

@@ -30,7 +30,7 @@ pub struct Options {
     role: RoleChoice,
     /// Overwrite drives that hold something
     #[arg(long)]
-    force: bool,
+    pub force: bool,
 }
 
 /// A role as typed.

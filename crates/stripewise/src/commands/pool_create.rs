@@ -57,11 +57,13 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = &options.name.0;
     check_slab(options.slab)?;
     // Also finds out whether the list can be written, before anything is done to the drives.
-    home.change_pools(|pools| match pools.iter().any(|pool| pool.name == *name) {
+    let context = app.executor()?.context();
+    let is_free = home.change_pools(&context, |pools| match pools.iter().any(|pool| pool.name == *name) {
         true => Err(Failure::new(format!("there is a pool `{name}` already"))
             .hint(format!("choose another name; `stripewise pool export {name}` puts that one aside"))),
         false => Ok(()),
-    })?;
+    });
+    is_free.await?;
     let roles = [&options.drives, &options.spare, &options.journal, &options.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
@@ -137,11 +139,12 @@ async fn make(options: &Options, app: &App, nest: &Nest, candidates: &[Candidate
         id: drive.id.clone(),
         path: PathBuf::from(&drive.path),
     };
-    home.remember(KnownPool {
+    let known = KnownPool {
         name: name.clone(),
         id: report.id.clone(),
         drives: report.drives.iter().map(known).collect(),
-    })?;
+    };
+    home.remember(&executor.context(), known).await?;
     Ok(report)
 }
 

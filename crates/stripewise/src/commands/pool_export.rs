@@ -52,7 +52,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             Err(failure)
         }
     };
-    home.forget(&pool.id)?;
+    home.forget(&app.executor()?.context(), &pool.id).await?;
     if let Err(failure) = released {
         app.printer.warning(format!(
             "the pool's drives do not say that it was exported: {}; another host imports it with --force",

@@ -514,7 +514,10 @@ impl Import<'_> {
             return Err(Failure::new(format!("pool `{}` is kept open by a daemon", before.name))
                 .hint(format!("stripewise pool rename {} {name}", before.name)));
         }
-        let remembered = self.home.remember(pool.clone());
+        // The daemon that carries this out takes it up when it is as it was asked for.
+        let _coming = self.app.served.comes(&name);
+        let context = self.executor.context();
+        let remembered = self.home.remember(&context, pool.clone()).await;
         remembered.map_err(|failure| match failure.hint {
             Some(hint) => Failure {
                 hint: Some(format!("{hint}; --as NEWNAME imports this one under another name")),
@@ -526,8 +529,8 @@ impl Import<'_> {
         if is_others || found.takes_rolled_back || name != found.pool.name {
             if let Err(failure) = self.claim(&pool).await {
                 match before {
-                    Some(before) => self.home.remember(before)?,
-                    None => self.home.forget(&pool.id)?,
+                    Some(before) => self.home.remember(&context, before).await?,
+                    None => self.home.forget(&context, &pool.id).await?,
                 }
                 return Err(failure);
             }

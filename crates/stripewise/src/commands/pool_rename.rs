@@ -40,8 +40,11 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         Some(session) => session,
         None => Session::open(app, name, Access::Change, &doing).await?,
     };
+    // A daemon that carries this out does not take it up half-way, under either name.
+    let _coming = [name, new_name].map(|name| app.served.comes(name));
     session.close().await?;
-    let renamed = home.change_pools(|pools| {
+    let context = app.executor()?.context();
+    let renamed = home.change_pools(&context, |pools| {
         if let Some(other) = pools.iter().find(|other| other.name == *new_name && other.id != known.id) {
             return Err(Failure::new(format!("there is a pool `{new_name}` already ({})", other.id))
                 .hint("choose another name"));
@@ -52,9 +55,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         }
         Ok(())
     });
+    let renamed = renamed.await;
     // The list goes first; opened for writing, the pool takes the name that it has there.
     let opened_as = if renamed.is_ok() { new_name } else { name };
-    let session = Session::open(app, opened_as, Access::Change, &doing).await?;
+    let session = Session::open_to_serve(app, opened_as, &doing).await?;
     let report = session.report();
     match is_served {
         true => begin_serving(app, session),

@@ -31,7 +31,7 @@ pub struct Options {
     new: String,
     /// Overwrite the new drive even if it holds something
     #[arg(long)]
-    force: bool,
+    pub force: bool,
     /// Rebuild now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
     wait: bool,

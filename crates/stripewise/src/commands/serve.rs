@@ -7,16 +7,17 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::pending;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
 use clap::Args;
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select, select_all};
 use sd_notify::NotifyState;
 use serde::Serialize;
-use stripewise_drive::Semaphore;
+use stripewise_drive::Context;
+use stripewise_export::budget::Budget;
 use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::alerts::{Alert, AlertOptions, Alerts, Watch, tell};
@@ -25,14 +26,15 @@ use crate::commands::App;
 use crate::control::ControlSocket;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::{Home, KnownPool};
-use crate::http::Http;
+use crate::http::{Http, HttpOptions};
 use crate::log::{self, LogOptions};
 use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
 use crate::names::PoolName;
 use crate::report::counted;
 use crate::revive::revive;
-use crate::session::{Access, Session};
-use crate::ways_in::{NbdOptions, open_nbd, parse_address};
+use crate::session::Session;
+use crate::turns::Turns;
+use crate::ways_in::{NbdOptions, open_nbd};
 
 /// How often the list of pools is looked at for new ones.
 const ADOPT_NS: u64 = 1_000_000_000;
@@ -43,6 +45,10 @@ const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 
 /// Seconds that closing may take: less than the service manager allows (`dist/stripewise.service`).
 pub const END_WITHIN_SECONDS: u64 = 90;
+/// How often it is looked whether memory of connections can be given back.
+const GIVE_BACK_NS: u64 = 2_000_000_000;
+/// The start waits so long for pools with drives on other machines.
+const FAR_PATIENCE_NS: u64 = 5_000_000_000;
 
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
@@ -54,13 +60,8 @@ pub struct Options {
     nbd: NbdOptions,
     #[command(flatten)]
     alerts: AlertOptions,
-    /// Listen for HTTP: ADDRESS:PORT, or a port of this machine. The paths are described in OpenAPI at
-    /// /api/v1/openapi.json; /metrics is for Prometheus
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    http: Option<SocketAddr>,
-    /// A file with the secret that HTTP requests have to send; needed where other machines reach it
-    #[arg(long, value_name = "FILE", requires = "http")]
-    http_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    http: HttpOptions,
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
@@ -86,9 +87,11 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
     // First of all, so that the locks of the pools say where commands are taken.
     let control = ControlSocket::open(app).await?;
-    let http =
-        options.http.map(|address| Http::open(address, options.http_token_file.as_deref())).transpose()?;
-    let nbd = open_nbd(&options.nbd, app).await?;
+    let budget = Budget::new(options.nbd.memory.0);
+    let context = app.executor()?.context();
+    drop(context.spawn(give_memory_back(context.clone(), budget.clone())));
+    let http = Http::open(&options.http, &budget, app).await?;
+    let nbd = open_nbd(&options.nbd, &budget, app).await?;
     if options.alerts.is_some() {
         app.send_alerts_by(Alerts::start(options.alerts.clone())?);
     }
@@ -135,7 +138,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 async fn serve(
     app: &App,
     control: &ControlSocket,
-    mut http: Option<Http>,
+    mut http: Http,
     newcomers: bool,
     mounted: Option<Mounted<'_>>,
     watch: &Watch,
@@ -143,17 +146,12 @@ async fn serve(
 ) -> Result<()> {
     let pools: Vec<String> =
         app.served.lend_all(app).iter().map(|session| session.name().to_owned()).collect();
-    if let Some(http) = &http {
-        app.printer.note(format!("listening for HTTP at http://{}", http.address()));
-    }
     app.printer.note(format!("serving {}: {}", counted(pools.len(), "pool"), pools.join(", ")));
     tell_the_service_manager(app, &[NotifyState::Ready]);
     app.printer.result(&Ready { ready: true, pools }, |page| page.line("ready"))?;
     let taking_commands = control.serve(app);
     let answering = async {
-        if let Some(http) = &mut http {
-            http.serve(app, control.turns()).await;
-        }
+        http.serve(app, control.turns()).await;
         // A thread that has ended by itself does not end the daemon.
         pending::<Result<()>>().await
     };
@@ -169,7 +167,7 @@ async fn serve(
         taking_commands.boxed_local(),
         answering.boxed_local(),
         adopting.boxed_local(),
-        revive(app, control.turns()).boxed_local(),
+        revive(app).boxed_local(),
         watch.go_on(app).boxed_local(),
         mounted_still.boxed_local(),
     ]);
@@ -227,7 +225,7 @@ impl<'a> Mounted<'a> {
 }
 
 /// Serves pools as they come to be known: made or imported while this runs.
-async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
+async fn adopt(app: &App, turns: &Turns) -> Result<()> {
     let (home, context) = (app.home()?, app.executor()?.context());
     let mut attempts: HashMap<String, u32> = HashMap::new();
     loop {
@@ -235,8 +233,9 @@ async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
         // A list that cannot be read now says nothing of the pools that are served.
         for pool in home.pools().unwrap_or_default() {
             let attempt = attempts.entry(pool.id.clone()).or_default();
-            let may_come_later = pool.drives.iter().any(|drive| noted_export(&drive.path).is_some());
-            if app.served.has(&pool.name) || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
+            let may_come_later = is_far(&pool);
+            let is_known_here = app.served.has(&pool.name) || app.served.is_coming(&pool.name);
+            if is_known_here || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
                 continue;
             }
             // Nobody waits for another process to let go of it.
@@ -247,18 +246,14 @@ async fn adopt(app: &App, turns: &Semaphore) -> Result<()> {
             if *attempt > MAX_ATTEMPTS && !attempt.is_multiple_of(LOOKS_PER_LATER_ATTEMPT) {
                 continue;
             }
-            // Those who want something of it meanwhile wait until it is served.
-            let _turn = turns.acquire(1).await;
-            // A command may have opened it before.
-            if app.served.has(&pool.name) {
-                continue;
-            }
             match open(app, &pool).await {
                 Ok(()) => {
                     attempts.remove(&pool.id);
                     app.printer.note(format!("pool {} is served from now on", pool.name));
                 }
-                // Whoever has just made it may not have let go of it yet.
+                // The command that makes or imports it has not let go of its drives yet.
+                Err(_) if turns.is_taken() => *attempt -= 1,
+                // Another process that has just made it may not have let go of it yet.
                 Err(_) if *attempt != MAX_ATTEMPTS => {}
                 Err(failure) => not_served(&pool, &failure),
             }
@@ -309,21 +304,79 @@ fn put_behind_those_below(
     ordered.push(pool.clone());
 }
 
-/// Opens the pools and begins their jobs.
+/// Gives memory back that connections had in use, when nothing of it is in use any more.
+async fn give_memory_back(context: Context, budget: Budget) {
+    let mut was_used = false;
+    loop {
+        context.sleep_ns(GIVE_BACK_NS).await;
+        let is_used = budget.used_bytes() > 0;
+        if was_used && !is_used {
+            stripewise_runtime::give_memory_back();
+        }
+        was_used = is_used;
+    }
+}
+
+/// Opens the pools and begins their jobs. Pools with drives on other machines are opened beside
+/// each other, and those that take long go on being opened when this has ended: a machine that does
+/// not answer must not hold up the others.
 async fn open_all(app: &App, pools: &[KnownPool], all_are_wanted: bool) -> Result<()> {
+    let context = app.executor()?.context();
+    let mut opening = Vec::new();
     for pool in pools {
+        if is_far(pool) {
+            opening.push((pool, begin_opening(app, &context, pool)));
+            continue;
+        }
         match open(app, pool).await {
             Err(failure) if all_are_wanted => return Err(failure),
             Err(failure) => not_served(pool, &failure),
             Ok(()) => {}
         }
     }
+    let end_ns = context.now_ns() + FAR_PATIENCE_NS;
+    for (pool, opened) in opening {
+        let left_ns = end_ns.saturating_sub(context.now_ns());
+        match context.time_limit_ns(left_ns, pin!(opened)).await {
+            Ok(Ok(Err(failure))) if all_are_wanted => return Err(failure),
+            Ok(Ok(Err(failure))) => not_served(pool, &failure),
+            Ok(Ok(Ok(()))) => {}
+            Ok(Err(_)) | Err(_) => app.printer.warning(format!(
+                "pool {} is served later: drives of it on other machines do not answer yet",
+                pool.name
+            )),
+        }
+    }
     Ok(())
 }
 
-/// Opens a pool, begins its jobs, and serves it from now on.
+/// Whether a drive of the pool is behind a server.
+fn is_far(pool: &KnownPool) -> bool {
+    pool.drives.iter().any(|drive| noted_export(&drive.path).is_some())
+}
+
+/// Opens a pool beside everything else. What came of it goes to the receiver while that is there;
+/// later it is only told.
+fn begin_opening(app: &App, context: &Context, pool: &KnownPool) -> oneshot::Receiver<Result<()>> {
+    let (app, pool) = (app.clone(), pool.clone());
+    let (told, opened) = oneshot::channel();
+    drop(context.spawn(async move {
+        match told.send(open(&app, &pool).await) {
+            Ok(()) => {}
+            Err(Ok(())) => app.printer.note(format!("pool {} is served from now on", pool.name)),
+            Err(Err(failure)) => {
+                not_served(&pool, &failure);
+                app.served.is_to_come(pool);
+            }
+        }
+    }));
+    opened
+}
+
+/// Opens a pool, begins its jobs, and serves it from now on. Commands for it wait until then.
 pub async fn open(app: &App, pool: &KnownPool) -> Result<()> {
-    let session = Session::open(app, &pool.name, Access::Change, "serve").await?;
+    let _coming = app.served.comes(&pool.name);
+    let session = Session::open_to_serve(app, &pool.name, "serve").await?;
     begin_serving(app, session);
     Ok(())
 }

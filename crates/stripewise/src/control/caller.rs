@@ -7,7 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 
+use futures_util::future::{Either, select};
 use stripewise_drive::Event;
 
 use super::frames::{self, Kind, MAX_BODY_BYTES};
@@ -19,6 +21,10 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 /// The caller has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left;
+
+/// Input came that was not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotWanted;
 
 /// What a command printed.
 #[derive(Debug, Default)]
@@ -38,6 +44,8 @@ pub struct Caller {
     /// Input that came and was not read yet.
     input: RefCell<VecDeque<u8>>,
     input_ended: Cell<bool>,
+    /// Input was asked for and has not come yet.
+    wants_input: Cell<bool>,
     input_bytes: Cell<Option<u64>>,
     left: Cell<bool>,
     done: Cell<bool>,
@@ -52,9 +60,9 @@ impl Caller {
     }
 
     /// With all of its input.
-    pub fn with_input(input: &[u8]) -> Self {
+    pub fn with_input(input: Vec<u8>) -> Self {
         let caller = Self::new(Some(input.len() as u64));
-        caller.take_input(input);
+        caller.input.replace(input.into());
         caller.input_ended.set(true);
         caller
     }
@@ -90,6 +98,7 @@ impl Caller {
     /// Some of the input, 0 bytes at its end.
     pub async fn read_input(&self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.input.borrow().is_empty() && !self.input_ended.get() {
+            self.wants_input.set(true);
             self.send(Kind::WantInput, &[]);
         }
         while self.input.borrow().is_empty() && !self.input_ended.get() {
@@ -107,6 +116,15 @@ impl Caller {
         self.input_bytes.get()
     }
 
+    /// Does something that changes nothing, unless the caller leaves before it is done: then it
+    /// ends half-way.
+    pub async fn while_there<T>(&self, work: impl Future<Output = T>) -> Result<T, Left> {
+        match select(pin!(work), pin!(self.until_left())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Left),
+        }
+    }
+
     /// Ends when the caller has left.
     pub async fn until_left(&self) {
         while !self.left.get() {
@@ -121,8 +139,17 @@ impl Caller {
         self.changed.notify_all();
     }
 
-    /// Input came; none: it has ended.
-    pub(super) fn take_input(&self, bytes: &[u8]) {
+    /// Input came that was asked for. Nothing else is kept: a caller could fill all memory with it.
+    pub(super) fn take_wanted_input(&self, bytes: &[u8]) -> Result<(), NotWanted> {
+        if !self.wants_input.replace(false) {
+            return Err(NotWanted);
+        }
+        self.take_input(bytes);
+        Ok(())
+    }
+
+    /// Input; none: it has ended.
+    fn take_input(&self, bytes: &[u8]) {
         self.input.borrow_mut().extend(bytes);
         self.input_ended.set(self.input_ended.get() || bytes.is_empty());
         self.changed.notify_all();

@@ -1,9 +1,11 @@
-//! Takes commands over a socket, which only its owner may connect to, and carries them out beside everything else that this
-//! process does.
+//! Takes commands over a socket, which only its owner and root may connect to, and carries them out
+//! beside everything else that this process does.
 //!
-//! Commands that change a pool take turns. One that waits for the job that it began lets others go on meanwhile
-//! (`App::let_others_go_on`); those that only wait or move a volume's bytes do so at once.
-//! A command goes on when its caller leaves: a change is not torn off half-way. What only waits for something ends.
+//! Commands that change a pool take turns (`turns.rs`). One that waits for the job that it began
+//! lets others go on meanwhile (`App::let_others_go_on`); those that only look, wait or move a
+//! volume's bytes take none. A caller that leaves before its turn is forgotten. A change that has
+//! begun goes on when its caller leaves: it is not torn off half-way. What only looks or waits
+//! ends.
 //!
 //! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
 
@@ -18,15 +20,18 @@ use futures_util::future::{Either, select};
 use stripewise_drive::{Context, Semaphore};
 use stripewise_runtime::{ListenError, Listener, Piece, Stream};
 
-use super::caller::Caller;
+use super::caller::{Caller, Left};
 use super::frames::{Command, Kind, VERSION};
 use super::frames_io::receive;
-use crate::cli::Cli;
+use crate::cli::{self, Cli};
 use crate::commands::App;
 use crate::dispatch;
 use crate::failure::{Exit, Failure, Result};
+use crate::home::own_user;
 use crate::input::Input;
-use crate::printer::{Colours, Printer};
+use crate::printer::{Colours, Printer, usage_document};
+use crate::refusals::Refusals;
+use crate::turns::{NoTurn, Turns};
 
 /// Callers at the same time; more wait until one has ended.
 const MAX_CALLERS: u64 = 64;
@@ -44,7 +49,8 @@ const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
 /// Where commands are taken.
 pub struct ControlSocket {
     listener: Listener,
-    turns: Rc<Semaphore>,
+    turns: Rc<Turns>,
+    refusals: Rc<Refusals>,
 }
 
 impl ControlSocket {
@@ -73,11 +79,11 @@ impl ControlSocket {
             ),
         })?;
         app.take_commands_at(path);
-        Ok(Self { listener, turns: Rc::new(Semaphore::new(1)) })
+        Ok(Self { listener, turns: Rc::default(), refusals: Rc::default() })
     }
 
     /// What commands that change a pool take turns by, however they came.
-    pub fn turns(&self) -> &Rc<Semaphore> {
+    pub fn turns(&self) -> &Rc<Turns> {
         &self.turns
     }
 
@@ -97,6 +103,11 @@ impl ControlSocket {
                     continue;
                 }
             };
+            let user = stream.peer_user();
+            if !user.is_some_and(|user| user == 0 || own_user() == Some(user)) {
+                self.refusals.tell("commands", &stream.peer(), "it is another user's process");
+                continue;
+            }
             let (app, turns, of_task) = (app.clone(), self.turns.clone(), context.clone());
             let is_crowded = is_crowded.clone();
             drop(context.spawn(async move {
@@ -110,10 +121,10 @@ impl ControlSocket {
 }
 
 /// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a moment longer than the process.
-pub async fn listen_patiently(
+pub async fn listen_patiently<L>(
     app: &App,
-    listen: impl Fn() -> std::result::Result<Listener, ListenError>,
-) -> Result<std::result::Result<Listener, ListenError>> {
+    listen: impl Fn() -> std::result::Result<L, ListenError>,
+) -> Result<std::result::Result<L, ListenError>> {
     let context = app.executor()?.context();
     let end_ns = context.now_ns() + LISTEN_PATIENCE_NS;
     let [mut again_ns, longest_ns] = LISTEN_AGAIN_NS;
@@ -144,15 +155,16 @@ async fn first_word(stream: &Stream, context: &Context, is_crowded: &Cell<bool>)
 }
 
 /// One caller, from what it wants to the end.
-async fn connection(stream: &Stream, command: &[u8], app: &App, context: &Context, turns: &Rc<Semaphore>) {
+async fn connection(stream: &Stream, command: &[u8], app: &App, context: &Context, turns: &Rc<Turns>) {
     let command: std::result::Result<Command, _> = serde_json::from_slice(command);
     let caller = Rc::new(Caller::new(command.as_ref().ok().and_then(|command| command.input_bytes)));
     match command {
         Ok(command) if command.version == VERSION => {
             let (app, turns, caller) = (app.clone(), turns.clone(), caller.clone());
+            let who = format!("uid {} ({})", stream.peer_user().unwrap_or_default(), stream.peer());
             drop(context.spawn(async move {
                 let Command { words, folder, colours, .. } = command;
-                let from = From { way: "socket", folder: folder.as_ref() };
+                let from = From { way: "socket", who: &who, folder: folder.as_ref() };
                 let exit = carry_out(&words, from, colours, &app, &caller, &turns).await;
                 caller.end(exit.code());
             }));
@@ -173,7 +185,9 @@ async fn connection(stream: &Stream, command: &[u8], app: &App, context: &Contex
 /// Ends when the caller has left, or sends what it should not.
 async fn take_input(stream: &Stream, caller: &Caller) {
     while let Ok((Kind::Input, bytes)) = receive(stream).await {
-        caller.take_input(&bytes);
+        if caller.take_wanted_input(&bytes).is_err() {
+            return;
+        }
     }
 }
 
@@ -193,45 +207,60 @@ async fn send_frames(stream: &Stream, context: &Context, caller: &Caller) {
 pub struct From<'a> {
     /// The way by which it came.
     pub way: &'static str,
+    /// Who gave it, for the log.
+    pub who: &'a str,
     /// The folder in which it was given.
     pub folder: &'a Path,
 }
 
-/// Carries out a command line for somebody.
+/// Carries out a command line for a caller.
 pub async fn carry_out(
     words: &[String],
     from: From<'_>,
     colours: Colours,
     app: &App,
     caller: &Rc<Caller>,
-    turns: &Semaphore,
+    turns: &Turns,
 ) -> Exit {
-    let (shown, way, begin) = (words.join(" "), from.way, Instant::now());
+    let (shown, way, who, begin) = (words.join(" "), from.way, from.who, Instant::now());
     let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
+            if shown.split(' ').any(|word| word == "--json") {
+                caller.output(usage_document(&error).as_bytes());
+            }
             caller.message(error.to_string().trim_end());
             return Exit::Usage;
         }
     };
     let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
     let app = app.for_caller(printer, Input::Caller(caller.clone()), from.folder.to_owned());
-    // Also for those that take none: what they want to use may just be coming.
-    app.take_turn(turns.acquire(1).await);
-    if cli.command.lasts() {
-        app.let_others_go_on();
-    }
-    let result = dispatch::run(&cli.command, &app).await;
+    let result = in_turn(&cli.command, &app, caller, turns).await;
     app.let_others_go_on();
     let exit = result.unwrap_or_else(|failure| {
+        if failure.silent {
+            tracing::debug!(target: "command", command = shown, way, who, "{}", failure.message);
+        }
         app.printer.failure(&failure);
         failure.exit
     });
     let (exit_code, seconds) = (exit.code(), begin.elapsed().as_secs_f64());
     match cli.command.only_looks() {
-        true => tracing::debug!(target: "command", command = shown, way, exit_code, seconds, "done"),
-        false => tracing::info!(target: "command", command = shown, way, exit_code, seconds, "done"),
+        true => tracing::debug!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
+        false => tracing::info!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
     }
     exit
+}
+
+/// Carries out a command when it may be.
+async fn in_turn(command: &cli::Command, app: &App, caller: &Caller, turns: &Turns) -> Result<Exit> {
+    if command.only_looks() {
+        let looking = caller.while_there(dispatch::run(command, app)).await;
+        return looking.unwrap_or_else(|Left| Err(NoTurn::Left.into()));
+    }
+    if !command.lasts() {
+        app.take_turn(turns.take(caller).await?);
+    }
+    dispatch::run(command, app).await
 }

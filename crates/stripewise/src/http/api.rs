@@ -7,26 +7,36 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
+use clap::Parser;
 use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::{Deserialize, Serialize};
+use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::connections::{body_places, whole_body};
-use super::guard::{Guard, let_in};
+pub use problem::{Problem, error};
+
+use super::connections::{no_memory, whole_body};
+use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order, What};
+use crate::cli::Cli;
 use crate::failure::Exit;
-use crate::printer::OUTPUT_VERSION;
+use crate::refusals::Refusals;
 use crate::report::{EventReport, PoolReport, VolumeReport};
 
+mod description;
 mod drives;
+#[cfg(test)]
+mod openapi_rules;
+mod problem;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -42,7 +52,8 @@ pub const MAX_BYTES: usize = 16 << 20;
 struct Description;
 
 /// All paths, behind the guard.
-pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
+pub fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Router {
+    let refusals = guard.refusals.clone();
     let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(list_pools, create_pool))
         .routes(routes!(import_pools))
@@ -67,7 +78,7 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .routes(routes!(volumes::show_volume, volumes::change_volume, volumes::delete_volume))
         .routes(routes!(volumes::read_volume, volumes::write_volume))
         .split_for_parts();
-    let description = description.to_json().expect("plain data becomes JSON");
+    let description = description::text(&description);
     let openapi = move || {
         let description = description.clone();
         async move { ([(header::CONTENT_TYPE, "application/json")], description) }
@@ -78,23 +89,64 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard) -> Router {
         .fallback(async || {
             error(StatusCode::NOT_FOUND, "there is nothing at this path", Some("GET /api/v1/openapi.json"))
         })
+        .layer(middleware::map_response(problem::in_one_shape))
         // Bodies are cut before, with all of them at hand.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(body_places(), whole_body))
+        .layer(middleware::from_fn_with_state(budget.clone(), whole_body))
         .layer(middleware::from_fn_with_state(Arc::new(guard), let_in))
-        .with_state(Api { orders })
+        .with_state(House { orders, refusals, budget })
 }
 
+/// What the handlers share.
 #[derive(Clone)]
-struct Api {
+struct House {
     orders: mpsc::Sender<Order>,
+    refusals: Arc<Refusals>,
+    budget: Budget,
+}
+
+/// The daemon, as one visitor may use it.
+struct Api {
+    house: House,
+    visitor: Visitor,
+}
+
+impl FromRequestParts<House> for Api {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, house: &House) -> Result<Self, Response> {
+        match parts.extensions.get::<Visitor>() {
+            Some(visitor) => Ok(Self { house: house.clone(), visitor: visitor.clone() }),
+            None => Err(error(StatusCode::UNAUTHORIZED, "it is not known who asks", None).into_response()),
+        }
+    }
 }
 
 impl Api {
-    async fn ask(mut self, what: What) -> Result<Answer, Response> {
+    /// The answer to what this visitor may not ask for. What is no command is told by the command
+    /// line.
+    fn refusal(&self, words: &[String]) -> Option<Response> {
+        let line = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
+        let Ok(cli) = Cli::try_parse_from(line) else { return None };
+        let (needed, Visitor { name, role }) = (cli.command.needs(), &self.visitor);
+        if *role >= needed {
+            return None;
+        }
+        let why = format!("it needs the role {needed}, and this caller has the role {role}");
+        self.house.refusals.tell("HTTP", name, &format!("`{}`: {why}", words.join(" ")));
+        Some(error(StatusCode::FORBIDDEN, &why, None).into_response())
+    }
+
+    async fn ask(self, what: What) -> Result<Answer, Response> {
+        if let What::Command(words, _) = &what
+            && let Some(refusal) = self.refusal(words)
+        {
+            return Err(refusal);
+        }
         let ending = || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending", None).into_response();
+        let (mut orders, who) = (self.house.orders, self.visitor.name);
         let (answer, answered) = oneshot::channel();
-        self.orders.send(Order { what, answer }).await.map_err(|_| ending())?;
+        orders.send(Order { what, who, answer }).await.map_err(|_| ending())?;
         answered.await.map_err(|_| ending())
     }
 
@@ -104,13 +156,7 @@ impl Api {
             Ok(answer) => answer,
             Err(response) => return response,
         };
-        let status = status_of(answer.exit);
-        let printed = answer.collected.output;
-        if printed.is_empty() {
-            // A command line that is wrong says so before it is known to print JSON.
-            return said(status, &answer.collected.messages);
-        }
-        (status, [(header::CONTENT_TYPE, "application/json")], printed).into_response()
+        answered(answer)
     }
 }
 
@@ -118,34 +164,42 @@ fn status_of(exit: Exit) -> StatusCode {
     match exit {
         Exit::Success | Exit::Degraded => StatusCode::OK,
         Exit::Usage => StatusCode::BAD_REQUEST,
+        Exit::Missing => StatusCode::NOT_FOUND,
+        Exit::Busy => StatusCode::SERVICE_UNAVAILABLE,
         Exit::Failure => StatusCode::CONFLICT,
     }
 }
 
-/// What went wrong.
-#[derive(Serialize, ToSchema)]
-pub struct Problem {
-    output_version: u32,
-    /// What, where and why.
-    error: String,
-    /// What to do about it.
+/// What a command came to.
+fn answered(answer: Answer) -> Response {
+    let status = status_of(answer.exit);
+    if status.is_success() {
+        return (status, [(header::CONTENT_TYPE, "application/json")], answer.collected.output)
+            .into_response();
+    }
+    let printed: Printed = serde_json::from_slice(&answer.collected.output).unwrap_or_default();
+    let (detail, hint) = match printed.error {
+        Some(detail) => (detail, printed.hint),
+        None => said(&answer.collected.messages),
+    };
+    let hint = hint.as_deref().and_then(problem::hint);
+    error(status, &problem::text(&detail), hint.as_deref()).into_response()
+}
+
+/// A failure as a command prints it.
+#[derive(Default, Deserialize)]
+struct Printed {
+    error: Option<String>,
     hint: Option<String>,
 }
 
-/// A problem as an answer.
-pub fn error(status: StatusCode, error: &str, hint: Option<&str>) -> impl IntoResponse + use<> {
-    let hint = hint.map(str::to_owned);
-    (status, Json(Problem { output_version: OUTPUT_VERSION, error: error.to_owned(), hint }))
-}
-
-/// A problem from what a command said to people.
-fn said(status: StatusCode, messages: &str) -> Response {
+/// A failure, and what to do about it, from what a command said to people.
+fn said(messages: &str) -> (String, Option<String>) {
     let after = |mark: &str| {
         let line = messages.lines().find_map(|line| line.strip_prefix(mark));
         line.map(|text| text.trim().to_owned())
     };
-    let text = after("error:").unwrap_or_else(|| messages.trim().to_owned());
-    error(status, &text, after("hint:").as_deref()).into_response()
+    (after("error:").unwrap_or_else(|| messages.trim().to_owned()), after("hint:"))
 }
 
 /// A command line: names of the command, options, and what stands for itself, which cannot be taken for an option.
@@ -224,7 +278,7 @@ struct Events {
 
 /// All pools, as they stand.
 #[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn list_pools(State(api): State<Api>) -> Response {
+async fn list_pools(api: Api) -> Response {
     api.document(Words::new("pool status")).await
 }
 
@@ -251,7 +305,7 @@ struct NewPool {
 /// Makes a pool.
 #[utoipa::path(post, path = "/api/v1/pools", request_body = NewPool,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn create_pool(State(api): State<Api>, Json(pool): Json<NewPool>) -> Response {
+async fn create_pool(api: Api, Json(pool): Json<NewPool>) -> Response {
     let words = Words::new("pool create")
         .operand(&pool.name)
         .operands(&pool.drives)
@@ -289,7 +343,7 @@ struct Import {
 /// Finds pools on drives: lists them, or imports those that are named.
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn import_pools(State(api): State<Api>, Json(import): Json<Import>) -> Response {
+async fn import_pools(api: Api, Json(import): Json<Import>) -> Response {
     let words = Words::new("pool import")
         .options("dir", &import.folders)
         .options("drive", &import.drives)
@@ -301,7 +355,7 @@ async fn import_pools(State(api): State<Api>, Json(import): Json<Import>) -> Res
 
 /// A pool, as it stands.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn show_pool(State(api): State<Api>, Path(pool): Path<String>) -> Response {
+async fn show_pool(api: Api, Path(pool): Path<String>) -> Response {
     api.document(Words::new("pool status").operand(pool)).await
 }
 
@@ -324,11 +378,7 @@ struct Settings {
 /// Changes settings of a pool.
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}", request_body = Settings,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn change_pool(
-    State(api): State<Api>,
-    Path(pool): Path<String>,
-    Json(settings): Json<Settings>,
-) -> Response {
+async fn change_pool(api: Api, Path(pool): Path<String>, Json(settings): Json<Settings>) -> Response {
     let space_warning = settings.space_warning.map(|percent| percent.to_string());
     let settings = [
         ("rebuild-priority", settings.rebuild_priority),
@@ -344,6 +394,7 @@ async fn change_pool(
 
 /// Whether what cannot be undone is meant.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Confirmation {
     /// `true`: yes, lose everything in it.
     #[serde(default)]
@@ -354,7 +405,7 @@ struct Confirmation {
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}", params(Confirmation),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn destroy_pool(
-    State(api): State<Api>,
+    api: Api,
     Path(pool): Path<String>,
     Query(confirmation): Query<Confirmation>,
 ) -> Response {
@@ -363,7 +414,7 @@ async fn destroy_pool(
 
 /// Takes a pool off the list, to use its drives elsewhere.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
-async fn export_pool(State(api): State<Api>, Path(pool): Path<String>) -> Response {
+async fn export_pool(api: Api, Path(pool): Path<String>) -> Response {
     api.document(Words::new("pool export").operand(pool)).await
 }
 
@@ -377,12 +428,13 @@ struct NewName {
 /// Gives a pool another name.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rename", request_body = NewName,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn rename_pool(State(api): State<Api>, Path(pool): Path<String>, Json(new): Json<NewName>) -> Response {
+async fn rename_pool(api: Api, Path(pool): Path<String>, Json(new): Json<NewName>) -> Response {
     api.document(Words::new("pool rename").operand(pool).operand(new.name)).await
 }
 
 /// How many.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Last {
     /// Only the last so many.
     last: Option<usize>,
@@ -390,12 +442,13 @@ struct Last {
 
 /// What happened to a pool, oldest first.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last), responses((status = 200, body = Events), (status = 409, body = Problem)))]
-async fn list_events(State(api): State<Api>, Path(pool): Path<String>, Query(of): Query<Last>) -> Response {
+async fn list_events(api: Api, Path(pool): Path<String>, Query(of): Query<Last>) -> Response {
     api.document(Words::new("pool events").option("last", of.last).operand(pool)).await
 }
 
 /// Which time is looked at.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Times {
     /// Length of an interval, 1 to 86,400 seconds; the answer comes when they are over. Left out: since the pool was opened.
     seconds: Option<f64>,
@@ -405,7 +458,7 @@ struct Times {
 
 /// What a pool's drives were asked.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
-async fn show_load(State(api): State<Api>, Path(pool): Path<String>, Query(times): Query<Times>) -> Response {
+async fn show_load(api: Api, Path(pool): Path<String>, Query(times): Query<Times>) -> Response {
     // A count is of intervals.
     let count = times.seconds.and(times.count);
     let words = Words::new("pool iostat").operand(pool).operands(times.seconds.as_slice());
@@ -414,6 +467,7 @@ async fn show_load(State(api): State<Api>, Path(pool): Path<String>, Query(times
 
 /// Whether the answer comes when the work is done.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Wait {
     /// `true`: answer when the job is done, however long it takes; whoever leaves before ends the waiting, and not the job.
     #[serde(default)]
@@ -423,12 +477,13 @@ struct Wait {
 /// Asks for every stripe to be read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn scrub_pool(State(api): State<Api>, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
+async fn scrub_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
     api.document(Words::new("pool scrub").flag("wait", how.wait).operand(pool)).await
 }
 
 /// Which job.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Job {
     /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
     job: String,
@@ -437,24 +492,24 @@ struct Job {
 /// Answers when a pool has no job of a kind to do any more; whoever leaves before ends the waiting, and not the job.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn wait_for_job(State(api): State<Api>, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {
+async fn wait_for_job(api: Api, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {
     api.document(Words::new("pool wait").operand(pool).operand(job.job)).await
 }
 
 /// The pools on the list, served or not.
 #[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
-async fn list_known_pools(State(api): State<Api>) -> Response {
+async fn list_known_pools(api: Api) -> Response {
     api.document(Words::new("pool list")).await
 }
 
 /// Has a test alert sent by every way that the daemon was given, and tells what came of it.
 #[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
-async fn test_alerts(State(api): State<Api>) -> Response {
+async fn test_alerts(api: Api) -> Response {
     api.document(Words::new("alert test")).await
 }
 
 /// Figures for Prometheus.
-async fn metrics(State(api): State<Api>) -> Response {
+async fn metrics(api: Api) -> Response {
     match api.ask(What::Metrics).await {
         Err(response) => response,
         Ok(answer) => {

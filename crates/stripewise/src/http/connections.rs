@@ -1,29 +1,36 @@
-//! Connections of HTTP clients: how many there may be, and how long each may take over what it sends and what it takes. Only whoever
-//! keeps to that is heard by the rest of the daemon.
+//! Connections of HTTP clients: how many there may be, and how long each may take over what it
+//! sends and what it takes. Only clients that keep to that are heard by the rest of the daemon.
 //!
 //! Expected faults: clients that are silent, send a byte now and then, send more than they say or never stop, and never read.
 
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
+use futures_util::StreamExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use stripewise_export::budget::{Budget, Taken};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Sleep, sleep, timeout};
+use tower::Layer;
 
+use super::access::AccessFile;
 use super::api::{MAX_BYTES, error};
+use super::doors::{OpenDoor, Socket};
+use super::guard::{Address, Peer};
+use super::strangers::Strangers;
+use crate::refusals::Refusals;
 
 /// Connections at a time; further ones are told so and closed.
 const MAX_CONNECTIONS: usize = 256;
@@ -33,8 +40,8 @@ const MAX_TOLD: usize = 64;
 const TOLD_PATIENCE: Duration = Duration::from_secs(2);
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 31\r\nretry-after: 1\r\n\
     connection: close\r\n\r\ntoo many clients are connected\n";
-/// Bodies that are kept while they come, or while what they are for is done; more wait.
-const MAX_BODIES: usize = 16;
+/// What is kept of a connection's bytes until they are understood; a longer head is refused.
+const HEAD_BYTES: usize = 64 << 10;
 /// A request's head has to come within this time, counted from the end of the one before.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// A request's body has to come within this time.
@@ -44,69 +51,107 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// Before connections are accepted again when that failed; out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Serves whoever connects, until `stopped` ends; then what is under way is finished.
-pub async fn serve(listener: TcpListener, router: Router, stopped: impl Future<Output = ()>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let told = Arc::new(Semaphore::new(MAX_TOLD));
+/// What all connections share.
+struct House {
+    router: Router,
+    access: Arc<AccessFile>,
+    refusals: Arc<Refusals>,
+    places: Arc<Semaphore>,
+    told: Arc<Semaphore>,
+    strangers: Strangers,
+    closing: watch::Receiver<bool>,
+}
+
+/// Serves all that connect, until `stopped` ends; then what is under way is finished.
+pub async fn serve(
+    doors: Vec<OpenDoor>,
+    router: Router,
+    access: Arc<AccessFile>,
+    refusals: Arc<Refusals>,
+    stopped: impl Future<Output = ()>,
+) {
     let (close, closing) = watch::channel(false);
-    let accepting = async {
-        loop {
-            let Ok((stream, _)) = listener.accept().await else {
-                sleep(ACCEPT_AGAIN).await;
-                continue;
-            };
-            let Ok(place) = places.clone().try_acquire_owned() else {
-                turn_away(stream, &told);
-                continue;
-            };
-            let (router, closing) = (router.clone(), closing.clone());
-            tokio::spawn(async move {
-                connection(stream, router, closing).await;
-                drop(place);
-            });
-        }
-    };
-    tokio::select! {
-        () = accepting => {}
-        () = stopped => {}
-    }
-    // They may all have gone.
+    let (places, told) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), Arc::new(Semaphore::new(MAX_TOLD)));
+    let house = House { router, access, refusals, places, told, strangers: Strangers::default(), closing };
+    let house = Arc::new(house);
+    let accepting: Vec<_> =
+        doors.into_iter().map(|door| tokio::spawn(accept_all(door, house.clone()))).collect();
+    stopped.await;
+    // Socket files go with them.
+    accepting.iter().for_each(|door| door.abort());
+    // The connections may all have gone.
     let _ = close.send(true);
-    let _ = places.acquire_many(MAX_CONNECTIONS as u32).await;
+    let _ = house.places.acquire_many(MAX_CONNECTIONS as u32).await;
+}
+
+async fn accept_all(door: OpenDoor, house: Arc<House>) {
+    loop {
+        let Ok((socket, address)) = door.accept().await else {
+            sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let is_known = match address {
+            Address::Local { user, .. } => house.access.current().user(user).is_some(),
+            Address::Network(_) => false,
+        };
+        let stranger = if is_known { None } else { house.strangers.place(address) };
+        let place = house.places.clone().try_acquire_owned().ok().filter(|_| is_known || stranger.is_some());
+        let tls = door.tls();
+        let Some(place) = place else {
+            turn_away(socket, address, &house, tls.is_some());
+            continue;
+        };
+        let peer = Peer { address, stranger: Arc::new(Mutex::new(stranger)) };
+        let house = house.clone();
+        tokio::spawn(async move {
+            match (socket, tls) {
+                (Socket::Unix(stream), _) => connection(stream, peer, &house).await,
+                (Socket::Tcp(stream), None) => connection(stream, peer, &house).await,
+                (Socket::Tcp(stream), Some(tls)) => match timeout(HEAD_PATIENCE, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, peer, &house).await,
+                    Ok(Err(_)) => house.refusals.tell("HTTP", &address, "it agreed on no keys for TLS"),
+                    Err(_) => house.refusals.tell("HTTP", &address, "it took too long over TLS"),
+                },
+            }
+            drop(place);
+        });
+    }
 }
 
 /// Tells a client, whatever it asks, that there is no place for it.
-fn turn_away(stream: TcpStream, told: &Arc<Semaphore>) {
-    tracing::warn!(target: "client", "HTTP: a client is turned away: too many clients are connected");
-    let Ok(place) = told.clone().try_acquire_owned() else { return };
+fn turn_away(socket: Socket, address: Address, house: &House, is_encrypted: bool) {
+    house.refusals.tell("HTTP", &address, "too many clients are connected");
+    // To agree on keys first is more than there is room for.
+    if is_encrypted {
+        return;
+    }
+    let Ok(place) = house.told.clone().try_acquire_owned() else { return };
     tokio::spawn(async move {
-        let telling = async {
-            stream.writable().await?;
-            // There is room for so little in every connection that begins.
-            stream.try_write(TOO_MANY)?;
-            // Closed with something unread, it would lose the answer.
-            let mut unread = [0; 4096];
-            loop {
-                stream.readable().await?;
-                match stream.try_read(&mut unread) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Ok(0) => return Ok(()),
-                    other => drop(other?),
-                }
-            }
-        };
         // Whatever becomes of it, it is closed.
-        let _: std::result::Result<io::Result<()>, _> = timeout(TOLD_PATIENCE, telling).await;
+        let _ = match socket {
+            Socket::Unix(stream) => timeout(TOLD_PATIENCE, tell_too_many(stream)).await,
+            Socket::Tcp(stream) => timeout(TOLD_PATIENCE, tell_too_many(stream)).await,
+        };
         drop(place);
     });
 }
 
+async fn tell_too_many(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    stream.write_all(TOO_MANY).await?;
+    // Closed with something unread, it would lose the answer.
+    let mut unread = [0; 4096];
+    while stream.read(&mut unread).await? > 0 {}
+    Ok(())
+}
+
 /// One client, from its first request to its last.
-async fn connection(stream: TcpStream, router: Router, mut closing: watch::Receiver<bool>) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, house: &House) {
     let io = TokioIo::new(Impatient { stream, given_up: None });
+    let service = Extension(peer).layer(house.router.clone());
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE);
-    let mut served = pin!(builder.serve_connection(io, TowerToHyperService::new(router)));
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_PATIENCE).max_buf_size(HEAD_BYTES);
+    let mut served = pin!(builder.serve_connection(io, TowerToHyperService::new(service)));
+    let mut closing = house.closing.clone();
     // How it ended is the client's matter.
     tokio::select! {
         _ = served.as_mut() => return,
@@ -116,27 +161,23 @@ async fn connection(stream: TcpStream, router: Router, mut closing: watch::Recei
     let _ = served.await;
 }
 
-/// Places for bodies.
-pub fn body_places() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(MAX_BODIES))
-}
-
-/// Goes on with a request when all of its body is here.
-pub async fn whole_body(State(places): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+/// Goes on with a request when all of its body is here. Memory for it is taken as it comes.
+pub async fn whole_body(State(budget): State<Budget>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let has_none = !parts.headers.contains_key(header::TRANSFER_ENCODING)
-        && parts.headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");
-    if has_none {
-        return next.run(Request::from_parts(parts, body)).await;
+    let length = parts.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > MAX_BYTES as u64) {
+        return too_large();
     }
-    let Ok(_place) = places.acquire().await else {
-        return error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending", None).into_response();
-    };
-    match timeout(BODY_PATIENCE, to_bytes(body, MAX_BYTES)).await {
+    let mut memory = budget.nothing();
+    match timeout(BODY_PATIENCE, collect(body, &mut memory)).await {
         Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(_)) => {
-            let text = format!("a request's body has at most {MAX_BYTES} bytes");
-            error(StatusCode::PAYLOAD_TOO_LARGE, &text, Some("send it in pieces")).into_response()
+        Ok(Err(BodyError::TooLarge)) => too_large(),
+        Ok(Err(BodyError::NoMemory)) => no_memory(),
+        Ok(Err(BodyError::Broken)) => {
+            let closed = [(header::CONNECTION, "close")];
+            (closed, error(StatusCode::BAD_REQUEST, "the request's body did not come whole", None))
+                .into_response()
         }
         Err(_) => {
             let text = format!("the request's body did not come within {} s", BODY_PATIENCE.as_secs());
@@ -146,14 +187,50 @@ pub async fn whole_body(State(places): State<Arc<Semaphore>>, request: Request, 
     }
 }
 
+/// Why there is no body.
+enum BodyError {
+    TooLarge,
+    NoMemory,
+    Broken,
+}
+
+async fn collect(body: Body, memory: &mut Taken) -> Result<Vec<u8>, BodyError> {
+    let (mut body, mut bytes) = (body.into_data_stream(), Vec::new());
+    while let Some(part) = body.next().await {
+        let part = part.map_err(|_| BodyError::Broken)?;
+        if bytes.len() + part.len() > MAX_BYTES {
+            return Err(BodyError::TooLarge);
+        }
+        // Growing, it is there twice for a moment.
+        if !memory.try_add(2 * part.len() as u64) {
+            return Err(BodyError::NoMemory);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
+
+/// There is no memory for a request now.
+pub fn no_memory() -> Response {
+    let again = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
+    let text = "the memory for connections is in use";
+    (again, error(StatusCode::SERVICE_UNAVAILABLE, text, Some("try again"))).into_response()
+}
+
+fn too_large() -> Response {
+    let text = format!("a request's body has at most {MAX_BYTES} bytes");
+    let closed = [(header::CONNECTION, "close")];
+    (closed, error(StatusCode::PAYLOAD_TOO_LARGE, &text, Some("send it in pieces"))).into_response()
+}
+
 /// A connection that fails when nothing of what is written is taken for too long.
-struct Impatient {
-    stream: TcpStream,
+struct Impatient<S> {
+    stream: S,
     /// While a write waits.
     given_up: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
+impl<S> Impatient<S> {
     /// What a write came to, or that it has waited too long.
     fn within_patience<T>(
         &mut self,
@@ -170,7 +247,7 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -180,7 +257,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,108 +1,209 @@
-//! Who is let in. With a token: whoever sends it as `Authorization: Bearer …`. Without one, which is for this machine only: whoever
-//! reaches the address, but no page of a foreign site in somebody's browser, which could be made to reach it, too.
+//! Who sends a request, and with which role: over a unix socket the user that the system names,
+//! else the token that is sent as `Authorization: Bearer …`. What a web page of another site has a
+//! browser send is refused first, whatever its method, and whether it has a token or not.
+//!
+//! Expected faults: requests without a token, with a wrong one, with headers that are no text, and
+//! pages that lie about nothing: browsers set `Origin` and `Sec-Fetch-Site` themselves.
 
-use std::sync::Arc;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::access::AccessFile;
 use super::api::error;
+use super::strangers::Stranger;
+use crate::refusals::Refusals;
+use crate::roles::Role;
 
-/// A shorter secret can be guessed.
-pub const LEAST_TOKEN_BYTES: usize = 16;
-
-/// Who is let in.
-#[derive(Clone, Debug)]
-pub struct Guard {
-    /// What has to be sent; `None`: nothing.
-    pub token: Option<String>,
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A process of this machine, as the system named it when it connected.
+    Local {
+        /// Its user.
+        user: u32,
+        /// Its number; 0 where the system does not say.
+        process: i32,
+    },
+    /// Anywhere.
+    Network(SocketAddr),
 }
 
-impl Guard {
-    fn refusal(&self, method: &Method, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
-        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        if let Some(token) = &self.token {
-            let sent = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            let is_right = sent.is_some_and(|sent| same(sent.as_bytes(), token.as_bytes()));
-            return (!is_right)
-                .then_some((StatusCode::UNAUTHORIZED, "a token is needed: Authorization: Bearer TOKEN"));
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { user, process: 0 } => write!(f, "uid {user}"),
+            Self::Local { user, process } => write!(f, "uid {user} (process {process})"),
+            Self::Network(address) => write!(f, "{address}"),
         }
-        // A foreign page can have its own name lead here; then that name is what it asks for.
-        let is_ours = text(header::HOST).is_some_and(names_this_machine);
-        if !is_ours {
-            return Some((
-                StatusCode::FORBIDDEN,
-                "without a token only requests for this machine by name or address are answered",
-            ));
-        }
-        // What a page sends without asking first names its origin, and cannot be JSON.
-        if *method != Method::GET && text(header::ORIGIN).is_some() {
-            return Some((StatusCode::FORBIDDEN, "without a token no requests of web pages are answered"));
-        }
-        None
     }
 }
 
-fn names_this_machine(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
+/// A connection, as its requests know it.
+#[derive(Clone)]
+pub struct Peer {
+    /// Where it comes from.
+    pub address: Address,
+    /// Its place among those that have not said yet who they are.
+    pub stranger: Arc<Mutex<Option<Stranger>>>,
+}
+
+/// Who sent a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    /// For the log: the user or the token's name, and the address.
+    pub name: String,
+    /// What it may ask for.
+    pub role: Role,
+}
+
+/// Who is let in.
+pub struct Guard {
+    /// Tokens and users.
+    pub access: Arc<AccessFile>,
+    /// What is told of those who are not.
+    pub refusals: Arc<Refusals>,
+}
+
+type Refusal = (StatusCode, &'static str, Option<&'static str>);
+
+impl Guard {
+    fn visitor(&self, address: Address, headers: &HeaderMap) -> Result<Visitor, Refusal> {
+        if is_of_another_site(headers) {
+            return Err((StatusCode::FORBIDDEN, "requests of web pages of other sites are refused", None));
+        }
+        let access = self.access.current();
+        if let Address::Local { user, .. } = address
+            && let Some(role) = access.user(user)
+        {
+            return Ok(Visitor { name: address.to_string(), role });
+        }
+        let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = sent.and_then(|value| value.strip_prefix("Bearer ")).and_then(|sent| access.token(sent));
+        match token {
+            Some((name, role)) => Ok(Visitor { name: format!("token {name} from {address}"), role }),
+            None => Err((
+                StatusCode::UNAUTHORIZED,
+                "a valid token is needed: Authorization: Bearer SECRET",
+                Some("tokens are in the file http.tokens in the daemon's state folder"),
+            )),
+        }
+    }
+}
+
+/// Whether a browser sends this for a page of another site. Programs send neither header.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("no text"));
+    if text("sec-fetch-site").is_some_and(|site| !["same-origin", "none"].contains(&site)) {
+        return true;
+    }
+    let Some(origin) = text("origin") else { return false };
+    let own = origin.split_once("://").map(|(_, host)| host);
+    own.is_none() || own != text("host")
+}
+
+/// Lets in who may come in; what comes behind finds a [`Visitor`] in the request.
+pub async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        return error(StatusCode::INTERNAL_SERVER_ERROR, "the connection has no address", None)
+            .into_response();
     };
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// Takes as long for any two of a length.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
-
-/// Lets in who may come in.
-pub async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    match guard.refusal(request.method(), request.headers()) {
-        Some((status, why)) => error(status, why, None).into_response(),
-        None => next.run(request).await,
+    match guard.visitor(peer.address, request.headers()) {
+        Ok(visitor) => {
+            // It counts among strangers no more.
+            peer.stranger.lock().unwrap_or_else(PoisonError::into_inner).take();
+            request.extensions_mut().insert(visitor);
+            next.run(request).await
+        }
+        Err((status, why, hint)) => {
+            guard.refusals.tell("HTTP", &peer.address, why);
+            let asks = [(header::WWW_AUTHENTICATE, "Bearer")];
+            let refusal = error(status, why, hint).into_response();
+            if status == StatusCode::UNAUTHORIZED { (asks, refusal).into_response() } else { refusal }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::home::own_user;
 
-    fn refused(token: Option<&str>, method: Method, headers: &[(&'static str, &str)]) -> Option<StatusCode> {
-        let guard = Guard { token: token.map(str::to_owned) };
+    const TOKENS: &str = "token eyes read 0123456789abcdef\nuser 4711 operate\n";
+
+    fn asked(address: Address, headers: &[(&'static str, &str)]) -> Result<Visitor, StatusCode> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokens");
+        let access = AccessFile::open(&path, true).expect("made");
+        std::fs::write(&path, TOKENS).expect("written");
+        let guard = Guard { access: Arc::new(access), refusals: Arc::default() };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().expect("a value"));
         }
-        guard.refusal(&method, &map).map(|(status, _)| status)
+        guard.visitor(address, &map).map_err(|(status, ..)| status)
+    }
+
+    fn network() -> Address {
+        Address::Network("127.0.0.1:5".parse().expect("an address"))
+    }
+
+    fn local(user: u32) -> Address {
+        Address::Local { user, process: 7 }
     }
 
     #[test]
-    fn a_token_lets_in_and_nothing_else_does() {
-        let token = Some("0123456789abcdef");
-        let asked =
-            |value: &str| refused(token, Method::GET, &[("authorization", value), ("host", "localhost")]);
-        assert_eq!(asked("Bearer 0123456789abcdef"), None);
+    fn over_tcp_only_a_token_lets_in_also_on_this_machine() {
+        let visitor = asked(network(), &[("authorization", "Bearer 0123456789abcdef")]).expect("let in");
+        assert_eq!(visitor, Visitor { name: "token eyes from 127.0.0.1:5".to_owned(), role: Role::Read });
         for wrong in ["Bearer 0123456789abcdeg", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdef0"] {
-            assert_eq!(asked(wrong), Some(StatusCode::UNAUTHORIZED), "{wrong}");
+            assert_eq!(
+                asked(network(), &[("authorization", wrong)]),
+                Err(StatusCode::UNAUTHORIZED),
+                "{wrong}"
+            );
         }
-        assert_eq!(refused(token, Method::GET, &[("host", "localhost")]), Some(StatusCode::UNAUTHORIZED));
+        assert_eq!(asked(network(), &[("host", "localhost")]), Err(StatusCode::UNAUTHORIZED));
     }
 
     #[test]
-    fn without_a_token_web_pages_are_kept_out() {
-        let asked = |method, headers: &[(&'static str, &str)]| refused(None, method, headers);
-        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "localhost", "127.0.0.2"] {
-            assert_eq!(asked(Method::POST, &[("host", host)]), None, "{host}");
+    fn over_a_unix_socket_the_user_counts_and_a_stranger_needs_a_token() {
+        let own = own_user().expect("a user");
+        let role = |user| asked(local(user), &[]).map(|visitor| visitor.role);
+        assert_eq!(role(own), Ok(Role::Admin));
+        assert_eq!(role(0), Ok(Role::Admin));
+        assert_eq!(role(4711), Ok(Role::Operate));
+        assert_eq!(role(4712), Err(StatusCode::UNAUTHORIZED));
+        let visitor = asked(local(4712), &[("authorization", "Bearer 0123456789abcdef")]).expect("let in");
+        assert_eq!(visitor.name, "token eyes from uid 4712 (process 7)");
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_refused_with_a_token_and_without() {
+        let token = ("authorization", "Bearer 0123456789abcdef");
+        let host = ("host", "nas.example:8080");
+        for foreign in [
+            ("origin", "http://evil.example"),
+            ("origin", "http://evil.example:8080"),
+            ("origin", "http://nas.example"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            assert_eq!(asked(network(), &[token, host, foreign]), Err(StatusCode::FORBIDDEN), "{foreign:?}");
+            assert_eq!(asked(local(0), &[host, foreign]), Err(StatusCode::FORBIDDEN), "{foreign:?}");
         }
-        for host in ["evil.example:8080", "evil.example", "10.0.0.1", "localhost.evil.example"] {
-            assert_eq!(asked(Method::GET, &[("host", host)]), Some(StatusCode::FORBIDDEN), "{host}");
+        for own in [
+            &[("origin", "http://nas.example:8080"), ("sec-fetch-site", "same-origin")][..],
+            &[("sec-fetch-site", "none")],
+            &[],
+        ] {
+            assert!(asked(network(), &[&[token, host], own].concat()).is_ok(), "{own:?}");
         }
-        assert_eq!(asked(Method::GET, &[]), Some(StatusCode::FORBIDDEN));
-        let page = [("host", "localhost:8080"), ("origin", "http://evil.example")];
-        assert_eq!(asked(Method::POST, &page), Some(StatusCode::FORBIDDEN));
     }
 }

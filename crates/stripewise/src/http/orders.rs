@@ -3,21 +3,22 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use futures_channel::{mpsc, oneshot};
-use futures_util::StreamExt;
-use futures_util::future::{Either, select};
-use stripewise_drive::Semaphore;
-
 use super::metrics;
 use crate::commands::App;
 use crate::control::{Caller, Collected, From, carry_out};
 use crate::failure::Exit;
 use crate::printer::Colours;
+use crate::turns::Turns;
+use futures_channel::{mpsc, oneshot};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 
 /// Something to do.
 pub struct Order {
     /// What.
     pub what: What,
+    /// Who asks, for the log.
+    pub who: String,
     /// Who waits for it; may have left.
     pub answer: oneshot::Sender<Answer>,
 }
@@ -39,9 +40,12 @@ pub struct Answer {
 }
 
 /// Carries out orders until there are no more.
-pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Semaphore>) {
+pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
     let Ok(executor) = app.executor() else { return };
-    while let Some(Order { what, mut answer }) = orders.next().await {
+    while let Some(Order { what, who, mut answer }) = orders.next().await {
+        if answer.is_canceled() {
+            continue;
+        }
         let (app, turns) = (app.clone(), turns.clone());
         let work = async move {
             let done = match what {
@@ -51,8 +55,8 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
                     Answer { exit: Exit::Success, collected }
                 }
                 What::Command(words, input) => {
-                    let caller = Rc::new(Caller::with_input(&input));
-                    let carried_out = pin!(command(&words, &app, &turns, &caller));
+                    let caller = Rc::new(Caller::with_input(input));
+                    let carried_out = pin!(command(&words, &who, &app, &turns, &caller));
                     match select(carried_out, answer.cancellation()).await {
                         Either::Left((done, _)) => done,
                         // Nobody waits any more: what only waits ends, a change is finished.
@@ -70,8 +74,8 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
     }
 }
 
-async fn command(words: &[String], app: &App, turns: &Semaphore, caller: &Rc<Caller>) -> Answer {
-    let from = From { way: "http", folder: "/".as_ref() };
+async fn command(words: &[String], who: &str, app: &App, turns: &Turns, caller: &Rc<Caller>) -> Answer {
+    let from = From { way: "http", who, folder: "/".as_ref() };
     let work = async {
         let exit = carry_out(words, from, Colours::default(), app, caller, turns).await;
         caller.end(exit.code());

@@ -20,6 +20,7 @@ fn state_cell(state: &str) -> (String, Style) {
 impl PoolReport {
     /// For people.
     pub fn print(&self, page: &mut Page) {
+        page.keep_narrow();
         page.field("pool", &self.name, Style::Strong);
         page.field("state", &self.state, state_style(&self.state));
         page.field("condition", &self.condition, Style::Plain);
@@ -39,8 +40,7 @@ impl PoolReport {
             page.field("note", notice, Style::Plain);
         }
         page.line("");
-        let headings =
-            ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ ERR", ">WRITE ERR", ">CKSUM ERR", "ID"];
+        let headings = ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ", ">WRITE", ">CKSUM", "ID"];
         let mut drives = Table::new(&headings).indented();
         for drive in &self.drives {
             drives.row([

@@ -1,5 +1,6 @@
 //! The names and JSON keys that scripts rely on: exactly these, whatever else changes.
 
+use crate::kit::daemon::Daemon;
 use crate::kit::{DRIVE_SIZE, Sandbox, keys, unique_bytes};
 
 #[test]
@@ -208,6 +209,55 @@ fn results_go_out_and_messages_do_not() {
     }
     assert!(sandbox.run("").expect_code(2).err.contains("Usage:"));
     assert!(sandbox.run("pool status tank --colour").expect_code(2).err.contains("unexpected argument"));
+}
+
+#[test]
+fn wrong_usage_is_a_document_with_json() {
+    let sandbox = Sandbox::new();
+    for words in ["pool status tank --colour", "volume create", "volume create tank/a --layout raid9", "no"] {
+        let plain = sandbox.run(words).expect_code(2);
+        assert!(plain.out.is_empty() && plain.err.contains("Usage:") || plain.err.contains("raid9"));
+        let failed = sandbox.run(&format!("{words} --json")).expect_code(2);
+        assert_eq!(keys(&failed.json()), ["error", "hint", "output_version"], "{words}");
+        assert!(!failed.json()["error"].as_str().expect("text").starts_with("error:"), "{words}");
+        assert!(failed.err.starts_with("error: "), "{words}: {}", failed.err);
+    }
+}
+
+/// Lines that a terminal of this width would break; words without a space in them are not counted.
+fn too_wide(text: &str, columns: usize) -> Vec<&str> {
+    let is_one_word = |line: &str| {
+        let value = line.split_once(": ").map_or(line, |(_, value)| value);
+        !value.trim().contains(' ')
+    };
+    let is_too_wide = |line: &&str| line.chars().count() > columns && !is_one_word(line);
+    text.lines().filter(is_too_wide).collect()
+}
+
+#[test]
+fn status_fits_80_columns_and_60() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a-volume-with-a-long-name --layout raid5 --size 8MiB");
+    std::fs::remove_file(sandbox.drive_path(2)).expect("removed");
+    let check = || {
+        for (asked, columns) in [(None, 80), (Some("60"), 60), (Some("80"), 80)] {
+            let mut status = sandbox.command("pool status");
+            if let Some(asked) = asked {
+                status.env("COLUMNS", asked);
+            }
+            let output = status.output().expect("run");
+            assert_eq!(output.status.code(), Some(3));
+            let text = String::from_utf8(output.stdout).expect("text");
+            assert!(text.contains("CKSUM") && text.contains("a-volume-with-a-long-name"), "{text}");
+            assert_eq!(too_wide(&text, columns), Vec::<&str>::new(), "{text}");
+        }
+    };
+    check();
+    // Another process makes the text, and knows the caller's terminal.
+    let daemon = Daemon::start(&sandbox, "");
+    check();
+    daemon.end();
 }
 
 #[test]

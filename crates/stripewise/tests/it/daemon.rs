@@ -2,11 +2,11 @@
 //! beside those who change the pool.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::Output;
 
 use crate::kit::daemon::{Daemon, until};
+use crate::kit::web::Web;
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 use serde_json::Value;
 
@@ -103,24 +103,22 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
 }
 
 /// What the daemon has for Prometheus.
-fn figures(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("text");
-    answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
+fn figures(web: &Web) -> String {
+    let (status, figures) = web.ask_raw("GET", "/metrics", &[], b"");
+    assert_eq!(status, 200);
+    String::from_utf8(figures).expect("text")
 }
 
 #[test]
 fn figures_tell_what_clients_see() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
-    let port = free_port();
-    let daemon = Daemon::start(&sandbox, &format!("--nbd unix:nbd.sock --http {port}"));
+    let web = Web::own(&sandbox);
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     sandbox.write("tank/a", 0, &unique_bytes(3 << 20, 1));
     sandbox.read("tank/a", 0, 1 << 20);
-    let text = figures(port);
+    let text = figures(&web);
     let value = |name: &str| -> f64 {
         let line =
             text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
@@ -146,7 +144,7 @@ fn figures_tell_what_clients_see() {
     assert_eq!(value("stripewise_fuse_requests_under_way"), 0.0);
     assert_eq!(value("stripewise_nbd_connections_total"), 0.0);
     let client = UnixStream::connect(sandbox.path("nbd.sock")).expect("it listens");
-    until("it counts", || figures(port).contains("\nstripewise_nbd_connections 1\n"));
+    until("it counts", || figures(&web).contains("\nstripewise_nbd_connections 1\n"));
     drop(client);
 
     // All are described, and nothing is described that is not there; jobs have no figures while there are none.
@@ -291,50 +289,31 @@ fn whoever_leaves_over_http_waits_no_more() {
     sandbox.ok("volume create tank/a --layout raid5 --size 48MiB");
     sandbox.write("tank/a", 0, &unique_bytes(48 << 20, 1));
     sandbox.ok("pool set tank patrol-rate=4MB");
-    let port = free_port();
-    let daemon = Daemon::start(&sandbox, &format!("--http {port}"));
-    let send = |request: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        let head = format!(
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).expect("sent");
-        stream
-    };
-    let ask = |request: &str| {
-        let mut answer = String::new();
-        send(request).read_to_string(&mut answer).expect("text");
-        answer
-    };
+    let web = Web::own(&sandbox);
+    let daemon = Daemon::start(&sandbox, "");
+    let ask = |method: &str, path: &str| String::from_utf8(web.answer(method, path, &[], b"")).expect("text");
     let logged =
         |text: &str| daemon.said().lines().any(|line| line.contains("pool wait") && line.contains(text));
 
     sandbox.ok("pool scrub tank");
-    let waiting = send("POST /api/v1/pools/tank/wait?job=scrub");
+    let waiting = web.send("POST", "/api/v1/pools/tank/wait?job=scrub", &[], b"");
     until("it has begun", || percent(&sandbox, "scrub") > Some(1.0));
     assert!(!logged("exit_code"), "it waits");
     drop(waiting);
     until("the waiting ends", || logged("exit_code=1"));
     assert!(percent(&sandbox, "scrub").is_some(), "the scrub goes on");
     sandbox.ok("pool set tank patrol-rate=none");
-    let done = ask("POST /api/v1/pools/tank/wait?job=scrub");
+    let done = ask("POST", "/api/v1/pools/tank/wait?job=scrub");
     assert!(done.starts_with("HTTP/1.1 200") && done.contains("\"pools\""), "{done}");
 
-    let drive = ask(&format!("GET /api/v1/drives?drive={}", sandbox.text("d/drive0.img")));
-    assert!(drive.starts_with("HTTP/1.1 200") && drive.contains("\"superblock\""), "{drive}");
-    assert!(ask("GET /api/v1/drives?path=/x").starts_with("HTTP/1.1 400"));
-    assert!(ask("GET /api/v1/known-pools").contains("\"tank\""));
-    let alerts = ask("POST /api/v1/alerts/test");
+    let drives = serde_json::json!({"drives": [sandbox.text("d/drive0.img")]});
+    let shown = web.ok("POST", "/api/v1/drives/show", drives);
+    assert!(shown["drives"][0]["superblock"].is_object(), "{shown}");
+    assert_eq!(web.ask("POST", "/api/v1/drives/show", serde_json::json!({"path": "/x"})).0, 422);
+    assert!(ask("GET", "/api/v1/known-pools").contains("\"tank\""));
+    let alerts = ask("POST", "/api/v1/alerts/test");
     assert!(alerts.starts_with("HTTP/1.1 409") && alerts.contains("no way to send alerts"), "{alerts}");
-    let load = ask("GET /api/v1/pools/tank/iostat");
+    let load = ask("GET", "/api/v1/pools/tank/iostat");
     assert!(load.contains("\"volumes\""), "{load}");
     daemon.end();
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port()
 }

@@ -8,20 +8,25 @@ mod daemon;
 mod evaluate;
 mod failures;
 mod full_below;
+mod hostile;
 mod identity;
 mod kit;
 mod licences;
 mod limits;
 mod members;
+mod memory;
 mod mount;
 mod nested;
 mod network_members;
 mod opened_anew;
 mod processes;
+mod queue;
 mod serve;
+mod state;
 mod taken;
 mod tiers;
 mod torture;
+mod unit;
 mod ways_in;
 
 #[path = "../../../export/tests/it/kit/client.rs"]

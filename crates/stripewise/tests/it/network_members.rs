@@ -695,3 +695,29 @@ fn a_host_that_is_cut_off_is_missed_and_gets_what_changed_when_it_is_back() {
     nothing_is_wrong(&sandbox);
     daemon.end();
 }
+
+/// A member that hangs is waited for as long as its URI says, by its own pool.
+#[test]
+fn a_start_is_not_held_up_by_a_machine_that_hangs() {
+    if !has("nbdkit") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 4 --size 64MiB");
+    let kit = Kit::start(&sandbox, 3, "");
+    sandbox.ok(
+        "pool create tank @d/drive0.img @d/drive1.img @d/drive2.img nbd+unix:///?socket=n3.sock&timeout=12s",
+    );
+    sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
+    sandbox.ok("drive make @e --count 2 --size 32MiB");
+    sandbox.ok("pool create other @e/drive0.img @e/drive1.img");
+    kit.signal("-STOP");
+    let begin = Instant::now();
+    let daemon = Daemon::start(&sandbox, "");
+    assert!(begin.elapsed() < Duration::from_secs(11), "{:?}", begin.elapsed());
+    until("it is told", || daemon.said().contains("pool tank is served later"));
+    sandbox.ok("pool status other");
+    until("it is served without the member", || daemon.said().contains("pool tank is served from now on"));
+    assert_eq!(drive_state(&sandbox, 3), "missing");
+    daemon.end();
+}

@@ -2,10 +2,13 @@
 
 use crate::kit;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::kit::daemon::{Daemon, until};
+use crate::kit::web::{Web, free_port};
 use crate::kit::{Sandbox, unique_bytes};
 use serde_json::{Value, json};
 
@@ -34,7 +37,7 @@ fn volumes_are_exported_over_nbd() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     sandbox.ok("volume create tank/a --layout raid5 --size 24MiB");
-    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --nbd tcp:0 --http 0");
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --nbd tcp:0 --http unix:http.sock");
     let socket = sandbox.text("nbd.sock");
     let uri = |volume: &str| format!("nbd+unix:///{volume}?socket={socket}");
     let list: Value =
@@ -111,65 +114,12 @@ fn what_lies_below_another_pool_is_not_exported() {
     daemon.end();
 }
 
-/// A daemon's HTTP interface.
-struct Web {
-    port: u16,
-    token: Option<String>,
-}
-
-impl Web {
-    /// Asks; the status and the body.
-    fn ask_raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
-        let mut head =
-            format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-        if !headers.iter().any(|(name, _)| *name == "Host") {
-            head += "Host: localhost\r\n";
-        }
-        for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
-        }
-        if let Some(token) = &self.token {
-            head += &format!("Authorization: Bearer {token}\r\n");
-        }
-        stream.write_all(format!("{head}\r\n").as_bytes()).expect("sent");
-        // It may have said no already.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("an answer");
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
-        let status = std::str::from_utf8(&answer[9..12]).expect("text").parse().expect("a status");
-        (status, answer[end + 4..].to_vec())
-    }
-
-    fn ask(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
-        let text = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, answer) =
-            self.ask_raw(method, path, &[("Content-Type", "application/json")], text.as_bytes());
-        (status, serde_json::from_slice(&answer).unwrap_or(Value::Null))
-    }
-
-    fn ok(&self, method: &str, path: &str, body: Value) -> Value {
-        let (status, answer) = self.ask(method, path, body);
-        assert_eq!(status, 200, "{method} {path}: {answer}");
-        answer
-    }
-}
-
-/// A port that is free now.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a port")
-        .port()
-}
-
 #[test]
 fn http_does_what_the_command_line_does() {
     let sandbox = Sandbox::new();
     sandbox.ok("drive make @d --count 6 --size 32MiB");
-    let web = Web { port: free_port(), token: None };
-    let daemon = Daemon::start(&sandbox, &format!("--http {}", web.port));
+    let web = Web::own(&sandbox);
+    let daemon = Daemon::start(&sandbox, "");
     let drives: Vec<String> = (0..4).map(|index| sandbox.text(&format!("d/drive{index}.img"))).collect();
     let made = web.ok("POST", "/api/v1/pools", json!({"name": "tank", "drives": drives}));
     assert_eq!((&made["output_version"], &made["pools"][0]["name"]), (&json!(1), &json!("tank")));
@@ -214,10 +164,11 @@ fn http_does_what_the_command_line_does() {
 
     // What cannot be: told as by the command line, with a status that fits.
     let (status, answer) = web.ask("GET", "/api/v1/pools/none", Value::Null);
-    assert!(status == 409 && answer["error"].as_str().expect("text").contains("no pool `none`"), "{answer}");
+    assert!(status == 404 && answer["detail"].as_str().expect("text").contains("no pool `none`"), "{answer}");
+    assert_eq!((&answer["status"], &answer["title"]), (&json!(404), &json!("Not Found")));
     let (status, answer) =
         web.ask("POST", "/api/v1/pools/tank/volumes", json!({"name": "b", "layout": "raid9"}));
-    assert!(status == 400 && answer["error"].as_str().expect("text").contains("raid9"), "{answer}");
+    assert!(status == 400 && answer["detail"].as_str().expect("text").contains("raid9"), "{answer}");
     let (status, answer) = web.ask("DELETE", "/api/v1/pools/tank/volumes/a", Value::Null);
     assert!(status == 400 && answer["hint"].is_string(), "{answer}");
     for (path, body) in [
@@ -231,14 +182,20 @@ fn http_does_what_the_command_line_does() {
     assert_eq!(web.ask("GET", "/api/v2/pools", Value::Null).0, 404);
     // A name is never taken for an option.
     let (status, answer) = web.ask("POST", "/api/v1/pools", json!({"name": "--force", "drives": ["--help"]}));
-    assert!(status == 400 && answer["error"].is_string(), "{answer}");
+    assert!(status == 400 && answer["detail"].is_string(), "{answer}");
     assert_eq!(web.ask_raw("GET", &format!("{bytes}?offset=0&length=99999999999"), &[], &[]).0, 400);
     assert_eq!(web.ask_raw("PUT", bytes, &[], &vec![0; (16 << 20) + 1]).0, 413);
 
-    // A page of a foreign site is not let in, though it may be led here.
-    assert_eq!(web.ask_raw("GET", "/api/v1/pools", &[("Host", "evil.example")], b"").0, 403);
-    let page = [("Origin", "http://evil.example"), ("Content-Type", "application/json")];
-    assert_eq!(web.ask_raw("POST", "/api/v1/pools/tank/scrub", &page, b"").0, 403);
+    // A page of another site is not let in, whatever the method.
+    for (method, path) in
+        [("GET", "/api/v1/pools"), ("POST", "/api/v1/pools/tank/scrub"), ("GET", "/metrics")]
+    {
+        for page in [("Origin", "http://evil.example"), ("Sec-Fetch-Site", "cross-site"), ("Origin", "null")]
+        {
+            assert_eq!(web.ask_raw(method, path, &[page], b"").0, 403, "{method} {path} {page:?}");
+        }
+    }
+    assert_eq!(web.ask("GET", "/api/v1/drives?drive=nbd://localhost/x", Value::Null).0, 404);
 
     let (status, figures) = web.ask_raw("GET", "/metrics", &[], b"");
     let figures = String::from_utf8(figures).expect("text");
@@ -258,30 +215,34 @@ fn http_does_what_the_command_line_does() {
     daemon.end();
 }
 
+/// The first token that a daemon made for itself.
+fn first_token(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("made");
+    text.split_whitespace().last().expect("a secret").to_owned()
+}
+
 #[test]
-fn other_machines_need_a_token() {
+fn over_tcp_a_token_is_needed_also_on_this_machine() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);
     let port = free_port();
-    let refused = sandbox.run(&format!("serve --http 0.0.0.0:{port}")).expect_code(2);
-    assert!(refused.err.contains("needs a token") && refused.err.contains("hint: "), "{}", refused.err);
-    std::fs::write(sandbox.path("token"), "short\n").expect("written");
-    assert!(
-        sandbox.fails(&format!("serve --http {port} --http-token-file @token")).contains("holds no token")
-    );
-    assert!(
-        sandbox
-            .fails(&format!("serve --http {port} --http-token-file @none"))
-            .contains("cannot read the token")
-    );
-    std::fs::write(sandbox.path("token"), "a-secret-that-is-long-enough\n").expect("written");
-    let daemon = Daemon::start(&sandbox, &format!("--http 0.0.0.0:{port} --http-token-file @token"));
-    let ask = |token: Option<&str>| {
-        Web { port, token: token.map(str::to_owned) }.ask("GET", "/api/v1/pools", Value::Null)
-    };
-    assert_eq!(ask(None).0, 401);
-    assert_eq!(ask(Some("a-secret-that-is-long-enougH")).0, 401);
-    assert_eq!(ask(Some("a-secret-that-is-long-enough")).0, 200);
+    let daemon = Daemon::start(&sandbox, &format!("--http {port}"));
+    let asked = |token: Option<&str>| Web::tcp(port, token).ask("GET", "/api/v1/pools", Value::Null).0;
+    assert_eq!(asked(None), 401);
+    let tokens = sandbox.path("home/http.tokens");
+    assert_eq!(std::fs::metadata(&tokens).expect("made").permissions().mode() & 0o777, 0o600);
+    let token = first_token(&tokens);
+    assert_eq!(asked(Some(&token)), 200);
+    let mut wrong = token.clone();
+    wrong.pop();
+    assert_eq!(asked(Some(&wrong)), 401);
+    // A page of another site has no use for it.
+    let page = [("Origin", "http://evil.example")];
+    assert_eq!(Web::tcp(port, Some(&token)).ask_raw("GET", "/api/v1/pools", &page, b"").0, 403);
+    daemon.end();
+    // It is the same after a restart.
+    let daemon = Daemon::start(&sandbox, &format!("--http {port}"));
+    assert_eq!(asked(Some(&token)), 200);
     let taken = Command::new(env!("CARGO_BIN_EXE_stripewise"))
         .args(["serve", "--http", &port.to_string()])
         .env("STRIPEWISE_HOME", sandbox.path("another"))
@@ -290,6 +251,163 @@ fn other_machines_need_a_token() {
     let says = String::from_utf8_lossy(&taken.stderr);
     assert!(taken.status.code() == Some(1) && says.contains("cannot listen for HTTP"), "{says}");
     daemon.end();
+}
+
+fn write_tokens(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("set");
+}
+
+#[test]
+fn tokens_have_roles_are_read_again_and_leave_an_audit_line() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
+    let (port, tokens) = (free_port(), sandbox.path("tokens"));
+    let [eyes, hands, head] = ["eyes-0123456789abcdef", "hands-0123456789abcdef", "head-0123456789abcdef"];
+    write_tokens(
+        &tokens,
+        &format!("token eyes read {eyes}\ntoken hands operate {hands}\ntoken head admin {head}\n"),
+    );
+    let daemon = Daemon::start(&sandbox, &format!("--http {port} --http-token-file @tokens"));
+    let asked = |token: &str, method: &str, path: &str, body: Value| {
+        Web::tcp(port, Some(token)).ask(method, path, body)
+    };
+    let bytes = "/api/v1/pools/tank/volumes/a/bytes";
+    let read = format!("{bytes}?offset=0&length=512");
+    let volume = json!({"name": "b", "layout": "raid1", "size_bytes": 1 << 20});
+    let drive = json!({"drives": [sandbox.text("d/drive0.img")]});
+    let forced = json!({"drives": [sandbox.text("d/drive0.img")], "force": true});
+    for (method, path, body, least) in [
+        ("GET", "/api/v1/pools", Value::Null, 0),
+        ("GET", "/metrics", Value::Null, 0),
+        ("GET", "/api/v1/openapi.json", Value::Null, 0),
+        ("GET", read.as_str(), Value::Null, 1),
+        ("POST", "/api/v1/drives/show", drive, 1),
+        ("POST", "/api/v1/pools/tank/scrub", Value::Null, 1),
+        ("POST", "/api/v1/pools/tank/volumes", volume, 1),
+        ("POST", "/api/v1/pools/tank/drives", forced, 2),
+        ("PUT", bytes, Value::Null, 2),
+        ("DELETE", "/api/v1/pools/tank/volumes/b?yes=true", Value::Null, 2),
+    ] {
+        for (role, token) in [eyes, hands, head].into_iter().enumerate() {
+            let (status, answer) = asked(token, method, path, body.clone());
+            assert_eq!(status == 403, role < least, "{method} {path} by {token}: {status} {answer}");
+        }
+    }
+    let (status, refused) = asked(eyes, "DELETE", "/api/v1/pools/tank/volumes/a?yes=true", Value::Null);
+    assert!(status == 403 && refused["detail"].as_str().expect("text").contains("role admin"), "{refused}");
+    assert_eq!(sandbox.json("volume list")["volumes"].as_array().expect("volumes").len(), 1);
+
+    // Withdrawn without a restart, and one added.
+    let new = "new-0123456789abcdef";
+    write_tokens(&tokens, &format!("token eyes read {eyes}\ntoken new operate {new}\n"));
+    assert_eq!(asked(head, "GET", "/api/v1/pools", Value::Null).0, 401);
+    assert_eq!(asked(new, "POST", "/api/v1/pools/tank/scrub", Value::Null).0, 200);
+    // A file that others could read lets no token in.
+    std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).expect("set");
+    assert_eq!(asked(new, "GET", "/api/v1/pools", Value::Null).0, 401);
+
+    // Who, what, and what came of it.
+    sandbox.ok("pool set tank space-warning=90");
+    let said = daemon.end();
+    let line = |parts: &[&str]| {
+        assert!(said.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{parts:?} in {said}");
+    };
+    line(&["command: ", "volume delete", "way=\"http\"", "who=\"token head from 127.0.0.1:", "exit_code=0"]);
+    line(&["command: ", "pool scrub", "who=\"token new from 127.0.0.1:", "exit_code=0"]);
+    line(&["command: ", "pool set tank", "way=\"socket\"", "who=\"uid ", "exit_code=0"]);
+    line(&["token eyes from 127.0.0.1:", "was refused", "volume delete"]);
+    let refused = sandbox.fails(&format!("serve --http {port} --http-token-file @tokens"));
+    assert!(refused.contains("chmod 600") && refused.contains("hint: "), "{refused}");
+    write_tokens(&tokens, "short\n");
+    assert!(
+        sandbox.fails(&format!("serve --http {port} --http-token-file @tokens")).contains("16 printable")
+    );
+}
+
+#[test]
+fn beyond_this_machine_http_is_encrypted() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    let port = free_port();
+    let refused = sandbox.run(&format!("serve --http 0.0.0.0:{port}")).expect_code(2);
+    assert!(refused.err.contains("TLS is needed") && refused.err.contains("hint: "), "{}", refused.err);
+    if !is_here("openssl") || !is_here("curl") {
+        return;
+    }
+    let make_certificate = |name: &str| {
+        run(Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
+            .args([
+                "-days",
+                "30",
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+                &sandbox.text("key.pem"),
+                "-out",
+                &sandbox.text(name),
+            ]));
+    };
+    make_certificate("cert.pem");
+    let words = format!("--http 0.0.0.0:{port} --http-tls-cert @cert.pem --http-tls-key @key.pem");
+    let daemon = Daemon::start(&sandbox, &words);
+    let token = first_token(&sandbox.path("home/http.tokens"));
+    let asked = |authority: &str, token: &str| {
+        let curl = Command::new("curl")
+            .args(["--silent", "--show-error", "--cacert", &sandbox.text(authority)])
+            .args(["-H", &format!("Authorization: Bearer {token}"), "-w", "%{http_code}"])
+            .arg(format!("https://localhost:{port}/api/v1/pools"))
+            .output();
+        String::from_utf8_lossy(&curl.expect("run").stdout).into_owned()
+    };
+    assert!(asked("cert.pem", &token).ends_with("200"), "{}", daemon.said());
+    assert!(asked("cert.pem", "0123456789abcdef").ends_with("401"));
+    // In the clear nothing is answered.
+    let mut clear = Web::tcp(port, Some(&token)).send("GET", "/api/v1/pools", &[], b"");
+    let mut answer = Vec::new();
+    let _ = clear.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+    // A new certificate counts without a restart.
+    std::fs::copy(sandbox.path("cert.pem"), sandbox.path("old.pem")).expect("copied");
+    make_certificate("cert.pem");
+    assert!(asked("cert.pem", &token).ends_with("200"), "{}", daemon.said());
+    assert!(!asked("old.pem", &token).ends_with("200"));
+    daemon.end();
+}
+
+/// Another account of this machine connects, and is known by the system's word alone.
+#[test]
+fn another_user_is_refused_over_a_unix_socket_unless_it_has_a_role() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    if sandbox.path("home").metadata().expect("there").uid() != 0 || !is_here("curl") {
+        println!("skipped: only root can act as another user here");
+        return;
+    }
+    // Where other users reach it.
+    let open = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
+    let socket = open.path().join("http.sock");
+    let tokens = sandbox.path("home/http.tokens");
+    let daemon = Daemon::start(&sandbox, &format!("--http unix:{}", socket.display()));
+    let asked = |method: &str, path: &str| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "-o", "/dev/null", "-w", "%{http_code}", "-X", method, "--unix-socket"]);
+        curl.arg(&socket).arg(format!("http://localhost{path}")).uid(65534).gid(65534).current_dir("/");
+        String::from_utf8_lossy(&curl.output().expect("run").stdout).into_owned()
+    };
+    assert_eq!(asked("GET", "/api/v1/pools"), "401");
+    assert_eq!(asked("DELETE", "/api/v1/pools/tank?yes=true"), "401");
+    write_tokens(&tokens, "user 65534 read\n");
+    assert_eq!(asked("GET", "/api/v1/pools"), "200");
+    assert_eq!(asked("DELETE", "/api/v1/pools/tank?yes=true"), "403");
+    assert_eq!(Web::unix(socket.clone()).ask("GET", "/api/v1/pools", Value::Null).0, 200, "the owner");
+    daemon.end();
+    assert!(!socket.exists());
 }
 
 #[test]

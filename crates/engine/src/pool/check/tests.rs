@@ -37,6 +37,9 @@ fn nonsense_is_refused() {
             m.volumes[1].conversion =
                 Some(Conversion { next_offset_bytes: 1 << 40, until_offset_bytes: None })
         }),
+        ("a size beyond its rows", |m| m.volumes[0].size_bytes *= 4),
+        ("a size beyond all drives", |m| m.volumes[0].size_bytes = 1 << 60),
+        ("a map beyond its slabs", |m| m.volumes[0].parts[0].meta.map_rows = 1 << 30),
         ("a size beyond reason", |m| m.volumes[0].size_bytes = u64::MAX),
         ("an impossible shape", |m| m.volumes[0].parts[0].shape.interleave_bytes = 5000),
         ("an impossible width", |m| m.volumes[0].parts[0].shape.width = usize::MAX),

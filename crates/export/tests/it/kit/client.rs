@@ -70,6 +70,11 @@ impl Client {
             replies => assert_eq!(replies, [(ACK, vec![])]),
         }
         let replies = client.option(OPT_SET_META_CONTEXT, &meta_context(name, &["base:allocation"]));
+        if let [(error, why)] = replies.as_slice()
+            && *error >= ERROR
+        {
+            return Err(String::from_utf8_lossy(why).into_owned());
+        }
         assert_eq!(replies.len(), 2, "{replies:?}");
         let replies = client.option(OPT_GO, &info(name, &[3]));
         assert_eq!(replies.last().expect("an answer").0, ACK, "{replies:?}");

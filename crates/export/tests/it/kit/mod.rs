@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use stripewise_drive::{BufferPool, Drive, MemoryDrive};
 use stripewise_engine::{Pool, PoolSpec, VolumeSpec};
 use stripewise_export::PoolExports;
-use stripewise_export::nbd::{Limits, Server, ServerOptions, Tls, TlsPolicy};
+use stripewise_export::nbd::{Limits, Rule, Server, ServerOptions, Tls, TlsPolicy};
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::{OWNER_ONLY, RealExecutor};
 use tempfile::TempDir;
@@ -36,6 +36,7 @@ pub struct Wanted {
     pub read_only: bool,
     pub limits: Limits,
     pub tls: Option<TlsFiles>,
+    pub rules: Option<Vec<Rule>>,
     pub tcp: bool,
     /// Milliseconds that the server's thread stands still in every turn, as on a machine with too much to do.
     pub stands_still_ms: u64,
@@ -61,6 +62,7 @@ impl Default for Wanted {
             read_only: false,
             limits: Limits::default(),
             tls: None,
+            rules: None,
             tcp: false,
             stands_still_ms: 0,
         }
@@ -178,7 +180,9 @@ fn run(
             limits: wanted.limits,
             tls,
             tls_policy: wanted.tls.as_ref().map_or(TlsPolicy::None, |files| files.policy),
+            rules: wanted.rules.clone(),
             notices: Box::new(move |notice| tell(&notice.to_string())),
+            ..ServerOptions::default()
         };
         let server = Server::new(&context, exports, options);
         let network = executor.network();

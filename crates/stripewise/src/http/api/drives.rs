@@ -2,22 +2,20 @@
 
 use super::*;
 
-/// What drives hold: pool, role, state. They are named in the query, as in `?drive=/dev/sdb&drive=/dev/sdc`: by path, as a volume of
-/// another pool, or by identity. Reads only.
-#[utoipa::path(get, path = "/api/v1/drives", params(("drive" = Vec<String>, Query, description = "one or more")),
+/// Drives to look at.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Shown {
+    /// Paths, volumes of pools, NBD URIs (which are connected to), or identities.
+    drives: Vec<String>,
+}
+
+/// What drives hold: pool, role, state. Reads only; a POST, since a URI has the daemon connect to
+/// where it leads.
+#[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
     responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
-pub(super) async fn show_drives(
-    State(api): State<Api>,
-    Query(asked): Query<Vec<(String, String)>>,
-) -> Response {
-    let named = |(name, value): (String, String)| if name == "drive" { Ok(value) } else { Err(name) };
-    match asked.into_iter().map(named).collect::<Result<Vec<String>, String>>() {
-        Ok(drives) => api.document(Words::new("drive show").operands(&drives)).await,
-        Err(name) => {
-            let text = format!("`{name}` means nothing here; drives are named by `drive`");
-            error(StatusCode::BAD_REQUEST, &text, None).into_response()
-        }
-    }
+pub(super) async fn show_drives(api: Api, Json(shown): Json<Shown>) -> Response {
+    api.document(Words::new("drive show").operands(&shown.drives)).await
 }
 
 /// Drives to come into a pool.
@@ -36,28 +34,21 @@ pub(super) struct NewDrives {
 /// Puts drives into a pool.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives", request_body = NewDrives,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn add_drives(
-    State(api): State<Api>,
-    Path(pool): Path<String>,
-    Json(new): Json<NewDrives>,
-) -> Response {
+pub(super) async fn add_drives(api: Api, Path(pool): Path<String>, Json(new): Json<NewDrives>) -> Response {
     let words = Words::new("pool add").operand(pool).operands(&new.drives);
     api.document(words.option("as", new.role).flag("force", new.force)).await
 }
 
 /// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its identity.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn remove_drive(
-    State(api): State<Api>,
-    Path((pool, drive)): Path<(String, String)>,
-) -> Response {
+pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(String, String)>) -> Response {
     api.document(Words::new("pool remove").operand(pool).operand(drive)).await
 }
 
 /// Empties a drive onto the others and lets go of it.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn retire_drive(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, drive)): Path<(String, String)>,
     Query(how): Query<Wait>,
 ) -> Response {
@@ -66,17 +57,14 @@ pub(super) async fn retire_drive(
 
 /// Stops using a drive for a while.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn take_drive_offline(
-    State(api): State<Api>,
-    Path((pool, drive)): Path<(String, String)>,
-) -> Response {
+pub(super) async fn take_drive_offline(api: Api, Path((pool, drive)): Path<(String, String)>) -> Response {
     api.document(Words::new("pool offline").operand(pool).operand(drive)).await
 }
 
 /// Uses a drive again.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn take_drive_online(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, drive)): Path<(String, String)>,
     Query(how): Query<Wait>,
 ) -> Response {
@@ -98,7 +86,7 @@ pub(super) struct Replacement {
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/replace", params(Wait), request_body = Replacement,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn replace_drive(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, drive)): Path<(String, String)>,
     Query(how): Query<Wait>,
     Json(replacement): Json<Replacement>,

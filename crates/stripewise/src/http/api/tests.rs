@@ -16,6 +16,8 @@ use tower::ServiceExt;
 use super::*;
 use crate::cli::Cli;
 use crate::control::Collected;
+use crate::http::access::AccessFile;
+use crate::http::guard::{Address, Peer};
 
 /// Commands that have no path, and why.
 const WITHOUT_A_PATH: [(&str, &str); 5] = [
@@ -63,7 +65,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("GET", text([pool, "/iostat?seconds=2&count=3"]), Value::Null),
         ("POST", text([pool, "/scrub?wait=true"]), Value::Null),
         ("POST", text([pool, "/wait?job=rebuild"]), Value::Null),
-        ("GET", "/api/v1/drives?drive=/d/0&drive=/d/1", Value::Null),
+        ("POST", "/api/v1/drives/show", json!({"drives": ["/d/0", "/d/1"]})),
         ("POST", text([pool, "/drives"]), json!({"drives": ["/d/5"], "role": "spare", "force": true})),
         ("DELETE", drive, Value::Null),
         ("POST", text([drive, "/retire?wait=true"]), Value::Null),
@@ -85,12 +87,23 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     ]
 }
 
+fn guard() -> Guard {
+    let access = AccessFile::open("/nowhere/tokens".as_ref(), false).expect("there is none");
+    Guard { access: Arc::new(access), refusals: Arc::default() }
+}
+
+/// The interface, as a connection from there sees it.
+fn visited_by(router: Router, address: Address) -> Router {
+    router.layer(axum::Extension(Peer { address, stranger: Arc::default() }))
+}
+
 /// Asks for each; the command lines that came of them, and the description.
 fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Vec<String>>, Value) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
-        let router = router(orders_in, Guard { token: None });
+        let router =
+            visited_by(router(orders_in, guard(), Budget::default()), Address::Local { user: 0, process: 1 });
         let mut asked = Vec::new();
         for (method, path, body) in examples {
             let request = Request::builder().method(*method).uri(*path).header("host", "localhost");
@@ -138,6 +151,30 @@ fn all_commands() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
+fn the_validator_sees_what_is_wrong() {
+    let (_, description) = ask_all(&[]);
+    let spoil = |spoil: fn(&mut Value)| {
+        let mut document = description.clone();
+        spoil(&mut document);
+        super::openapi_rules::violations(&document).len()
+    };
+    assert_eq!(spoil(|_| ()), 0);
+    let spoils: [fn(&mut Value); 8] = [
+        |d| d["openapi"] = json!("3.0.0"),
+        |d| d["info"]["version"] = Value::Null,
+        |d| d["security"] = json!([{"password": []}]),
+        |d| d["paths"]["/api/v1/pools/{pool}"]["get"]["parameters"] = json!([]),
+        |d| d["paths"]["/api/v1/pools"]["get"]["operationId"] = json!("create_pool"),
+        |d| d["paths"]["/api/v1/pools"]["get"]["responses"] = json!({}),
+        |d| d["components"]["schemas"]["Problem"] = json!({"type": "text"}),
+        |d| d["components"]["schemas"] = json!({}),
+    ];
+    for (index, wrong) in spoils.into_iter().enumerate() {
+        assert!(spoil(wrong) > 0, "{index}");
+    }
+}
+
+#[test]
 fn whatever_the_command_line_can_do_has_a_path() {
     let examples = examples();
     let (asked, description) = ask_all(&examples);
@@ -166,6 +203,8 @@ fn whatever_the_command_line_can_do_has_a_path() {
             assert!(used.contains(argument), "{command}: {argument} has no field");
         }
     }
+
+    assert_eq!(super::openapi_rules::violations(&description), Vec::<String>::new());
 
     // Each path in the description was asked.
     let paths = description["paths"].as_object().expect("paths");

@@ -1,18 +1,19 @@
 //! Paths on volumes and their bytes.
 
 use axum::body::Bytes;
+use stripewise_export::budget::Taken;
 
 use super::*;
 
 /// The volumes of all pools.
 #[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-pub(super) async fn list_all_volumes(State(api): State<Api>) -> Response {
+pub(super) async fn list_all_volumes(api: Api) -> Response {
     api.document(Words::new("volume list")).await
 }
 
 /// The volumes of a pool.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-pub(super) async fn list_volumes(State(api): State<Api>, Path(pool): Path<String>) -> Response {
+pub(super) async fn list_volumes(api: Api, Path(pool): Path<String>) -> Response {
     api.document(Words::new("volume list").operand(pool)).await
 }
 
@@ -43,7 +44,7 @@ pub(super) struct NewVolume {
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes", request_body = NewVolume,
     responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn create_volume(
-    State(api): State<Api>,
+    api: Api,
     Path(pool): Path<String>,
     Json(new): Json<NewVolume>,
 ) -> Response {
@@ -67,7 +68,7 @@ pub(super) type OfVolume = Path<(String, String)>;
 
 /// A volume, as it stands.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-pub(super) async fn show_volume(State(api): State<Api>, Path((pool, volume)): OfVolume) -> Response {
+pub(super) async fn show_volume(api: Api, Path((pool, volume)): OfVolume) -> Response {
     api.document(Words::new("volume show").operand(format!("{pool}/{volume}"))).await
 }
 
@@ -102,7 +103,7 @@ pub(super) struct NewLayout {
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Wait), request_body = VolumeChange,
     responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn change_volume(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, volume)): OfVolume,
     Query(how): Query<Wait>,
     Json(change): Json<VolumeChange>,
@@ -130,7 +131,7 @@ pub(super) async fn change_volume(
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/volumes/{volume}", params(Confirmation),
     responses((status = 200, body = Volumes), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn delete_volume(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, volume)): OfVolume,
     Query(confirmation): Query<Confirmation>,
 ) -> Response {
@@ -140,6 +141,7 @@ pub(super) async fn delete_volume(
 
 /// Which bytes.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Range {
     /// The first byte.
     #[serde(default)]
@@ -152,7 +154,7 @@ pub(super) struct Range {
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Range),
     responses((status = 200, content_type = "application/octet-stream"), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn read_volume(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, volume)): OfVolume,
     Query(range): Query<Range>,
 ) -> Response {
@@ -164,17 +166,36 @@ pub(super) async fn read_volume(
         .operand(format!("{pool}/{volume}"))
         .option("offset", Some(range.offset))
         .option("length", Some(length));
+    // Until the last of it was taken, since a client may be slow to take it.
+    let mut memory = api.house.budget.nothing();
+    if !memory.try_add(length) {
+        return no_memory();
+    }
     match api.ask(What::Command(words.plain(), Vec::new())).await {
         Err(response) => response,
         Ok(answer) if answer.exit == Exit::Success => {
-            ([(header::CONTENT_TYPE, "application/octet-stream")], answer.collected.output).into_response()
+            let bytes = Bytes::from_owner(Held { bytes: answer.collected.output, _memory: memory });
+            ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
         }
-        Ok(answer) => said(status_of(answer.exit), &answer.collected.messages),
+        Ok(answer) => answered(answer),
+    }
+}
+
+/// Bytes on their way to a client, and their part of the memory for connections.
+struct Held {
+    bytes: Vec<u8>,
+    _memory: Taken,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 /// Where bytes go.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Place {
     /// The first byte.
     #[serde(default)]
@@ -185,7 +206,7 @@ pub(super) struct Place {
 #[utoipa::path(put, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Place),
     request_body(content_type = "application/octet-stream"), responses((status = 200), (status = 409, body = Problem)))]
 pub(super) async fn write_volume(
-    State(api): State<Api>,
+    api: Api,
     Path((pool, volume)): OfVolume,
     Query(place): Query<Place>,
     bytes: Bytes,
@@ -194,11 +215,8 @@ pub(super) async fn write_volume(
         .operand(format!("{pool}/{volume}"))
         .option("offset", Some(place.offset))
         .with_json();
-    match api.ask(What::Command(words, bytes.to_vec())).await {
+    match api.ask(What::Command(words, bytes.into())).await {
         Err(response) => response,
-        Ok(answer) => {
-            (status_of(answer.exit), [(header::CONTENT_TYPE, "application/json")], answer.collected.output)
-                .into_response()
-        }
+        Ok(answer) => answered(answer),
     }
 }

@@ -5,6 +5,7 @@
 pub mod daemon;
 pub mod mount;
 pub mod programs;
+pub mod web;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ impl Sandbox {
             None => word.to_owned(),
         });
         command.args(words).current_dir(self.folder.path()).env("STRIPEWISE_HOME", self.path("home"));
-        command.env("NO_COLOR", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("NO_COLOR", "1").env_remove("COLUMNS").stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 

@@ -1,0 +1,62 @@
+//! The description in OpenAPI: what the handlers say of themselves, and what holds for all of them:
+//! parameters in paths, tokens, and the shape of every answer that is no success.
+
+use serde_json::{Map, Value, json};
+use utoipa::openapi::OpenApi;
+
+/// Refusals that any request may get.
+const REFUSALS: [(&str, &str); 6] = [
+    ("400", "The request makes no sense"),
+    ("401", "A valid token is needed"),
+    ("403", "The caller's role is not enough, or a web page of another site sent the request"),
+    ("404", "The pool, volume or drive is not there"),
+    ("409", "It could not be done"),
+    ("503", "Too much is being done, or the daemon is ending"),
+];
+
+/// The document.
+pub fn text(description: &OpenApi) -> String {
+    let mut document = serde_json::to_value(description).expect("plain data becomes JSON");
+    complete(&mut document);
+    document.to_string()
+}
+
+fn complete(document: &mut Value) {
+    document["components"]["securitySchemes"] = json!({"token": {
+        "type": "http", "scheme": "bearer",
+        "description": "A secret of the daemon's token file. Its role (read, operate, admin) decides what it may ask for.",
+    }});
+    // Over a unix socket the user counts, and no token is needed.
+    document["security"] = json!([{"token": []}, {}]);
+    let Some(paths) = document["paths"].as_object_mut() else { return };
+    for (path, item) in paths {
+        let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        let parameters: Vec<Value> = names
+            .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+            .collect();
+        let Some(item) = item.as_object_mut() else { continue };
+        for operation in item.values_mut().filter_map(Value::as_object_mut) {
+            add_refusals(operation);
+            if let Some(known) = operation.entry("parameters").or_insert_with(|| json!([])).as_array_mut() {
+                known.extend(parameters.iter().cloned());
+            }
+        }
+    }
+}
+
+fn add_refusals(operation: &mut Map<String, Value>) {
+    let Some(responses) = operation.entry("responses").or_insert_with(|| json!({})).as_object_mut() else {
+        return;
+    };
+    for (status, description) in REFUSALS {
+        let schema = json!({"$ref": "#/components/schemas/Problem"});
+        let refusal =
+            json!({"description": description, "content": {"application/problem+json": {"schema": schema}}});
+        responses.insert(status.to_owned(), refusal);
+    }
+    for response in responses.values_mut() {
+        if response["description"].as_str().is_none_or(str::is_empty) {
+            response["description"] = json!("Done");
+        }
+    }
+}

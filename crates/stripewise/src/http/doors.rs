@@ -1,0 +1,215 @@
+//! Where HTTP is listened for: socket files, whose callers the system names, and addresses, with
+//! TLS where other machines reach them.
+//!
+//! Expected faults: places that are taken, certificates that cannot be read (refused at first;
+//! later the ones from before stay in use), clients that speak no TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use stripewise_export::nbd::{Tls, TlsError};
+use stripewise_runtime::{ListenError, OWNER_ONLY, SocketFile, bind_unix};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::guard::Address;
+use crate::commands::App;
+use crate::control::listen_patiently;
+use crate::failure::{Failure, Result};
+use crate::ways_in::{TAKEN_HINT, parse_address};
+
+/// Every user may connect to a socket file that was asked for; what a user may do is decided by who
+/// it is.
+const ANY_USER: u32 = 0o666;
+
+/// A place to listen at, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HttpPlace {
+    /// A socket file.
+    Unix(PathBuf),
+    /// An address and port.
+    Tcp(SocketAddr),
+}
+
+impl FromStr for HttpPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("`unix:` lacks a path, as in unix:/run/stripewise/http.sock".to_owned()),
+            Some(path) => Ok(Self::Unix(path.into())),
+            None => parse_address(text).map(Self::Tcp),
+        }
+    }
+}
+
+/// A place that is listened at.
+pub struct Door {
+    listener: DoorListener,
+    tls: Option<Arc<TlsFiles>>,
+    /// What is shown of it.
+    pub place: String,
+    _file: Option<SocketFile>,
+}
+
+enum DoorListener {
+    Unix(std::os::unix::net::UnixListener),
+    Tcp(std::net::TcpListener),
+}
+
+impl Door {
+    /// The daemon's own, in its state folder.
+    pub async fn default(app: &App, path: &Path) -> Result<Self> {
+        Self::unix(app, path, OWNER_ONLY).await
+    }
+
+    /// One that was asked for.
+    pub async fn open(app: &App, place: &HttpPlace, tls: Option<&Arc<TlsFiles>>) -> Result<Self> {
+        match place {
+            HttpPlace::Unix(path) => Self::unix(app, &app.absolute(path), ANY_USER).await,
+            HttpPlace::Tcp(address) => {
+                let bind = || {
+                    std::net::TcpListener::bind(address).map_err(|source| match source.kind() {
+                        io::ErrorKind::AddrInUse => ListenError::InUse { place: address.to_string() },
+                        _ => ListenError::System { place: address.to_string(), source },
+                    })
+                };
+                let listener = listen_patiently(app, bind).await?.map_err(|error| refused(&error))?;
+                let address = listener.local_addr().unwrap_or(*address);
+                let scheme = if tls.is_some() { "https" } else { "http" };
+                let place = format!("{scheme}://{address}");
+                Ok(Self { listener: DoorListener::Tcp(listener), tls: tls.cloned(), place, _file: None })
+            }
+        }
+    }
+
+    async fn unix(app: &App, path: &Path, mode: u32) -> Result<Self> {
+        let bound = listen_patiently(app, || bind_unix(path, mode)).await?;
+        let (listener, file) = bound.map_err(|error| refused(&error))?;
+        let place = format!("unix:{}", path.display());
+        Ok(Self { listener: DoorListener::Unix(listener), tls: None, place, _file: Some(file) })
+    }
+
+    /// For the thread that serves it.
+    pub fn into_open(self) -> io::Result<OpenDoor> {
+        let listener = match self.listener {
+            DoorListener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                OpenListener::Unix(UnixListener::from_std(listener)?)
+            }
+            DoorListener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                OpenListener::Tcp(TcpListener::from_std(listener)?)
+            }
+        };
+        Ok(OpenDoor { listener, tls: self.tls, _file: self._file })
+    }
+}
+
+fn refused(error: &ListenError) -> Failure {
+    let failure = Failure::because("cannot listen for HTTP", error);
+    match error {
+        ListenError::InUse { .. } => failure.hint(TAKEN_HINT),
+        _ => failure,
+    }
+}
+
+/// A place on the thread that serves it.
+pub struct OpenDoor {
+    listener: OpenListener,
+    tls: Option<Arc<TlsFiles>>,
+    _file: Option<SocketFile>,
+}
+
+enum OpenListener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// A connection, before anything was said.
+pub enum Socket {
+    /// Of this machine.
+    Unix(UnixStream),
+    /// Of any.
+    Tcp(TcpStream),
+}
+
+impl OpenDoor {
+    /// The next connection, and where it comes from.
+    pub async fn accept(&self) -> io::Result<(Socket, Address)> {
+        match &self.listener {
+            OpenListener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                let peer = stream.peer_cred()?;
+                let address = Address::Local { user: peer.uid(), process: peer.pid().unwrap_or_default() };
+                Ok((Socket::Unix(stream), address))
+            }
+            OpenListener::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok((Socket::Tcp(stream), Address::Network(address)))
+            }
+        }
+    }
+
+    /// What agrees with clients on keys; `None` where nothing is encrypted.
+    pub fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.as_ref().map(|files| files.current().server_config().into())
+    }
+}
+
+/// A certificate and its key, read again when they change.
+pub struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    last: Mutex<(Stamps, Tls)>,
+}
+
+type Stamps = [Option<SystemTime>; 2];
+
+impl TlsFiles {
+    /// Reads them.
+    pub fn load(certificate: PathBuf, key: PathBuf) -> std::result::Result<Self, TlsError> {
+        let stamps = stamps(&certificate, &key);
+        let tls = Tls::load(&certificate, &key, None)?;
+        Ok(Self { certificate, key, last: Mutex::new((stamps, tls)) })
+    }
+
+    fn current(&self) -> Tls {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamps(&self.certificate, &self.key);
+        if now != last.0 {
+            last.0 = now;
+            match Tls::load(&self.certificate, &self.key, None) {
+                Ok(tls) => last.1 = tls,
+                Err(error) => {
+                    tracing::warn!(target: "daemon", "HTTP: the certificate from before stays in use: {error}");
+                }
+            }
+        }
+        last.1.clone()
+    }
+}
+
+fn stamps(certificate: &Path, key: &Path) -> Stamps {
+    [certificate, key].map(|path| std::fs::metadata(path).and_then(|found| found.modified()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_socket_files_or_addresses() {
+        let tcp = |text: &str| HttpPlace::Tcp(text.parse().expect("an address"));
+        assert_eq!("unix:/run/http.sock".parse(), Ok(HttpPlace::Unix("/run/http.sock".into())));
+        assert_eq!("8080".parse(), Ok(tcp("127.0.0.1:8080")));
+        assert_eq!("[::]:8080".parse(), Ok(tcp("[::]:8080")));
+        for wrong in ["", "unix:", "x", "1.2.3.4", "99999"] {
+            assert!(wrong.parse::<HttpPlace>().is_err(), "{wrong}");
+        }
+    }
+}

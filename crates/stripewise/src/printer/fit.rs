@@ -1,0 +1,124 @@
+//! Text in the width of a terminal: sentences are wrapped between words, and rows of tables that are
+//! too wide go over several lines.
+//!
+//! Expected faults: words that are wider than the terminal (paths): they stay whole, so that they can
+//! be copied.
+
+use std::ops::Range;
+
+use terminal_size::{Width, terminal_size_of};
+
+/// The width of results where nothing tells another.
+pub const COLUMNS: usize = 80;
+/// No output is taken to be narrower.
+const FEWEST_COLUMNS: usize = 40;
+/// Between the columns of a table.
+pub const GAP: usize = 2;
+/// How far the further lines of a row are moved to the right.
+pub const FURTHER: usize = 2;
+/// A last column of sentences is wrapped in its place from this width on.
+const LEAST_TEXT: usize = 24;
+
+/// How wide standard output is: as `COLUMNS` says, else the terminal. `None`: it is no terminal.
+pub fn columns_of_output() -> Option<usize> {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let seen = || terminal_size_of(std::io::stdout()).map(|(Width(columns), _)| usize::from(columns));
+    asked.or_else(seen).map(|columns: usize| columns.max(FEWEST_COLUMNS))
+}
+
+/// Cells that `text` takes.
+pub fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The lines of a text that may be `columns` wide.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    if width(text) <= columns {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= columns {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// Which columns of a table stand on which line of its rows, so that no line is wider than `columns`:
+/// as few lines as that takes, of widths as equal as can be. `widths` are those of the table's
+/// columns, `indent` what stands before each line.
+pub fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
+    let all = widths.len();
+    let line_width = |of: &Range<usize>| {
+        let before = indent + if of.start > 0 { FURTHER } else { 0 };
+        before + widths[of.clone()].iter().sum::<usize>() + GAP * of.len().saturating_sub(1)
+    };
+    if line_width(&(0..all)) <= columns {
+        return std::iter::once(0..all).collect();
+    }
+    let mut best: Option<(bool, usize, usize, Vec<Range<usize>>)> = None;
+    // A bit for each place where a line may end.
+    for ends in 0..1_u32 << all.saturating_sub(1) {
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for column in 0..all {
+            if column + 1 == all || ends & (1 << column) != 0 {
+                lines.push(start..column + 1);
+                start = column + 1;
+            }
+        }
+        let widest = lines.iter().map(line_width).max().unwrap_or(0);
+        let found = (widest > columns, lines.len(), widest, lines);
+        // Where a word is too wide in any case, the fewest lines that keep to the width of that word.
+        let rank = |of: &(bool, usize, usize, Vec<Range<usize>>)| match of.0 {
+            true => (true, of.2, of.1),
+            false => (false, of.1, of.2),
+        };
+        if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
+            best = Some(found);
+        }
+    }
+    best.map_or_else(Vec::new, |(_, _, _, lines)| lines)
+}
+
+/// How wide the last column may be where it is of sentences, and the whole table too wide.
+pub fn text_width(widths: &[usize], indent: usize, columns: usize) -> Option<usize> {
+    let (last, others) = widths.split_last()?;
+    let before = indent + others.iter().map(|width| width + GAP).sum::<usize>();
+    let left = columns.saturating_sub(before);
+    (*last > left && left >= LEAST_TEXT).then_some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_break_between_words_and_long_words_stay_whole() {
+        assert_eq!(wrap("a drive is away", 8), ["a drive", "is away"]);
+        assert_eq!(wrap("see /a/very/long/path now", 8), ["see", "/a/very/long/path", "now"]);
+        assert_eq!(wrap("", 8), [""]);
+    }
+
+    #[test]
+    fn rows_take_as_few_lines_as_fit() {
+        let ends = |widths: &[usize], indent, columns| -> Vec<usize> {
+            lines_of_rows(widths, indent, columns).iter().map(|line| line.end).collect()
+        };
+        assert_eq!(ends(&[10, 10, 10], 2, 36), [3]);
+        assert_eq!(ends(&[10, 10, 10], 2, 35), [2, 3]);
+        assert_eq!(ends(&[30, 5, 5, 5, 30], 0, 40), [1, 4, 5]);
+        // One that fits nowhere stands alone.
+        assert_eq!(ends(&[90, 5, 5], 0, 40), [1, 3]);
+        assert_eq!(text_width(&[10, 100], 0, 80), Some(68));
+        assert_eq!(text_width(&[10, 60], 0, 80), None);
+        assert_eq!(text_width(&[70, 60], 0, 80), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! What the log tells of clients that are refused: the first few of each minute one by one, of the
+//! others how many there were. So a client that is refused a million times fills no disk.
+
+use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Told one by one in each span of time.
+const TOLD_EACH: u32 = 10;
+const SPAN: Duration = Duration::from_secs(60);
+
+/// Refusals of one way in.
+#[derive(Default)]
+pub struct Refusals(Mutex<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    begun: Option<Instant>,
+    told: u32,
+    left_out: u64,
+}
+
+impl Counts {
+    /// Whether one more is told, and how many were left out in the span before.
+    fn count(&mut self, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        if self.begun.is_none_or(|begun| now.duration_since(begun) >= SPAN) {
+            left_out = std::mem::take(&mut self.left_out);
+            (self.begun, self.told) = (Some(now), 0);
+        }
+        let is_told = self.told < TOLD_EACH;
+        self.told += u32::from(is_told);
+        self.left_out += u64::from(!is_told);
+        (is_told, left_out)
+    }
+}
+
+impl Refusals {
+    /// A client at `peer` was refused.
+    pub fn tell(&self, way: &str, peer: &dyn Display, why: &str) {
+        let (is_told, left_out) = self.0.lock().unwrap_or_else(PoisonError::into_inner).count(Instant::now());
+        if left_out > 0 {
+            tracing::warn!(target: "client", "{way}: {left_out} more refusals were not logged");
+        }
+        if is_told {
+            tracing::warn!(target: "client", peer = %peer, "{way}: {peer} was refused: {why}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_refusals_few_are_told_and_the_rest_are_counted() {
+        let (mut counts, begin) = (Counts::default(), Instant::now());
+        let told = (0..1000).filter(|_| counts.count(begin).0).count();
+        assert_eq!(told, TOLD_EACH as usize);
+        assert_eq!(counts.count(begin + SPAN), (true, 1000 - u64::from(TOLD_EACH)));
+        assert_eq!(counts.count(begin + 2 * SPAN), (true, 0));
+    }
+}

@@ -1,0 +1,143 @@
+//! Commands of a daemon that wait for others: who has left is not waited for, who only looks does
+//! not wait, and pools come and go all the while.
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use crate::kit::Sandbox;
+use crate::kit::daemon::{Daemon, until};
+use crate::kit::web::Web;
+
+/// No look may take longer while a change is under way.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
+/// A command that has its turn for as long as a server says nothing.
+struct Slow {
+    child: Child,
+    port: u16,
+    connections: Receiver<TcpStream>,
+    connected: Vec<TcpStream>,
+}
+
+impl Slow {
+    fn begin(sandbox: &Sandbox) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (came, connections) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                if came.send(stream).is_err() {
+                    return;
+                }
+            }
+        });
+        let words = format!("pool add tank nbd://127.0.0.1:{port}/x?timeout=25s");
+        let child = sandbox.command(&words).spawn().expect("started");
+        let connected = vec![connections.recv_timeout(AT_ONCE).expect("the daemon connects")];
+        Self { child, port, connections, connected }
+    }
+
+    /// Lets it fail.
+    fn end(mut self) {
+        drop(self.connections);
+        self.connected.clear();
+        // The thread that listens sees that its connections are not wanted.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
+        let status = self.child.wait().expect("ended");
+        assert_eq!(status.code(), Some(1));
+    }
+}
+
+fn with_volume() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.pool(2);
+    sandbox.ok("volume create tank/a --layout raid1 --size 8MiB");
+    sandbox
+}
+
+fn begin_delete(sandbox: &Sandbox, daemon: &Daemon) -> Child {
+    let child = sandbox.command("volume delete tank/a --yes").spawn().expect("started");
+    until("it waits for its turn", || daemon.said().contains("waits for its turn"));
+    child
+}
+
+#[test]
+fn a_command_whose_caller_left_before_its_turn_is_not_carried_out() {
+    let sandbox = with_volume();
+    let daemon = Daemon::start(&sandbox, "--log-level debug");
+    let slow = Slow::begin(&sandbox);
+    let mut left = begin_delete(&sandbox, &daemon);
+    left.kill().expect("killed");
+    left.wait().expect("ended");
+    until("it is forgotten", || daemon.said().contains("left before its turn"));
+    slow.end();
+    // Behind everything that waited.
+    sandbox.ok("pool set tank space-warning=90");
+    assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
+    daemon.end();
+}
+
+#[test]
+fn who_only_looks_waits_for_no_turn_and_callers_that_left_are_not_waited_for() {
+    let sandbox = with_volume();
+    let daemon = Daemon::start(&sandbox, "--log-level debug");
+    let web = Web::own(&sandbox);
+    let slow = Slow::begin(&sandbox);
+    let waiting = begin_delete(&sandbox, &daemon);
+    for _ in 0..200 {
+        drop(web.send("GET", "/api/v1/pools", &[], b""));
+    }
+    let begin = Instant::now();
+    sandbox.ok("pool status tank");
+    sandbox.ok("volume show tank/a");
+    until("it is answered", || web.ask("GET", "/api/v1/pools", serde_json::Value::Null).0 == 200);
+    assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
+    // A volume is read meanwhile, too.
+    assert_eq!(sandbox.read("tank/a", 0, 4096), vec![0; 4096]);
+    slow.end();
+    assert!(waiting.wait_with_output().expect("ended").status.success());
+    assert!(sandbox.json("volume list")["volumes"].as_array().expect("volumes").is_empty());
+    daemon.end();
+}
+
+#[test]
+fn pools_are_taken_up_while_a_command_has_its_turn() {
+    let sandbox = with_volume();
+    let daemon = Daemon::start(&sandbox, "");
+    let slow = Slow::begin(&sandbox);
+    sandbox.ok("drive make @e --count 2 --size 32MiB");
+    sandbox.ok("pool create other @e/drive0.img @e/drive1.img");
+    until("the other pool is served", || daemon.said().contains("pool other is served from now on"));
+    slow.end();
+    daemon.end();
+}
+
+fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32).to_le_bytes(), body].concat()
+}
+
+#[test]
+fn input_that_was_not_asked_for_is_not_kept() {
+    let sandbox = with_volume();
+    let daemon = Daemon::start(&sandbox, "");
+    let slow = Slow::begin(&sandbox);
+    let mut stream = UnixStream::connect(sandbox.path("home/control.sock")).expect("it listens");
+    stream.set_write_timeout(Some(AT_ONCE)).expect("set");
+    let command = serde_json::json!({
+        "version": 1, "words": ["volume", "delete", "tank/a", "--yes"], "folder": "/",
+        "colours": {"out": false, "err": false}, "input_bytes": null
+    });
+    stream.write_all(&frame(b'C', command.to_string().as_bytes())).expect("sent");
+    let input = frame(b'I', &vec![7; 1 << 20]);
+    let refused = (0..64).any(|_| stream.write_all(&input).is_err());
+    assert!(refused, "the daemon took 64 MiB that it did not ask for");
+    slow.end();
+    // Its caller was cut off, so it had no turn.
+    sandbox.ok("pool set tank space-warning=90");
+    assert_eq!(sandbox.json("volume list")["volumes"][0]["name"], "a");
+    daemon.end();
+}

@@ -1,0 +1,74 @@
+//! The systemd unit, as systemd itself judges it.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The unit with these drop-ins behind it, in a folder of its own, with a program that is there.
+fn unit(dropins: &[&str]) -> tempfile::TempDir {
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    let read = |name: &str| std::fs::read_to_string(dist.join(name)).expect("a unit");
+    let text: String = ["stripewise.service"].iter().chain(dropins).map(|name| read(name)).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = text.replace("@BINDIR@/stripewise", "/bin/true");
+    std::fs::write(folder.path().join("stripewise.service"), text).expect("written");
+    folder
+}
+
+fn analyze(words: &[&str], unit: &Path) -> Option<String> {
+    let output = Command::new("systemd-analyze").args(words).arg(unit).output().ok()?;
+    Some([output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
+}
+
+/// How exposed a unit is, from 0 to 10; `None` where there is no systemd to say so.
+fn exposure(unit: &Path) -> Option<f64> {
+    let said = analyze(&["security", "--offline=true", "--no-pager"], unit)?;
+    let (_, level) = said.rsplit_once("Overall exposure level for stripewise.service: ")?;
+    Some(level.split(' ').next()?.parse().expect("a number"))
+}
+
+#[test]
+fn the_unit_is_little_exposed_and_right() {
+    // Mounting is a right of the superuser's, and no view of its own is less of a wall.
+    for (dropins, most) in [(&[][..], 3.0), (&["stripewise-fuse.conf"], 4.0)] {
+        let folder = unit(dropins);
+        let path = folder.path().join("stripewise.service");
+        let Some(level) = exposure(&path) else {
+            println!("skipped: there is no systemd-analyze that judges units by their files");
+            return;
+        };
+        assert!(level <= most, "{dropins:?}: {level}");
+        let said = analyze(&["verify"], &path).expect("it ran before");
+        assert!(!said.contains("stripewise.service:"), "{said}");
+    }
+}
+
+/// What a service mounts is seen outside only if nothing gives it a view of its own.
+#[test]
+fn the_unit_with_fuse_shows_its_mounts_to_others() {
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    let read = |name: &str| std::fs::read_to_string(dist.join(name)).expect("a unit");
+    let (unit, dropin) = (read("stripewise.service"), read("stripewise-fuse.conf"));
+    let own_view = [
+        "ProtectSystem",
+        "ProtectHome",
+        "PrivateTmp",
+        "PrivateDevices",
+        "PrivateMounts",
+        "ProtectKernelTunables",
+        "ProtectKernelModules",
+        "ProtectKernelLogs",
+        "ProtectControlGroups",
+        "ProtectProc",
+        "ProcSubset",
+        "ReadWritePaths",
+        "ReadOnlyPaths",
+        "InaccessiblePaths",
+        "BindPaths",
+        "TemporaryFileSystem",
+    ];
+    for name in own_view {
+        let is_set = |text: &str| text.lines().any(|line| line.starts_with(&format!("{name}=")));
+        let is_off = dropin.contains(&format!("\n{name}=no\n"));
+        assert!(!is_set(&unit) || is_off, "{name} hides what is mounted");
+    }
+}
