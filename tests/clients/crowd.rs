@@ -190,10 +190,20 @@ fn time<T>(longest: &AtomicU64, work: impl FnOnce() -> T) -> T {
     done
 }
 
+/// A client that has the volume open. While one has, no `volume write` of the crowd takes it for
+/// itself; one of the crowd before may still have it.
+fn opened(socket: &Path) -> Client {
+    let mut client = None;
+    until("the volume can be opened", || {
+        client = Client::try_ready(socket, "tank/a").ok();
+        client.is_some()
+    });
+    client.expect("it was opened")
+}
+
 /// Writes and reads back over NBD, in 16 MiB of its own; how often.
-fn works_over_nbd(socket: &Path, goes_on: &AtomicBool, longest: &Longest) -> u64 {
+fn works_over_nbd(mut client: Client, goes_on: &AtomicBool, longest: &Longest) -> u64 {
     let _alarm = Alarm(goes_on);
-    let mut client = Client::ready(socket, "tank/a");
     let mut rounds = 0;
     while goes_on.load(Ordering::Relaxed) {
         let (at, bytes) = (8 * MIB + rounds % 64 * 256 * 1024, unique_bytes(200_000, rounds));
@@ -271,7 +281,7 @@ fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
     let (ways, daemon) = Ways::start(&sandbox);
     // What is there before the crowd, with every way in used once.
     let (goes_on, longest) = (AtomicBool::new(false), Longest::default());
-    works_over_nbd(&ways.nbd, &goes_on, &longest);
+    works_over_nbd(opened(&ways.nbd), &goes_on, &longest);
     sandbox.ok("pool status tank");
     let before = Holdings::of(daemon.id());
 
@@ -285,7 +295,8 @@ fn a_hundred_that_misbehave_harm_nobody_and_leave_nothing() {
         let peak = AtomicU64::new(0);
         std::thread::scope(|scope| {
             let _end = Alarm(&goes_on);
-            let worker = scope.spawn(|| works_over_nbd(&ways.nbd, &goes_on, &longest));
+            let client = opened(&ways.nbd);
+            let worker = scope.spawn(|| works_over_nbd(client, &goes_on, &longest));
             scope.spawn(|| asks(&sandbox, &ways, &goes_on, &longest));
             let crowd = scope.spawn(|| crowd(&ways, &goes_on, whole));
             while begin.elapsed() < whole.length() / 2 && goes_on.load(Ordering::Relaxed) {

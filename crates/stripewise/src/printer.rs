@@ -414,7 +414,7 @@ mod tests {
             plain("online"),
             plain("0123456789ab"),
         ]);
-        let mut narrow = page(false, Some(40));
+        let mut narrow = page(false, Some(41));
         narrow.table(&table);
         narrow.field("condition", "everything can be read and written", Style::Plain);
         let mut events = Table::new(&["TIME", "WHAT"]);
@@ -422,10 +422,10 @@ mod tests {
         narrow.table(&events);
         assert_eq!(
             narrow.text,
-            "  DRIVE\n\
-             \x20     SIZE  STATE   ID\n\
-             \x20 /dev/disk/by-id/ata-one\n\
-             \x20   64 MiB  online  0123456789ab\n\
+            "  DRIVE                      SIZE  STATE\n\
+             \x20   ID\n\
+             \x20 /dev/disk/by-id/ata-one  64 MiB  online\n\
+             \x20   0123456789ab\n\
              \x20 condition: everything can be read and\n\
              \x20            written\n\
              TIME   WHAT\n\

@@ -52,40 +52,21 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 /// Which columns of a table stand on which line of its rows, so that no line is wider than `columns`:
-/// as few lines as that takes, of widths as equal as can be. `widths` are those of the table's
-/// columns, `indent` what stands before each line.
+/// as many on each line as fit, and at least one. `widths` are those of the table's columns, `indent`
+/// what stands before each line.
 pub fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
-    let all = widths.len();
-    let line_width = |of: &Range<usize>| {
-        let before = indent + if of.start > 0 { FURTHER } else { 0 };
-        before + widths[of.clone()].iter().sum::<usize>() + GAP * of.len().saturating_sub(1)
-    };
-    if line_width(&(0..all)) <= columns {
-        return std::iter::once(0..all).collect();
-    }
-    let mut best: Option<(bool, usize, usize, Vec<Range<usize>>)> = None;
-    // A bit for each place where a line may end.
-    for ends in 0..1_u32 << all.saturating_sub(1) {
-        let mut lines = Vec::new();
-        let mut start = 0;
-        for column in 0..all {
-            if column + 1 == all || ends & (1 << column) != 0 {
-                lines.push(start..column + 1);
-                start = column + 1;
-            }
-        }
-        let widest = lines.iter().map(line_width).max().unwrap_or(0);
-        let found = (widest > columns, lines.len(), widest, lines);
-        // Where a word is too wide in any case, the fewest lines that keep to the width of that word.
-        let rank = |of: &(bool, usize, usize, Vec<Range<usize>>)| match of.0 {
-            true => (true, of.2, of.1),
-            false => (false, of.1, of.2),
-        };
-        if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
-            best = Some(found);
+    let (mut lines, mut start, mut at) = (Vec::new(), 0, indent);
+    for (column, width) in widths.iter().enumerate() {
+        let gap = if column > start { GAP } else { 0 };
+        if column > start && at + gap + width > columns {
+            lines.push(start..column);
+            (start, at) = (column, indent + FURTHER + width);
+        } else {
+            at += gap + width;
         }
     }
-    best.map_or_else(Vec::new, |(_, _, _, lines)| lines)
+    lines.push(start..widths.len());
+    lines
 }
 
 /// How wide the last column may be where it is of sentences, and the whole table too wide.
@@ -108,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_take_as_few_lines_as_fit() {
+    fn rows_go_over_as_many_lines_as_they_need() {
         let ends = |widths: &[usize], indent, columns| -> Vec<usize> {
             lines_of_rows(widths, indent, columns).iter().map(|line| line.end).collect()
         };
         assert_eq!(ends(&[10, 10, 10], 2, 36), [3]);
         assert_eq!(ends(&[10, 10, 10], 2, 35), [2, 3]);
-        assert_eq!(ends(&[30, 5, 5, 5, 30], 0, 40), [1, 4, 5]);
+        assert_eq!(ends(&[30, 5, 5, 5, 30], 0, 40), [2, 4, 5]);
         // One that fits nowhere stands alone.
         assert_eq!(ends(&[90, 5, 5], 0, 40), [1, 3]);
         assert_eq!(text_width(&[10, 100], 0, 80), Some(68));
