@@ -5,7 +5,7 @@
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it, drawn as it was then.
-const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
+const FOUND_AT: [(Mutation, Drawn, u64); 23] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
     (Mutation::ParityCoversAll, Drawn::BeforeTuning, 90),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
@@ -21,7 +21,6 @@ const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::RolledBackDriveCounts, Drawn::Now, 3),
     (Mutation::ShrinkOverPending, Drawn::Now, 104),
     (Mutation::FlushErrorDropped, Drawn::Now, 45),
-    (Mutation::ForceForgotten, Drawn::Now, 2),
     (Mutation::WrittenBeforeFlush, Drawn::Now, 88),
     (Mutation::MissedWriteNotNoted, Drawn::Now, 61),
     (Mutation::MoveToOldPlaceOnly, Drawn::Now, 18),
@@ -30,7 +29,6 @@ const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::FreedAtOnce, Drawn::Now, 31),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
     (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
-    (Mutation::LockOneByOne, Drawn::Now, 604),
 ];
 
 /// Seeds that could show it, up to a last one.
@@ -51,10 +49,16 @@ fn failures(mutation: Option<Mutation>, drawn: Drawn, seed: u64) -> Vec<Failure>
 
 #[test]
 fn each_broken_rule_is_found_by_a_seed_known_for_it() {
+    let mut wrong = Vec::new();
     for (mutation, drawn, seed) in FOUND_AT {
-        assert_eq!(failures(None, drawn, seed), [], "seed {seed} shows something else");
-        assert!(!failures(Some(mutation), drawn, seed).is_empty(), "seed {seed} does not show {mutation:?}");
+        let without = failures(None, drawn, seed);
+        if !without.is_empty() {
+            wrong.push(format!("seed {seed} shows something else than {mutation:?}: {without:?}"));
+        } else if failures(Some(mutation), drawn, seed).is_empty() {
+            wrong.push(format!("seed {seed} does not show {mutation:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
