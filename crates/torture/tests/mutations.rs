@@ -5,7 +5,7 @@
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
 /// What is broken, and a seed that shows it, drawn as it was then.
-const FOUND_AT: [(Mutation, Drawn, u64); 23] = [
+const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
     (Mutation::ParityCoversAll, Drawn::BeforeTuning, 90),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
@@ -16,19 +16,21 @@ const FOUND_AT: [(Mutation, Drawn, u64); 23] = [
     (Mutation::FrontierBeforeFlush, Drawn::BeforeTuning, 11),
     (Mutation::StaleBeyondFrontier, Drawn::BeforeTuning, 79),
     (Mutation::WriteOldArrayOnly, Drawn::BeforeTuning, 3),
-    (Mutation::RefusedFlushForgotten, Drawn::Now, 45),
+    (Mutation::RefusedFlushForgotten, Drawn::Now, 39),
     (Mutation::OwnDriveTwice, Drawn::Now, 22),
     (Mutation::RolledBackDriveCounts, Drawn::Now, 3),
     (Mutation::ShrinkOverPending, Drawn::Now, 104),
-    (Mutation::FlushErrorDropped, Drawn::Now, 45),
+    (Mutation::FlushErrorDropped, Drawn::Now, 84),
     (Mutation::WrittenBeforeFlush, Drawn::Now, 88),
     (Mutation::MissedWriteNotNoted, Drawn::Now, 61),
     (Mutation::MoveToOldPlaceOnly, Drawn::Now, 18),
-    (Mutation::DiscardKeepsRecords, Drawn::Now, 9),
+    (Mutation::DiscardKeepsRecords, Drawn::Now, 10),
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 31),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
     (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
+    (Mutation::ForceForgotten, Drawn::Now, 2),
+    (Mutation::LockOneByOne, Drawn::Now, 604),
 ];
 
 /// Seeds that could show it, up to a last one.
