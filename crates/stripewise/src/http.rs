@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use clap::Args;
 use futures_channel::{mpsc, oneshot};
 use stripewise_export::budget::Budget;
+use stripewise_runtime::SocketFile;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
@@ -69,6 +70,8 @@ pub struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Taken away with this.
+    _files: Vec<Option<SocketFile>>,
 }
 
 impl Http {
@@ -119,9 +122,10 @@ impl Http {
         let refusals = Arc::new(Refusals::default());
         let guard = Guard { access: access.clone(), refusals: refusals.clone() };
         let router = api::router(orders_in, guard, budget);
-        let doors = {
+        let (doors, files): (Vec<_>, Vec<_>) = {
             let _inside = runtime.enter();
-            doors.into_iter().map(Door::into_open).collect::<std::io::Result<Vec<_>>>().map_err(refused)?
+            let open = doors.into_iter().map(Door::into_open).collect::<std::io::Result<Vec<_>>>();
+            open.map_err(refused)?.into_iter().unzip()
         };
         let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
             runtime.block_on(async move {
@@ -133,7 +137,7 @@ impl Http {
             });
         });
         let thread = thread.map_err(refused)?;
-        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread) })
+        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread), _files: files })
     }
 
     /// Carries out what is asked, for as long as it is polled.

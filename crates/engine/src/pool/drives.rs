@@ -68,7 +68,11 @@ impl Pool {
         let old = inner.number_of(old)?;
         if inner.working_member(old).is_some() {
             inner.check_replaceable(old)?;
-            return self.replace_working(old, new, force).await;
+            match self.replace_working(old, new.clone(), force).await {
+                // It failed meanwhile: then it is replaced as any drive that failed.
+                Err(PoolError::DriveStanding { .. }) if inner.working_member(old).is_none() => {}
+                ended => return ended,
+            }
         }
         inner.check_spared(old)?;
         let number = match inner.spare_at(&new).filter(|spare| *spare != old) {

@@ -53,7 +53,7 @@ pub struct Door {
     tls: Option<Arc<TlsFiles>>,
     /// What is shown of it.
     pub place: String,
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 enum DoorListener {
@@ -82,7 +82,7 @@ impl Door {
                 let address = listener.local_addr().unwrap_or(*address);
                 let scheme = if tls.is_some() { "https" } else { "http" };
                 let place = format!("{scheme}://{address}");
-                Ok(Self { listener: DoorListener::Tcp(listener), tls: tls.cloned(), place, _file: None })
+                Ok(Self { listener: DoorListener::Tcp(listener), tls: tls.cloned(), place, file: None })
             }
         }
     }
@@ -91,11 +91,12 @@ impl Door {
         let bound = listen_patiently(app, || bind_unix(path, mode)).await?;
         let (listener, file) = bound.map_err(|error| refused(&error))?;
         let place = format!("unix:{}", path.display());
-        Ok(Self { listener: DoorListener::Unix(listener), tls: None, place, _file: Some(file) })
+        Ok(Self { listener: DoorListener::Unix(listener), tls: None, place, file: Some(file) })
     }
 
-    /// For the thread that serves it.
-    pub fn into_open(self) -> io::Result<OpenDoor> {
+    /// For the thread that serves it; and its file, which goes with the daemon and not with that thread, since nothing
+    /// waits for the thread's end.
+    pub fn into_open(self) -> io::Result<(OpenDoor, Option<SocketFile>)> {
         let listener = match self.listener {
             DoorListener::Unix(listener) => {
                 listener.set_nonblocking(true)?;
@@ -106,7 +107,7 @@ impl Door {
                 OpenListener::Tcp(TcpListener::from_std(listener)?)
             }
         };
-        Ok(OpenDoor { listener, tls: self.tls, _file: self._file })
+        Ok((OpenDoor { listener, tls: self.tls }, self.file))
     }
 }
 
@@ -122,7 +123,6 @@ fn refused(error: &ListenError) -> Failure {
 pub struct OpenDoor {
     listener: OpenListener,
     tls: Option<Arc<TlsFiles>>,
-    _file: Option<SocketFile>,
 }
 
 enum OpenListener {

@@ -293,22 +293,36 @@ fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
         return;
     }
     let (sandbox, mut kits, data) = served("raid5", 9);
-    let daemon = Daemon::start(&sandbox, "tank");
+    let daemon = Daemon::start(&sandbox, "tank --nbd unix:nbd.sock");
     // A piece is written or not, and the one that is under way either way when they die.
     let piece = unique_bytes(20 * MIB, 4);
     let all: Vec<usize> = (0..kits.len()).collect();
     die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
     until_whole(&sandbox, &daemon);
-    let now = sandbox.read("tank/a", 0, data.len());
-    for (block, got) in now.chunks(4096).enumerate() {
-        let at = block * 4096;
-        let before = &data[at..at + got.len()];
-        let after = piece.get(at..at + got.len()).unwrap_or(before);
-        assert!(got == before || got == after, "block {block} is neither old nor new");
-    }
-    sandbox.write("tank/a", 0, &now[..MIB]);
+    let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
+    old_or_new(&mut client, &data, &piece);
+    client.write(0, &piece);
     nothing_is_wrong(&sandbox);
     daemon.end();
+}
+
+/// What was not being written is as it was. Of what was, a block may be refused: servers die one after another, so the power
+/// of its drive went, and that of another.
+fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
+    let mut refused = 0;
+    for at in (0..data.len()).step_by(4096) {
+        let before = &data[at..at + 4096];
+        match client.try_read(at as u64, 4096) {
+            Ok(got) => {
+                assert!(got == before || piece.get(at..at + 4096) == Some(got.as_slice()), "block at {at}");
+            }
+            Err(error) => {
+                assert!(at < piece.len(), "the block at {at} was not being written: {error:?}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
 }
 
 /// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by themselves when they are there again, and one
@@ -334,23 +348,8 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
         assert!(done.text().contains("was opened anew"), "{}", done.text());
         assert!(before.is_closed(), "it has to come again");
         until_whole(&sandbox, &daemon);
-        // What was not being written is as it was. Of what was, a block may be refused: the power of its drive went, and that of another.
         let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
-        let mut refused = 0;
-        for at in (0..data.len()).step_by(4096) {
-            let before = &data[at..at + 4096];
-            match client.try_read(at as u64, 4096) {
-                Ok(got) => assert!(
-                    got == before || piece.get(at..at + 4096) == Some(got.as_slice()),
-                    "block at {at}"
-                ),
-                Err(error) => {
-                    assert!(at < piece.len(), "the block at {at} was not being written: {error:?}");
-                    refused += 1;
-                }
-            }
-        }
-        assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
+        old_or_new(&mut client, &data, &piece);
         // Written anew they are good again.
         client.write(0, &piece);
         data[..piece.len()].copy_from_slice(&piece);
