@@ -1,5 +1,6 @@
 //! The machine that a measurement was taken on, from the system's own files. What cannot be read is left out, never made up.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,17 @@ impl Environment {
             device,
             direct_io: None,
         }
+    }
+}
+
+impl Environment {
+    /// What is known, by name.
+    pub fn by_name(&self) -> BTreeMap<String, String> {
+        let all = serde_json::to_value(self).expect("plain data becomes JSON");
+        let known = all.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let text =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        known.map(|(name, value)| (name.clone(), text(value))).collect()
     }
 }
 

@@ -9,13 +9,13 @@
 //! buffers in flight, at most about 150 MB, and 192 MB kept for reuse (`world.rs`); each array what the engine bounds it to.
 //! Modelled drives keep what is written in memory, unless they are phantoms, which keep only the pool's own records.
 
-mod host;
+pub(crate) mod host;
 mod options;
 mod plan;
 mod recorder;
-mod rig;
+pub(crate) mod rig;
 mod session;
-mod world;
+pub(crate) mod world;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -332,7 +332,7 @@ fn absolute(path: &Path) -> String {
 }
 
 /// The result of whichever ends first; the other is dropped.
-async fn first_of<T>(main: impl Future<Output = T>, beside: impl Future<Output = T>) -> T {
+pub(crate) async fn first_of<T>(main: impl Future<Output = T>, beside: impl Future<Output = T>) -> T {
     let (mut main, mut beside) = (pin!(main), pin!(beside));
     std::future::poll_fn(|context| match main.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(result),

@@ -3,16 +3,24 @@
 //! How each measurement is taken, and why, is in `docs/methods.md`.
 
 mod contents;
+pub mod driver;
 mod environment;
 pub mod evaluate;
 #[cfg(test)]
 mod example;
+pub mod files;
+pub mod import;
+pub mod lab_report;
 mod load;
 mod metered;
+pub mod method;
+pub mod record;
 pub mod remarks;
 mod report;
 pub mod results;
 pub mod statistics;
+pub mod store;
+pub mod study;
 mod sweep;
 pub mod tables;
 mod target;
@@ -28,5 +36,6 @@ pub use report::report_html;
 pub use sweep::{FillError, SweepOptions, fill, verify};
 pub use target::{DriveTarget, Target};
 pub use workload::{
-    BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload, WorkloadError, random_stream,
+    Arrival, BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload, WorkloadError,
+    random_stream,
 };

@@ -17,7 +17,7 @@ use stripewise_drive::{Buffer, Context, JoinHandle, SplitMix64, yield_now};
 use crate::contents::Contents;
 use crate::metered::Traffic;
 use crate::target::Target;
-use crate::workload::{Choice, JobCursor, ResolvedWorkload, Workload, WorkloadError, random_stream};
+use crate::workload::{Arrival, Choice, JobCursor, ResolvedWorkload, Workload, WorkloadError, random_stream};
 
 /// After this many answers without a wait a task lets the others run.
 const AT_ONCE_LIMIT: u32 = 16;
@@ -184,6 +184,11 @@ struct Shared<T> {
     errors: Cell<u64>,
     messages: RefCell<Vec<String>>,
     moved_bytes: Rc<Cell<u64>>,
+    /// When the next request is due, where requests have their time.
+    next_due_ns: Cell<u64>,
+    arrival: Arrival,
+    think_ns: u64,
+    flush_every: u32,
     /// The clock at the last time any task gave way: a clock that stands still is helped along.
     gave_way_ns: Cell<u64>,
 }
@@ -222,6 +227,10 @@ impl<T: Target> Load<T> {
             errors: Cell::new(0),
             messages: RefCell::new(Vec::new()),
             moved_bytes: moved_bytes.clone(),
+            next_due_ns: Cell::new(start_ns),
+            arrival: workload.arrival,
+            think_ns: workload.think_us.saturating_mul(1000),
+            flush_every: workload.flush_every,
             gave_way_ns: Cell::new(start_ns),
         });
         let mut tasks = Vec::new();
@@ -391,7 +400,14 @@ async fn keep_one_in_flight<T: Target>(
 ) {
     let mut began_ns = shared.context.now_ns();
     let mut at_once = 0;
+    let mut unflushed = 0;
     while !shared.stopping.get() {
+        if let Some(due_ns) = shared.next_due(&mut random) {
+            if !shared.wait_until(due_ns).await {
+                break;
+            }
+            began_ns = if shared.counts_from_due() { due_ns } else { shared.context.now_ns() };
+        }
         let choice = shared.workload.choose(&mut random, job, &cursor);
         shared.in_flight.set(shared.in_flight.get() + 1);
         let (result, waited) = noting_waits(one_request(&shared, choice)).await;
@@ -404,12 +420,26 @@ async fn keep_one_in_flight<T: Target>(
                 shared.context.sleep_ns(ERROR_PAUSE_NS).await;
             }
         }
+        unflushed += u32::from(!choice.is_read);
+        if shared.flush_every > 0 && unflushed >= shared.flush_every {
+            unflushed = 0;
+            if let Err(error) = shared.target.flush().await {
+                shared.note_error(&error);
+            }
+        }
+        if shared.think_ns > 0 {
+            shared.context.sleep_ns(shared.think_ns).await;
+        }
         at_once = if waited { 0 } else { at_once + 1 };
         if at_once == AT_ONCE_LIMIT {
             at_once = 0;
             shared.give_way(ended_ns).await;
         }
-        began_ns = if waited { ended_ns } else { shared.context.now_ns() };
+        began_ns = if waited && shared.think_ns == 0 && shared.flush_every == 0 {
+            ended_ns
+        } else {
+            shared.context.now_ns()
+        };
     }
 }
 
@@ -443,6 +473,40 @@ async fn noting_waits<F: Future>(future: F) -> (F::Output, bool) {
 }
 
 impl<T> Shared<T> {
+    /// When the next request of any task is due; `None` where requests follow answers.
+    fn next_due(&self, random: &mut SplitMix64) -> Option<u64> {
+        let gap_ns = match self.arrival {
+            Arrival::Closed => return None,
+            Arrival::Fixed(rate) | Arrival::Limited(rate) => 1e9 / rate,
+            Arrival::Poisson(rate) => random.exponential(1e9 / rate),
+        };
+        let now_ns = self.context.now_ns();
+        let due_ns = self.next_due_ns.get();
+        // A limit is no debt: what was not used is gone.
+        let due_ns = if self.counts_from_due() { due_ns } else { due_ns.max(now_ns) };
+        self.next_due_ns.set(due_ns.saturating_add((gap_ns as u64).max(1)));
+        Some(due_ns)
+    }
+
+    /// Open loops count from the intended moment, else a slow answer would hide the requests it held back.
+    fn counts_from_due(&self) -> bool {
+        matches!(self.arrival, Arrival::Fixed(_) | Arrival::Poisson(_))
+    }
+
+    /// Whether the load goes on when the moment comes; looks often enough to end soon.
+    async fn wait_until(&self, due_ns: u64) -> bool {
+        loop {
+            let left_ns = due_ns.saturating_sub(self.context.now_ns());
+            if self.stopping.get() {
+                return false;
+            }
+            if left_ns == 0 {
+                return true;
+            }
+            self.context.sleep_ns(left_ns.min(POLL_NS)).await;
+        }
+    }
+
     fn record(&self, choice: Choice, began_ns: u64, ended_ns: u64) {
         self.completed.set(self.completed.get() + 1);
         if self.recording.get() {
@@ -531,6 +595,54 @@ mod tests {
         assert_eq!((end.errors, end.unanswered), (0, 0));
         let total = moved.get() / 4096;
         assert!((2016..=2020).contains(&total), "a request each ms and the last eight: {total}");
+    }
+
+    #[test]
+    fn open_loops_count_what_a_pause_held_back() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS / 10);
+        let target = DriveTarget::new(drive.clone(), BufferPool::phantom());
+        let measure = |arrival: Arrival| {
+            executor.block_on(async {
+                let workload = Workload { arrival, ..Workload::random_read(4) };
+                let load = Load::start(&context, &target, &workload, None, &nowhere()).unwrap();
+                drive.pause(500 * MS);
+                let window = load.measure(&limits(2000), &Surroundings::unknown()).await;
+                load.stop(u64::MAX).await;
+                window
+            })
+        };
+        let closed = measure(Arrival::Limited(1000.0));
+        let open = measure(Arrival::Fixed(1000.0));
+        let poisson = measure(Arrival::Poisson(1000.0));
+        let p90 = |window: &Window| window.reads.latency_ns.value_at_quantile(0.9) / MS;
+        assert!(p90(&closed) < 5, "four requests alone felt the pause: {}", p90(&closed));
+        assert!(p90(&open) > 200, "500 requests felt it: {}", p90(&open));
+        assert!((open.iops() - 1000.0).abs() < 20.0, "{}", open.iops());
+        assert!((poisson.iops() - 1000.0).abs() < 100.0, "{}", poisson.iops());
+        assert!(closed.iops() < 800.0, "{}", closed.iops());
+    }
+
+    #[test]
+    fn thinking_and_flushing_take_their_time() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let drive = SlowDrive::new(&context, NullDrive::new("slow", CAPACITY), MS);
+        let target = DriveTarget::new(drive, BufferPool::phantom());
+        let rate = |think_us: u64, flush_every: u32| {
+            executor.block_on(async {
+                let workload = Workload { think_us, flush_every, ..Workload::random_write(1) };
+                let load = Load::start(&context, &target, &workload, None, &nowhere()).unwrap();
+                let window = load.measure(&limits(2000), &Surroundings::unknown()).await;
+                load.stop(u64::MAX).await;
+                assert_eq!(window.mean_latency_ns(), Some(MS as f64));
+                window.iops()
+            })
+        };
+        assert!((rate(0, 0) - 1000.0).abs() < 2.0);
+        assert!((rate(3000, 0) - 250.0).abs() < 2.0);
+        assert!(rate(0, 1) < 510.0, "a flush is a request to the drive, too");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! that comes from outside (paths, errors) is escaped.
 
 mod charts;
-mod svg;
+pub(crate) mod svg;
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::tables::{
 };
 use svg::escape;
 
-const STYLE: &str = include_str!("report/style.css");
+pub(crate) const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = "document.getElementById('save').onclick=function(){\
 var data=document.getElementById('results').textContent,link=document.createElement('a');\
 link.href=URL.createObjectURL(new Blob([data],{type:'application/json'}));link.download='results.json';link.click();};";
@@ -252,10 +252,7 @@ fn per_workload(
 }
 
 fn describe(workload: &crate::Workload) -> String {
-    let pattern = match workload.pattern {
-        crate::Pattern::Sequential => "sequential",
-        crate::Pattern::Random => "random",
-    };
+    let pattern = workload.pattern.text();
     let what = match workload.read_share {
         share if share >= 1.0 => "reads".to_owned(),
         share if share <= 0.0 => "writes".to_owned(),

@@ -6,6 +6,15 @@
 //! interval of the median from order statistics, which assumes nothing about the distribution: the k-th lowest to the
 //! k-th highest run, k the largest for which a binomial count says at least 95 %. Either interval contains the median.
 
+mod compare;
+mod series;
+
+pub use compare::{
+    Comparison, Direction, ERROR_RATE, LEAST_EFFECT, Pair, Verdict, compare, holm, rank_sum_p,
+    ratio_interval, runs_needed,
+};
+pub use series::{STEADY_ROUNDS, drifts, is_steady, outliers};
+
 use serde::{Deserialize, Serialize};
 
 /// How an interval was found.

@@ -4,11 +4,15 @@
 //! fio. The constants are those of study 004 (`studies/workloads.csv`; a test compares them with that file). Expects
 //! descriptions that make no sense (no blocks, a region beyond the target): [`Workload::resolve`] refuses them.
 
+mod places;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::SplitMix64;
+
+use self::places::Zipf;
 
 /// Where the next request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +22,29 @@ pub enum Pattern {
     Sequential,
     /// Anywhere in the region, each place equally likely, places may repeat (fio's `norandommap`).
     Random,
+    /// Sequential, but so many percent of requests jump anywhere and the job goes on from there (IOMeter's "% random").
+    Partly(u32),
+    /// Each request begins so many bytes behind the beginning of the one before.
+    Strided(u64),
+    /// Random by Zipf's law with this exponent in hundredths (fio's `zipf:1.2` is 120).
+    Zipf(u32),
+    /// Random, (so many percent of requests, in so many percent of the region), the rest anywhere in the remainder.
+    HotSpot(u32, u32),
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// As soon as the one before is answered.
+    #[default]
+    Closed,
+    /// So many a second over all jobs, evenly; latency counts from the moment a request was due.
+    Fixed(f64),
+    /// So many a second on average, at random moments (exponential gaps); latency counts from the moment it was due.
+    Poisson(f64),
+    /// At most so many a second over all jobs; latency counts from the moment a request is made.
+    Limited(f64),
 }
 
 /// One entry of a block-size split.
@@ -60,6 +87,19 @@ pub struct Workload {
     pub align_bytes: Option<u64>,
     /// Where the random choices start.
     pub seed: u64,
+    /// When requests are made.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub arrival: Arrival,
+    /// Pause of a job's request slot after each answer, microseconds.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub think_us: u64,
+    /// Flush after so many writes of a request slot; 0 never. The flush is no request of its own in the figures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub flush_every: u32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A description that cannot be run.
@@ -118,7 +158,15 @@ impl Workload {
             region: None,
             align_bytes: None,
             seed: 0,
+            arrival: Arrival::Closed,
+            think_us: 0,
+            flush_every: 0,
         }
+    }
+
+    /// One length, one read share (0 to 1), one worker: what most methods vary.
+    pub fn plain(name: &str, pattern: Pattern, block_bytes: u64, read_share: f64, depth: u32) -> Self {
+        Self::uniform(name, pattern, block_bytes, read_share, depth)
     }
 
     /// SW of study 004: sequential writes of 1 MiB at depth 64.
@@ -214,10 +262,8 @@ impl Workload {
             )));
         }
         let largest = used.iter().map(|block| block.bytes).max().unwrap_or(smallest);
-        let parts = match self.pattern {
-            Pattern::Sequential => u64::from(self.jobs),
-            Pattern::Random => 1,
-        };
+        let parts = if self.pattern.is_sequential() { u64::from(self.jobs) } else { 1 };
+        self.check_pattern(align_bytes)?;
         let part_bytes = region.length_bytes / parts / align_bytes * align_bytes;
         if part_bytes < largest {
             return Err(bad_region(format!(
@@ -237,10 +283,59 @@ impl Workload {
             blocks,
             read_below: (self.read_share * (1u64 << 32) as f64) as u64,
             pattern: self.pattern,
+            zipf: match self.pattern {
+                Pattern::Zipf(theta) => {
+                    Some(Zipf::new(region.length_bytes / align_bytes, f64::from(theta) / 100.0))
+                }
+                _ => None,
+            },
             align_bytes,
             region,
             part_bytes,
         })
+    }
+
+    fn check_pattern(&self, align_bytes: u64) -> Result<(), WorkloadError> {
+        let bad = |why: String| Err(WorkloadError::BadRegion { name: self.name.clone(), why });
+        let positive = |rate: f64| rate.is_finite() && rate > 0.0;
+        match self.arrival {
+            Arrival::Fixed(rate) | Arrival::Poisson(rate) | Arrival::Limited(rate) if !positive(rate) => {
+                return bad(format!("{rate} requests a second is no rate"));
+            }
+            _ => {}
+        }
+        match self.pattern {
+            Pattern::Partly(percent) if percent > 100 => bad(format!("{percent} % of requests cannot jump")),
+            Pattern::Strided(stride) if stride == 0 || !stride.is_multiple_of(align_bytes) => {
+                bad(format!("a stride of {stride} bytes is no positive multiple of {align_bytes}"))
+            }
+            Pattern::Zipf(theta) if !(1..=1000).contains(&theta) => {
+                bad(format!("the exponent {theta} of Zipf's law, in hundredths, is not from 1 to 1000"))
+            }
+            Pattern::HotSpot(requests, region) if requests > 100 || !(1..=99).contains(&region) => bad(
+                format!("a hot spot of {requests} % of requests in {region} % of the region makes no sense"),
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Pattern {
+    /// Whether a job has a place that it goes on from.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Self::Sequential | Self::Partly(_) | Self::Strided(_))
+    }
+
+    /// In words.
+    pub fn text(self) -> String {
+        match self {
+            Self::Sequential => "sequential".into(),
+            Self::Random => "random".into(),
+            Self::Partly(percent) => format!("{percent} % random"),
+            Self::Strided(stride) => format!("strided by {stride}"),
+            Self::Zipf(theta) => format!("zipf {:.2}", f64::from(theta) / 100.0),
+            Self::HotSpot(requests, region) => format!("{requests} % in {region} %"),
+        }
     }
 }
 
@@ -262,6 +357,7 @@ pub struct ResolvedWorkload {
     blocks: Vec<(u64, u64)>,
     read_below: u64,
     pattern: Pattern,
+    zipf: Option<Zipf>,
     align_bytes: u64,
     region: Region,
     part_bytes: u64,
@@ -278,9 +374,9 @@ impl ResolvedWorkload {
     }
 
     fn part_start(&self, job: u32) -> u64 {
-        match self.pattern {
-            Pattern::Sequential => self.region.offset_bytes + u64::from(job) * self.part_bytes,
-            Pattern::Random => self.region.offset_bytes,
+        match self.pattern.is_sequential() {
+            true => self.region.offset_bytes + u64::from(job) * self.part_bytes,
+            false => self.region.offset_bytes,
         }
     }
 
@@ -293,20 +389,42 @@ impl ResolvedWorkload {
             [(_, only)] => *only,
             blocks => blocks.iter().find(|(bound, _)| low < *bound).map_or(blocks[0].1, |(_, bytes)| *bytes),
         };
+        let places = (self.region.length_bytes - length_bytes) / self.align_bytes + 1;
+        let at_place = |place: u64| self.region.offset_bytes + place * self.align_bytes;
         let offset_bytes = match self.pattern {
-            Pattern::Sequential => {
-                let start = self.part_start(job);
-                let at = cursor.0.get();
-                let at = if at + length_bytes > start + self.part_bytes { start } else { at };
+            Pattern::Sequential => self.go_on(job, cursor, length_bytes, length_bytes),
+            Pattern::Strided(stride) => self.go_on(job, cursor, length_bytes, stride),
+            Pattern::Partly(percent) if random.below(100) < u64::from(percent) => {
+                let own = (self.part_bytes - length_bytes) / self.align_bytes + 1;
+                let at = self.part_start(job) + random.below(own) * self.align_bytes;
                 cursor.0.set(at + length_bytes);
                 at
             }
-            Pattern::Random => {
-                let places = (self.region.length_bytes - length_bytes) / self.align_bytes + 1;
-                self.region.offset_bytes + random.below(places) * self.align_bytes
+            Pattern::Partly(_) => self.go_on(job, cursor, length_bytes, length_bytes),
+            Pattern::Random => at_place(random.below(places)),
+            Pattern::Zipf(_) => {
+                let zipf = self.zipf.as_ref().expect("made with the pattern");
+                at_place(zipf.place(random, places))
+            }
+            Pattern::HotSpot(requests, region) => {
+                let hot = (places * u64::from(region) / 100).clamp(1, places);
+                if places == hot || random.below(100) < u64::from(requests) {
+                    at_place(random.below(hot))
+                } else {
+                    at_place(hot + random.below(places - hot))
+                }
             }
         };
         Choice { is_read, offset_bytes, length_bytes }
+    }
+
+    /// The job's place, which then moves by `step`; from the end of its part back to the start.
+    fn go_on(&self, job: u32, cursor: &JobCursor, length_bytes: u64, step: u64) -> u64 {
+        let start = self.part_start(job);
+        let at = cursor.0.get();
+        let at = if at + length_bytes > start + self.part_bytes { start } else { at };
+        cursor.0.set(at + step);
+        at
     }
 }
 
@@ -375,7 +493,7 @@ mod tests {
                     assert_eq!(pattern, if read_share == 0.0 { "write" } else { "read" });
                     assert_eq!(workload.blocks, [BlockShare { bytes: bytes(split), share: 100 }], "{id}");
                 }
-                Pattern::Random => {
+                _ => {
                     assert!(
                         pattern.starts_with("randrw (rwmixread not set, so fio's default 50)"),
                         "{pattern}"
@@ -441,6 +559,32 @@ mod tests {
             assert_eq!(offsets, expected, "job {job}");
             assert!((0..10).all(|_| !resolved.choose(&mut random, job, &cursor).is_read));
         }
+    }
+
+    #[test]
+    fn patterns_go_where_they_say() {
+        let offsets = |pattern: Pattern, count: usize| -> Vec<u64> {
+            let workload = Workload::plain("p", pattern, 4096, 1.0, 1);
+            let resolved = workload.resolve(100 * 4096).unwrap();
+            let (mut random, cursor) = (random_stream(1, 1), resolved.cursor(0));
+            (0..count).map(|_| resolved.choose(&mut random, 0, &cursor).offset_bytes / 4096).collect()
+        };
+        assert_eq!(offsets(Pattern::Strided(40 * 4096), 5), [0, 40, 80, 0, 40]);
+        assert_eq!(offsets(Pattern::Partly(0), 4), [0, 1, 2, 3]);
+        let partly = offsets(Pattern::Partly(20), 10_000);
+        let jumps = partly.windows(2).filter(|pair| pair[1] != (pair[0] + 1) % 100).count();
+        assert!((1700..2200).contains(&jumps), "{jumps}");
+        let hot = offsets(Pattern::HotSpot(90, 10), 10_000).iter().filter(|place| **place < 10).count();
+        assert!((8800..9200).contains(&hot), "{hot}");
+        let mut seen = vec![0; 100];
+        offsets(Pattern::Zipf(120), 10_000).iter().for_each(|place| seen[*place as usize] += 1);
+        assert!(*seen.iter().max().unwrap() > 1500, "{seen:?}");
+        for bad in [Pattern::Partly(101), Pattern::Strided(100), Pattern::Zipf(0), Pattern::HotSpot(50, 100)]
+        {
+            assert!(Workload::plain("p", bad, 4096, 1.0, 1).resolve(1 << 20).is_err(), "{bad:?}");
+        }
+        let nan = Workload { arrival: Arrival::Poisson(f64::NAN), ..Workload::random_read(1) };
+        assert!(nan.resolve(1 << 20).is_err());
     }
 
     #[test]

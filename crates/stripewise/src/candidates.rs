@@ -98,6 +98,11 @@ fn place_of(app: &App, text: &str) -> Result<Place> {
 }
 
 impl Candidate {
+    /// What was named, before anything is looked at.
+    pub fn place(app: &App, text: &str) -> Result<Place> {
+        place_of(app, text)
+    }
+
     /// Looks at what was named.
     pub fn named(app: &App, text: &str) -> Result<Self> {
         match place_of(app, text)? {

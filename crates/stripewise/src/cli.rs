@@ -31,6 +31,9 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     Evaluate(evaluate::Options),
+    /// Measure any storage with the published methods; keep and compare results
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
     /// Create and inspect drives
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -69,6 +72,7 @@ impl Command {
             Self::Drive(DriveCommand::Show(_)) | Self::Alert(AlertCommand::Test(_)) => Role::Operate,
             Self::Drive(DriveCommand::Make(_))
             | Self::Evaluate(_)
+            | Self::Lab(_)
             | Self::Simulate(_)
             | Self::Serve(_)
             | Self::Mount(_) => Role::Admin,

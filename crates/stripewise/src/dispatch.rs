@@ -22,7 +22,10 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
                 "end that one first; or have it show its volumes from its start on: stripewise serve --fuse DIR",
             )),
         },
-        Command::Evaluate(_) | Command::Simulate(_) | Command::Drive(DriveCommand::Make(_)) => {
+        Command::Evaluate(_)
+        | Command::Lab(_)
+        | Command::Simulate(_)
+        | Command::Drive(DriveCommand::Make(_)) => {
             Err(Failure::usage("this command concerns no pool that is open here"))
         }
     }

@@ -90,6 +90,11 @@ impl Home {
         Ok(Self { folder })
     }
 
+    /// The folder itself, for what is kept beside the list of pools.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Another folder, for tests.
     #[cfg(test)]
     pub fn at(folder: &Path) -> Self {

@@ -31,7 +31,7 @@ const RANDOM_DEPTH: u32 = 32;
 const PROBE_BYTES: u64 = 64 << 20;
 
 /// Measures all of `count` new drives at once, for `seconds` each way.
-pub(super) async fn measure_host(
+pub(crate) async fn measure_host(
     world: &World,
     count: usize,
     seconds: f64,
@@ -122,7 +122,7 @@ async fn all_at_once(
 }
 
 /// The pace of each of `count` drives that the host can keep with a margin; two digits are enough.
-pub(super) fn auto_pace(host: &HostSpeed, count: usize) -> Pace {
+pub(crate) fn auto_pace(host: &HostSpeed, count: usize) -> Pace {
     let each = |speed: f64| MARGIN * speed / count.max(1) as f64;
     let bytes = each(host.seq_read_mb_per_s.min(host.seq_write_mb_per_s)) * 1e6;
     let iops = each(host.random_read_iops.min(host.random_write_iops));

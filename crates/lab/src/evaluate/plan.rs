@@ -201,7 +201,7 @@ fn cell_bytes_per_s(subject: &Subject, state: State, workload: &Workload, rates:
     let writes = 1.0 - workload.read_share;
     // Bytes and requests at the drives per byte and request of the load; parity costs pre-reads where writes are small.
     let parity = subject.shape.parity_units() > 0;
-    let sequential = workload.pattern == crate::workload::Pattern::Sequential;
+    let sequential = workload.pattern.is_sequential();
     let write_bytes = if parity && !sequential { 1.6 / data } else { 1.0 / data };
     let bytes = rates.bytes_per_s * drives / (workload.read_share + writes * write_bytes);
     let per_request = (workload.mean_block_bytes() / subject.shape.interleave_bytes as f64).max(1.0);

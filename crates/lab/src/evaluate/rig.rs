@@ -22,7 +22,7 @@ const NOTICE_LIMIT_NS: u64 = 30_000_000_000;
 const POLL_NS: u64 = 1_000_000;
 
 /// An array and its drives.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     context: Context,
     pool: Pool,
     volume: Volume,
@@ -33,16 +33,47 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) async fn build(
+    pub(crate) async fn build(
         world: &World,
         shape: Shape,
         drives: Vec<LabDrive>,
         rebuild_priority_percent: u32,
         seed: u64,
     ) -> Result<Self, String> {
+        let layout = LayoutSpec {
+            level: shape.level,
+            columns: Some(shape.width),
+            groups: shape.level.is_grouped().then_some(shape.groups),
+            interleave_bytes: Some(shape.interleave_bytes),
+        };
+        Self::of(world, layout, drives, Vec::new(), rebuild_priority_percent, seed).await
+    }
+
+    /// With drives for the journal alone.
+    pub(crate) async fn with_journals(
+        world: &World,
+        layout: LayoutSpec,
+        drives: Vec<LabDrive>,
+        journals: Vec<LabDrive>,
+        seed: u64,
+    ) -> Result<Self, String> {
+        Self::of(world, layout, drives, journals, 30, seed).await
+    }
+
+    async fn of(
+        world: &World,
+        layout: LayoutSpec,
+        drives: Vec<LabDrive>,
+        journals: Vec<LabDrive>,
+        rebuild_priority_percent: u32,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let as_drives =
+            |drives: &[LabDrive]| drives.iter().map(|drive| drive.metered.clone() as Rc<dyn Drive>).collect();
         let spec = PoolSpec {
             name: "lab".into(),
-            drives: drives.iter().map(|drive| drive.metered.clone() as Rc<dyn Drive>).collect(),
+            drives: as_drives(&drives),
+            journals: as_drives(&journals),
             // A drive of an earlier array is a new one to this.
             force: true,
             options: PoolOptions {
@@ -53,12 +84,6 @@ impl Rig {
             ..PoolSpec::default()
         };
         let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(in_words)?;
-        let layout = LayoutSpec {
-            level: shape.level,
-            columns: Some(shape.width),
-            groups: shape.level.is_grouped().then_some(shape.groups),
-            interleave_bytes: Some(shape.interleave_bytes),
-        };
         let volume = pool.create_volume(VolumeSpec::new("array", layout)).await.map_err(in_words)?;
         pool.start_jobs();
         let known = pool.status().drives;
@@ -67,7 +92,7 @@ impl Rig {
             let id = known.iter().find(|known| *known.path == *label).map(|known| known.id);
             id.map(|id| (id, drive)).ok_or_else(|| format!("the pool does not know {label}"))
         };
-        let drives = drives.into_iter().map(with_id).collect::<Result<_, _>>()?;
+        let drives = drives.into_iter().chain(journals).map(with_id).collect::<Result<_, _>>()?;
         Ok(Self {
             context: world.context.clone(),
             pool,
@@ -77,17 +102,17 @@ impl Rig {
         })
     }
 
-    pub(super) fn volume(&self) -> &Volume {
+    pub(crate) fn volume(&self) -> &Volume {
         &self.volume
     }
 
     /// How many drives it has.
-    pub(super) fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.drives.borrow().len()
     }
 
     /// Everything that the array's drives were asked, those that are gone included.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(crate) fn traffic(&self) -> Traffic {
         self.drives
             .borrow()
             .iter()
@@ -95,7 +120,7 @@ impl Rig {
     }
 
     /// The drive in a slot.
-    pub(super) fn drive(&self, slot: usize) -> LabDrive {
+    pub(crate) fn drive(&self, slot: usize) -> LabDrive {
         self.drives.borrow()[slot].1.clone()
     }
 
@@ -104,12 +129,12 @@ impl Rig {
     }
 
     /// What people call the drive in a slot.
-    pub(super) fn label(&self, slot: usize) -> String {
+    pub(crate) fn label(&self, slot: usize) -> String {
         self.drives.borrow()[slot].1.metered.info().label.to_string()
     }
 
     /// Pulls the drive out of a slot and waits until the array has noticed by itself.
-    pub(super) async fn pull(&self, slot: usize) -> Result<(), String> {
+    pub(crate) async fn pull(&self, slot: usize) -> Result<(), String> {
         self.drive(slot).metered.pull();
         let deadline_ns = self.context.now_ns() + NOTICE_LIMIT_NS;
         while !self.is_out(slot) {
@@ -131,12 +156,12 @@ impl Rig {
     }
 
     /// Whether a drive is missing and nothing takes its place.
-    pub(super) fn is_degraded(&self) -> bool {
+    pub(crate) fn is_degraded(&self) -> bool {
         (0..self.width()).any(|slot| self.is_out(slot)) && !self.is_rebuilding()
     }
 
     /// Puts another drive into a slot whose drive was pulled; its rebuild begins.
-    pub(super) async fn replace(&self, slot: usize, drive: LabDrive) -> Result<(), String> {
+    pub(crate) async fn replace(&self, slot: usize, drive: LabDrive) -> Result<(), String> {
         let replaced = self.pool.replace(self.id(slot), drive.metered.clone(), true).await;
         let id = replaced.map_err(in_words)?;
         let (_, old) = std::mem::replace(&mut self.drives.borrow_mut()[slot], (id, drive));
@@ -145,18 +170,18 @@ impl Rig {
     }
 
     /// Whether a rebuild is under way.
-    pub(super) fn is_rebuilding(&self) -> bool {
+    pub(crate) fn is_rebuilding(&self) -> bool {
         rebuild_percent(&self.pool).is_some()
     }
 
     /// How far the rebuild is, in percent, `None` once it has ended; a function that outlives this borrow.
-    pub(super) fn rebuild_percent(&self) -> impl Fn() -> Option<f64> + 'static {
+    pub(crate) fn rebuild_percent(&self) -> impl Fn() -> Option<f64> + 'static {
         let pool = self.pool.clone();
         move || rebuild_percent(&pool)
     }
 
     /// Waits for the rebuild's end; an error if it failed.
-    pub(super) async fn until_rebuilt(&self) -> Result<(), String> {
+    pub(crate) async fn until_rebuilt(&self) -> Result<(), String> {
         self.pool.wait(JobKind::Rebuild).await.map_err(in_words)?;
         match self.volume.info().map_or(0, |info| info.lost_blocks) {
             0 if !self.is_rebuilding() => Ok(()),
@@ -166,7 +191,7 @@ impl Rig {
     }
 
     /// Ends the array and gives its drives back.
-    pub(super) async fn close(self, world: &World) -> Result<(), String> {
+    pub(crate) async fn close(self, world: &World) -> Result<(), String> {
         self.pool.close().await.map_err(in_words)?;
         for (_, drive) in self.drives.take() {
             world.give_back(drive);

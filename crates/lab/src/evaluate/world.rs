@@ -28,7 +28,7 @@ enum Source {
 }
 
 /// Drives, buffers, clock.
-pub(super) struct World {
+pub(crate) struct World {
     pub context: Context,
     pub buffers: BufferPool,
     source: Source,
@@ -40,17 +40,17 @@ pub(super) struct World {
 
 /// A drive in use, and what is beneath its pace and meter.
 #[derive(Clone)]
-pub(super) struct LabDrive {
+pub(crate) struct LabDrive {
     pub metered: Rc<MeteredDrive>,
     raw: Rc<dyn Drive>,
 }
 
 impl World {
-    pub(super) fn in_folder(context: Context, opener: DriveOpener, folder: PathBuf) -> Self {
+    pub(crate) fn in_folder(context: Context, opener: DriveOpener, folder: PathBuf) -> Self {
         Self::of(context, BufferPool::new(RETAINED_BYTES), Source::Folder { opener, folder })
     }
 
-    pub(super) fn of_paths(
+    pub(crate) fn of_paths(
         context: Context,
         opener: &DriveOpener,
         paths: &[PathBuf],
@@ -66,7 +66,7 @@ impl World {
     }
 
     /// Modelled drives; with `phantom` nothing is stored, so nothing can be verified either.
-    pub(super) fn of_models(context: Context, spec: ModelSpec, phantom: bool) -> Self {
+    pub(crate) fn of_models(context: Context, spec: ModelSpec, phantom: bool) -> Self {
         let buffers = if phantom { BufferPool::phantom() } else { BufferPool::new(RETAINED_BYTES) };
         Self::of(context, buffers, Source::Model(spec))
     }
@@ -87,22 +87,22 @@ impl World {
     }
 
     /// Whether time is virtual.
-    pub(super) fn is_virtual(&self) -> bool {
+    pub(crate) fn is_virtual(&self) -> bool {
         matches!(self.source, Source::Model(_))
     }
 
     /// Whether the page cache was passed by; `None` where there is none.
-    pub(super) fn direct_io(&self) -> Option<bool> {
+    pub(crate) fn direct_io(&self) -> Option<bool> {
         self.direct_io.get()
     }
 
     /// Processor seconds of this process so far; virtual time has no processor.
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
         (!self.is_virtual()).then(|| process_cpu_ns() as f64 / 1e9)
     }
 
     /// The size of drives that were given: the smallest one's.
-    pub(super) fn given_bytes(&self) -> Option<u64> {
+    pub(crate) fn given_bytes(&self) -> Option<u64> {
         match self.source {
             Source::Given => self.free.borrow().iter().map(|drive| drive.info().capacity_bytes).min(),
             _ => None,
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// A drive of `capacity_bytes` (given ones may be larger), held to `pace`.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         label: &str,
         capacity_bytes: u64,
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// A drive to take the place of `lost`, which is given back: another one where there is another, else the same one.
-    pub(super) fn take_another(
+    pub(crate) fn take_another(
         &self,
         label: &str,
         capacity_bytes: u64,
@@ -176,13 +176,13 @@ impl World {
     }
 
     /// Takes a drive back that nobody uses any more.
-    pub(super) fn give_back(&self, drive: LabDrive) {
+    pub(crate) fn give_back(&self, drive: LabDrive) {
         drive.metered.pull();
         self.free.borrow_mut().push(drive.raw);
     }
 
     /// Gives back the space of unused drives of other sizes.
-    pub(super) fn keep_only(&self, capacity_bytes: u64) {
+    pub(crate) fn keep_only(&self, capacity_bytes: u64) {
         if !matches!(self.source, Source::Given) {
             self.free.borrow_mut().retain(|drive| drive.info().capacity_bytes == capacity_bytes);
         }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 /// Text made safe for HTML and XML, in contents and in attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -21,14 +21,14 @@ pub(super) fn escape(text: &str) -> String {
 
 /// Where text stands relative to its place.
 #[derive(Clone, Copy)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
 }
 
 /// A drawing of a fixed size in its own units; the page scales it.
-pub(super) struct Svg {
+pub(crate) struct Svg {
     width: f64,
     height: f64,
     description: String,
@@ -37,7 +37,7 @@ pub(super) struct Svg {
 
 impl Svg {
     /// `description` is read to those who cannot see it.
-    pub(super) fn new(width: f64, height: f64, description: &str) -> Self {
+    pub(crate) fn new(width: f64, height: f64, description: &str) -> Self {
         Self { width, height, description: escape(description), body: String::new() }
     }
 
@@ -46,28 +46,28 @@ impl Svg {
         self.body.push('\n');
     }
 
-    pub(super) fn line(&mut self, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
+    pub(crate) fn line(&mut self, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
         self.push(format_args!(
             r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
         ));
     }
 
     /// A rectangle with text that shows when pointed at.
-    pub(super) fn bar(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, hint: &str) {
+    pub(crate) fn bar(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, hint: &str) {
         let (width, hint) = (width.max(0.0), escape(hint));
         self.push(format_args!(
             r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"><title>{hint}</title></rect>"#
         ));
     }
 
-    pub(super) fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64, hint: &str) {
+    pub(crate) fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64, hint: &str) {
         let hint = escape(hint);
         self.push(format_args!(
             r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{radius:.1}"><title>{hint}</title></circle>"#
         ));
     }
 
-    pub(super) fn text(&mut self, class: &str, x: f64, y: f64, anchor: Anchor, text: &str) {
+    pub(crate) fn text(&mut self, class: &str, x: f64, y: f64, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -80,7 +80,7 @@ impl Svg {
     }
 
     /// A line through points.
-    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub(crate) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let mut data = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
             let command = if index == 0 { 'M' } else { 'L' };
@@ -89,7 +89,7 @@ impl Svg {
         self.push(format_args!(r#"<path class="{class}" d="{data}"/>"#));
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
             self.width, self.height, self.description, self.body
@@ -98,7 +98,7 @@ impl Svg {
 }
 
 /// Round steps from 0 to at least `most`: the steps and the scale's end.
-pub(super) fn round_steps(most: f64, wanted_steps: f64) -> (Vec<f64>, f64) {
+pub(crate) fn round_steps(most: f64, wanted_steps: f64) -> (Vec<f64>, f64) {
     let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
     let rough = most / wanted_steps;
     let magnitude = 10f64.powf(rough.log10().floor());

@@ -94,10 +94,18 @@ struct Layouts(Vec<LayoutSpec>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pacing(PaceChoice);
 
+/// A modelled drive.
 #[derive(Clone, Debug, PartialEq)]
-struct Model {
+pub struct Model {
     name: String,
     spec: ModelSpec,
+}
+
+impl Model {
+    /// Drives of this model, in virtual time.
+    pub fn source(&self) -> DriveSource {
+        DriveSource::Model { name: self.name.clone(), spec: self.spec }
+    }
 }
 
 fn parse_layouts(text: &str) -> std::result::Result<Layouts, String> {
@@ -120,7 +128,8 @@ fn parse_pace(text: &str) -> std::result::Result<Pacing, String> {
     Ok(Pacing(choice))
 }
 
-fn parse_model(text: &str) -> std::result::Result<Model, String> {
+/// `fixed:LATENCY,RATE,DEPTH`.
+pub fn parse_model(text: &str) -> std::result::Result<Model, String> {
     let wrong = || {
         format!(
             "`{text}` is no model of a drive; write fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32"
@@ -187,7 +196,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
 /// Where drives come from, how many to an array, and what they are held to, unless the options say otherwise.
 fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoice)> {
     if let Some(model) = &options.model {
-        return Ok((DriveSource::Model { name: model.name.clone(), spec: model.spec }, 4, PaceChoice::None));
+        return Ok((model.source(), 4, PaceChoice::None));
     }
     match options.drives.as_slice() {
         [] => return Ok((DriveSource::Folder(PathBuf::from(".")), 4, PaceChoice::Auto)),
@@ -232,7 +241,7 @@ fn default_pace(app: &App, candidates: &[Candidate]) -> PaceChoice {
 }
 
 /// Makes the folder and finds out whether it can be written, before minutes are spent.
-fn prepare_output(out: &Path) -> Result<PathBuf> {
+pub fn prepare_output(out: &Path) -> Result<PathBuf> {
     let unusable = |error: std::io::Error| {
         Failure::new(format!("cannot write results into {}: {}", out.display(), system_text(&error)))
             .hint("--out names another folder")
@@ -248,7 +257,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))
 }
 
-fn failure(error: &EvaluateError) -> Failure {
+/// In the words of the command line.
+pub fn failure(error: &EvaluateError) -> Failure {
     let failure = match error {
         EvaluateError::Options(text) => Failure::usage(text.clone()),
         EvaluateError::Interrupted => Failure::new("interrupted; nothing is left behind"),
@@ -295,7 +305,7 @@ impl stripewise_lab::evaluate::Progress for Shown<'_> {
 }
 
 /// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a leap day comes last.
-fn iso_8601(time: SystemTime) -> String {
+pub fn iso_8601(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

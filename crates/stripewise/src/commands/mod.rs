@@ -4,6 +4,7 @@ pub mod alert_test;
 pub mod drive_make;
 pub mod drive_show;
 pub mod evaluate;
+pub mod lab;
 pub mod mount;
 pub mod pool_add;
 pub mod pool_create;

@@ -11,6 +11,7 @@ mod full_below;
 mod hostile;
 mod identity;
 mod kit;
+mod lab;
 mod licences;
 mod limits;
 mod members;

@@ -20,8 +20,17 @@ use crate::http::access::AccessFile;
 use crate::http::guard::{Address, Peer};
 
 /// Commands that have no path, and why.
-const WITHOUT_A_PATH: [(&str, &str); 5] = [
+const WITHOUT_A_PATH: [(&str, &str); 14] = [
     ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
+    ("lab profiles", "the laboratory is used beside a daemon, not through it"),
+    ("lab run", "measures for minutes, on targets of the user who types it"),
+    ("lab study", "measures for minutes on drives that it makes"),
+    ("lab list", "the result store is a file of its own, beside the pools"),
+    ("lab show", "as above"),
+    ("lab compare", "as above"),
+    ("lab report", "as above"),
+    ("lab import", "as above"),
+    ("lab export", "as above"),
     ("simulate torture", "uses pools in memory only"),
     ("drive make", "makes files to try things out with; uses no pool of a daemon"),
     ("serve", "is the daemon"),

@@ -1,0 +1,51 @@
+//! Methods on files instead of blocks: PostMark and bonnie, on a directory or on any target.
+//!
+//! Both work on a [`FileStore`]. [`Folder`] is a directory of the system; [`Extents`] keeps files on a bare target with
+//! the simplest of allocators, so that the same method runs on a volume without a file system, or in virtual time.
+
+mod bonnie;
+mod extents;
+mod folder;
+mod postmark;
+
+use std::future::Future;
+
+pub use bonnie::{Bonnie, run_bonnie};
+pub use extents::Extents;
+pub use folder::Folder;
+pub use postmark::{POSTMARK_FIGURES, PostMark, run_postmark};
+
+/// Where files are.
+pub trait FileStore {
+    /// What goes wrong there.
+    type Error: std::error::Error + 'static;
+
+    /// Makes an empty file; `number` names it.
+    fn create(&self, number: u64) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Writes `bytes` behind the end of a file, `block_bytes` at a time.
+    fn append(
+        &self,
+        number: u64,
+        bytes: u64,
+        block_bytes: u64,
+    ) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Reads a whole file, `block_bytes` at a time; how many bytes there were.
+    fn read_all(&self, number: u64, block_bytes: u64) -> impl Future<Output = Result<u64, Self::Error>>;
+
+    /// Reads a block at an offset, and writes it back with a change if asked to.
+    fn visit(
+        &self,
+        number: u64,
+        offset_bytes: u64,
+        block_bytes: u64,
+        write_back: bool,
+    ) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Takes a file away.
+    fn delete(&self, number: u64) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Makes durable what was written.
+    fn sync(&self) -> impl Future<Output = Result<(), Self::Error>>;
+}

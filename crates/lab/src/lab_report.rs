@@ -1,0 +1,347 @@
+//! The page of `lab report`: figures with intervals, a dot for each run, latency percentiles, bandwidth over time, badges,
+//! environment and raw data. One file that needs nothing beside itself, in the style of the evaluation's report.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::record::{MeasurementRecord, RunRecord};
+use crate::report::STYLE;
+use crate::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::store::Sample;
+
+/// A run and, for each of its figures, the samples it was made of.
+#[derive(Clone, Debug)]
+pub struct ReportedRun {
+    /// The figures.
+    pub run: RunRecord,
+    /// Samples by figure.
+    pub samples: Vec<Vec<Sample>>,
+}
+
+/// Percentiles drawn.
+const QUANTILES: [(f64, &str); 6] =
+    [(0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99"), (1.0, "max")];
+/// At most so many figures of a run get charts of their own; all are in the table.
+const CHARTED: usize = 24;
+
+/// The whole page.
+pub fn lab_report_html(runs: &[ReportedRun]) -> String {
+    let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+    let names: Vec<&str> = runs.iter().map(|run| run.run.run.as_str()).collect();
+    let title = match names.as_slice() {
+        [only] => format!("{only}: {} on {}", runs[0].run.profile, runs[0].run.target),
+        several => format!("{} runs", several.len()),
+    };
+    let _ = writeln!(
+        page,
+        "<title>Stripewise: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>",
+        escape(&title)
+    );
+    let _ = writeln!(
+        page,
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n</header>\n<main>",
+        escape(&title),
+        verdict(runs)
+    );
+    for run in runs {
+        one_run(&mut page, run);
+    }
+    raw_data(&mut page, runs);
+    page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes.</footer>\n</body>\n</html>\n";
+    page
+}
+
+/// What a reader needs first: how many figures can be believed.
+fn verdict(runs: &[ReportedRun]) -> String {
+    let figures: Vec<&MeasurementRecord> = runs.iter().flat_map(|run| &run.run.measurements).collect();
+    let sound = figures.iter().filter(|figure| figure.badges.values().all(|holds| *holds)).count();
+    let unfinished = runs.iter().filter(|run| !run.run.finished).count();
+    let mut text = format!("{sound} of {} figures passed every check of their validity", figures.len());
+    if unfinished > 0 {
+        let _ = write!(text, "; {unfinished} runs are not finished");
+    }
+    text + "."
+}
+
+fn one_run(page: &mut String, reported: &ReportedRun) {
+    let run = &reported.run;
+    let _ = writeln!(
+        page,
+        "<section>\n<h2>{}</h2>\n<p>{} on {} by {}, {}.{}</p>",
+        escape(&run.run),
+        escape(&run.profile),
+        escape(&run.target),
+        escape(&run.tool),
+        escape(&run.date),
+        if run.finished { "" } else { " <b class=\"bad\">Not finished.</b>" }
+    );
+    table(page, run);
+    heat_map(page, run);
+    page.push_str("<div class=\"charts\">\n");
+    for (figure, samples) in run.measurements.iter().zip(&reported.samples).take(CHARTED) {
+        charts(page, figure, samples);
+    }
+    page.push_str("</div>\n");
+    for note in &run.notes {
+        let _ = writeln!(page, "<p>{}</p>", escape(note));
+    }
+    page.push_str("<table><caption>Environment</caption>\n");
+    for (name, value) in &run.environment {
+        let _ =
+            writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escape(&name.replace('_', " ")), escape(value));
+    }
+    page.push_str("</table>\n</section>\n");
+}
+
+fn table(page: &mut String, run: &RunRecord) {
+    page.push_str(
+        "<table>\n<tr><th>measurement</th><th>MB/s</th><th>IOPS</th><th>95 % interval</th><th>mean us</th>\
+         <th>99 % us</th><th>runs</th><th>checks</th></tr>\n",
+    );
+    for figure in &run.measurements {
+        let latency = figure.latency_us.unwrap_or_default();
+        let failed: Vec<String> = figure
+            .badge_reasons
+            .iter()
+            .map(|(name, why)| {
+                format!("<b class=\"bad\">not {}</b>: {}", escape(&name.replace('_', " ")), escape(why))
+            })
+            .collect();
+        let checks = match (failed.is_empty(), figure.badges.len()) {
+            (true, 0) => "none known".to_owned(),
+            (true, count) => format!("all {count} hold"),
+            (false, _) => failed.join("<br>"),
+        };
+        let interval = figure.ci95.map_or_else(String::new, |[low, high]| {
+            format!("{} – {} {}", digits(Some(low)), digits(Some(high)), figure.unit.text())
+        });
+        let _ = writeln!(
+            page,
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td><td>{}</td><td>{checks}</td></tr>",
+            escape(&figure.name),
+            digits(figure.mb_per_s),
+            digits(figure.iops),
+            digits(latency.mean),
+            digits(latency.p99),
+            figure.runs.len()
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+/// Block length by depth, where a run has both: one map for each operation.
+fn heat_map(page: &mut String, run: &RunRecord) {
+    let mut maps: BTreeMap<String, BTreeMap<(u64, u32), f64>> = BTreeMap::new();
+    for figure in &run.measurements {
+        let depth = figure.queue_depth.unwrap_or(1) * figure.workers.unwrap_or(1);
+        if let (Some(block), Some(rate)) = (figure.block_bytes, figure.mb_per_s) {
+            maps.entry(format!("{:?}", figure.op).to_lowercase()).or_default().insert((block, depth), rate);
+        }
+    }
+    for (op, cells) in maps {
+        let mut blocks: Vec<u64> = cells.keys().map(|(block, _)| *block).collect();
+        let mut depths: Vec<u32> = cells.keys().map(|(_, depth)| *depth).collect();
+        for_unique(&mut blocks);
+        for_unique(&mut depths);
+        if blocks.len() < 2 || depths.len() < 2 {
+            continue;
+        }
+        let most = cells.values().copied().fold(0.0, f64::max);
+        let _ = write!(
+            page,
+            "<table class=\"heat\"><caption>{op}: MB/s by block length and requests in flight</caption>\n<tr><th></th>"
+        );
+        for depth in &depths {
+            let _ = write!(page, "<th>{depth}</th>");
+        }
+        page.push_str("</tr>\n");
+        for block in &blocks {
+            let _ = write!(page, "<tr><th>{}</th>", crate::method::size_text(*block));
+            for depth in &depths {
+                match cells.get(&(*block, *depth)) {
+                    Some(rate) => {
+                        let share = (rate / most * 100.0).round();
+                        let _ = write!(
+                            page,
+                            "<td style=\"background:color-mix(in srgb, #2a78d6 {share}%, transparent)\">{}</td>",
+                            digits(Some(*rate))
+                        );
+                    }
+                    None => page.push_str("<td></td>"),
+                }
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str("</table>\n");
+    }
+}
+
+fn for_unique<T: Ord>(values: &mut Vec<T>) {
+    values.sort_unstable();
+    values.dedup();
+}
+
+fn charts(page: &mut String, figure: &MeasurementRecord, samples: &[Sample]) {
+    let mut drawn = vec![dots(figure)];
+    drawn.extend(percentiles(figure, samples));
+    drawn.extend(over_time(figure, samples));
+    for svg in drawn {
+        let _ = writeln!(page, "<figure><h3>{}</h3>{svg}</figure>", escape(&figure.name));
+    }
+}
+
+/// A dot for each run.
+fn dots(figure: &MeasurementRecord) -> String {
+    let (width, height, left, bottom) = (360.0, 120.0, 60.0, 24.0);
+    let (steps, end) = round_steps(figure.runs.iter().copied().fold(0.0, f64::max), 3.0);
+    let mut svg = Svg::new(width, height, &format!("{}: every run", figure.name));
+    let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
+    for step in steps {
+        svg.line("grid", left, y(step), width, y(step));
+        svg.text("axis", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+    }
+    let gap = (width - left) / (figure.runs.len() + 1) as f64;
+    for (at, value) in figure.runs.iter().enumerate() {
+        let hint = format!("run {}: {} {}", at + 1, digits(Some(*value)), figure.unit.text());
+        svg.circle("dot", left + gap * (at + 1) as f64, y(*value), 4.0, &hint);
+    }
+    svg.text("axis", left, height - 6.0, Anchor::Start, &format!("each run, {}", figure.unit.text()));
+    svg.finish()
+}
+
+/// Latency percentiles from the merged histograms.
+fn percentiles(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
+    let mut all = crate::load::Tally::new().latency_ns;
+    for histogram in samples.iter().flat_map(|sample| [&sample.read_latency, &sample.write_latency]).flatten()
+    {
+        all.add(histogram).ok()?;
+    }
+    if all.is_empty() {
+        return None;
+    }
+    let (width, height, left, bottom) = (360.0, 140.0, 60.0, 24.0);
+    let values: Vec<f64> = QUANTILES.iter().map(|(at, _)| all.value_at_quantile(*at) as f64 / 1e3).collect();
+    let (least, most) =
+        (values[0].max(0.1).log10().floor(), values[QUANTILES.len() - 1].max(1.0).log10().ceil());
+    let y = |value: f64| {
+        let share = (value.max(0.1).log10() - least) / (most - least).max(1.0);
+        (height - bottom) * (1.0 - share) + 4.0
+    };
+    let mut svg = Svg::new(width, height, &format!("{}: latency percentiles", figure.name));
+    for decade in least as i32..=most as i32 {
+        let value = 10f64.powi(decade);
+        svg.line("grid", left, y(value), width, y(value));
+        svg.text("axis", left - 6.0, y(value) + 4.0, Anchor::End, &digits(Some(value)));
+    }
+    let x = |at: usize| left + (width - left) * (at as f64 + 0.5) / QUANTILES.len() as f64;
+    let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(at, value)| (x(at), y(*value))).collect();
+    svg.path("line", &points);
+    for (at, (value, (_, name))) in values.iter().zip(QUANTILES).enumerate() {
+        svg.circle("dot", x(at), y(*value), 3.0, &format!("{name} %: {} us", digits(Some(*value))));
+        svg.text("axis", x(at), height - 6.0, Anchor::Middle, name);
+    }
+    Some(svg.finish())
+}
+
+/// Bandwidth in each second of every run.
+fn over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
+    let longest =
+        samples.iter().map(|sample| sample.per_second.len()).max().filter(|longest| *longest > 2)?;
+    let most = samples.iter().flat_map(|sample| &sample.per_second).copied().max()? as f64 / 1e6;
+    let (width, height, left, bottom) = (360.0, 140.0, 60.0, 24.0);
+    let (steps, end) = round_steps(most, 3.0);
+    let mut svg = Svg::new(width, height, &format!("{}: MB/s over time", figure.name));
+    let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
+    for step in steps {
+        svg.line("grid", left, y(step), width, y(step));
+        svg.text("axis", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+    }
+    for sample in samples {
+        let point = |(second, bytes): (usize, &u64)| {
+            (left + (width - left) * second as f64 / (longest - 1) as f64, y(*bytes as f64 / 1e6))
+        };
+        svg.path("line", &sample.per_second.iter().enumerate().map(point).collect::<Vec<_>>());
+    }
+    svg.text("axis", left, height - 6.0, Anchor::Start, &format!("MB/s in each of {longest} seconds"));
+    Some(svg.finish())
+}
+
+/// The figures as JSON, for programs that read the page.
+fn raw_data(page: &mut String, runs: &[ReportedRun]) {
+    let all: Vec<&RunRecord> = runs.iter().map(|run| &run.run).collect();
+    let json = serde_json::to_string(&all).expect("plain data becomes JSON").replace('<', "\\u003c");
+    let _ = writeln!(page, "<script type=\"application/json\" id=\"runs\">{json}</script>");
+}
+
+fn digits(value: Option<f64>) -> String {
+    match value {
+        None => String::new(),
+        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Operation;
+
+    fn reported(count: usize) -> ReportedRun {
+        let figure = |at: usize| {
+            let mut figure = MeasurementRecord {
+                block_bytes: Some(4096 << (at % 3)),
+                queue_depth: Some(1 << (at % 4)),
+                ..MeasurementRecord::empty(format!("read <{at}>"), Operation::Read)
+            }
+            .with_runs(vec![100.0, 101.0, 99.0, 98.0, 102.0, 100.0]);
+            figure.badge("steady", Err("it swings & sways".into()));
+            figure
+        };
+        let mut histogram = crate::load::Tally::new().latency_ns;
+        histogram.record_n(50_000, 1000).expect("in range");
+        let sample = Sample {
+            started_s: 0.0,
+            seconds: 5.0,
+            bytes: 1,
+            requests: 1,
+            errors: 0,
+            cpu_seconds: None,
+            read_latency: Some(histogram),
+            write_latency: None,
+            per_second: vec![100_000_000; 5],
+        };
+        let run = RunRecord {
+            run: "20260101-000000-abc".into(),
+            measurements: (0..count).map(figure).collect(),
+            ..RunRecord::default()
+        };
+        ReportedRun { run, samples: vec![vec![sample]; count] }
+    }
+
+    #[test]
+    fn the_page_needs_nothing_and_hides_nothing() {
+        let page = lab_report_html(&[reported(12)]);
+        for part in [
+            "0 of 12 figures passed",
+            "not steady",
+            "it swings &amp; sways",
+            "requests in flight",
+            "<svg",
+            "99.9",
+            "Not finished",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(!page.contains("read <1>") && page.contains("read &lt;1&gt;"));
+        assert!(!page.contains("http://") && !page.contains("https://") && !page.contains(" src="));
+    }
+
+    #[test]
+    fn a_hundred_runs_stay_small() {
+        let runs: Vec<ReportedRun> = (0..100).map(|_| reported(6)).collect();
+        let page = lab_report_html(&runs);
+        assert!(page.len() < 5 << 20, "{} bytes", page.len());
+    }
+}

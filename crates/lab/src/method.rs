@@ -1,0 +1,13 @@
+//! Methods: what is measured, in which order, how often, and which statistic is the figure.
+//!
+//! A method that is only data is a profile, a TOML file: those of the laboratory are in `profiles/`, users bring their
+//! own. How each differs from the tool that it is named after is in `docs/methods.md`.
+
+mod profile;
+mod run;
+mod validity;
+
+pub(crate) use profile::size_text;
+pub use profile::{FileMethod, Profile, ProfileError, Statistic, Step, built_in, built_in_names};
+pub use run::{Observer, RunError, RunSettings, Runner, run_profile};
+pub use validity::{Circumstances, judge};

@@ -1,0 +1,558 @@
+//! Profiles: a method as data. One entry may stand for many measurements: lists are multiplied out.
+//!
+//! Expects files of users: keys that do not exist are named with the nearest that does, as are sizes without a unit that
+//! is known and lists that give no measurement or far too many.
+
+use serde::Deserialize;
+
+use crate::files::{Bonnie, POSTMARK_FIGURES, PostMark};
+use crate::import::BONNIE_TESTS;
+use crate::record::Operation;
+use crate::workload::{BlockShare, Pattern, Workload};
+
+/// More measurements than this are a mistake in a profile.
+const MOST_STEPS: usize = 2000;
+
+/// The laboratory's own profiles.
+const BUILT_IN: [&str; 13] = [
+    include_str!("../../../../profiles/crystaldiskmark.toml"),
+    include_str!("../../../../profiles/atto.toml"),
+    include_str!("../../../../profiles/iometer-latency.toml"),
+    include_str!("../../../../profiles/iometer-light.toml"),
+    include_str!("../../../../profiles/iometer-heavy.toml"),
+    include_str!("../../../../profiles/iometer-matrix.toml"),
+    include_str!("../../../../profiles/orion-simple.toml"),
+    include_str!("../../../../profiles/orion-oltp.toml"),
+    include_str!("../../../../profiles/orion-dss.toml"),
+    include_str!("../../../../profiles/toshiba.toml"),
+    include_str!("../../../../profiles/snia-steady.toml"),
+    include_str!("../../../../profiles/postmark.toml"),
+    include_str!("../../../../profiles/bonnie.toml"),
+];
+
+/// A profile that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// No profile of that name.
+    #[error("there is no profile `{name}`; the nearest is `{nearest}`")]
+    Unknown {
+        /// As asked for.
+        name: String,
+        /// The one that looks most like it.
+        nearest: String,
+    },
+    /// The file says something that cannot be.
+    #[error("profile: {0}")]
+    Wrong(String),
+}
+
+/// Which of a measurement's runs is the figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// The middle one.
+    Median,
+    /// Their mean.
+    Mean,
+    /// The best one, as CrystalDiskMark prints it.
+    Best,
+    /// The mean of the last five rounds once they are steady, as SNIA has it.
+    Steady,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Order {
+    /// All reads, then all writes.
+    #[default]
+    ReadsFirst,
+    /// Each measurement writes, then reads.
+    WritesFirst,
+    /// As the file has them.
+    AsGiven,
+}
+
+/// A method as data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// What it is called.
+    pub name: String,
+    /// The tool that it follows.
+    pub tool: String,
+    /// One line.
+    pub about: String,
+    /// Runs of each measurement; rounds at most for [`Statistic::Steady`].
+    pub runs: u32,
+    /// Whether the first run is thrown away.
+    pub discard_first: bool,
+    /// Which run is the figure.
+    pub statistic: Statistic,
+    /// Whether the best run is shown beside it.
+    pub also_best: bool,
+    /// Length of a run.
+    pub seconds: f64,
+    /// Pause before each measurement.
+    pub pause_seconds: f64,
+    /// How much of the target is used; `None`: all of it.
+    pub sizes: Vec<u64>,
+    /// Whether a run ends when so many bytes have been moved, the size in use.
+    pub moves_size_once: bool,
+    /// How often the region is written before anything is measured.
+    pub precondition_passes: u32,
+    /// The measurements, in order; none for methods on files.
+    pub steps: Vec<Step>,
+    /// A method on files instead.
+    pub files: Option<FileMethod>,
+}
+
+/// Methods on files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FileMethod {
+    /// Many small files.
+    PostMark(PostMark),
+    /// One large file.
+    Bonnie(Bonnie),
+}
+
+impl FileMethod {
+    /// The same with files shorter, or fewer of them, by a factor, so that they fit smaller drives.
+    pub fn shortened(self, factor: u64) -> Self {
+        match self {
+            Self::PostMark(asked) => Self::PostMark(PostMark {
+                files: (asked.files / factor).max(10),
+                transactions: (asked.transactions / factor).max(20),
+                most_bytes: (asked.most_bytes / factor).max(asked.least_bytes),
+                ..asked
+            }),
+            Self::Bonnie(asked) => Self::Bonnie(Bonnie {
+                file_bytes: (asked.file_bytes / factor).max(1 << 20),
+                seeks: (asked.seeks / factor).max(100),
+                ..asked
+            }),
+        }
+    }
+
+    /// The names of its figures.
+    pub fn figures(self) -> Vec<String> {
+        match self {
+            Self::PostMark(_) => POSTMARK_FIGURES.map(str::to_owned).to_vec(),
+            Self::Bonnie(_) => BONNIE_TESTS
+                .iter()
+                .flat_map(|(name, _)| [(*name).to_owned(), format!("{name}_cpu")])
+                .collect(),
+        }
+    }
+}
+
+/// One measurement of a profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Unique within the profile.
+    pub name: String,
+    /// What its requests do.
+    pub op: Operation,
+    /// The load.
+    pub workload: Workload,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    name: String,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default = "six")]
+    runs: u32,
+    #[serde(default)]
+    discard_first: bool,
+    #[serde(default = "by_median")]
+    statistic: Statistic,
+    #[serde(default)]
+    also_best: bool,
+    #[serde(default = "five")]
+    seconds: f64,
+    #[serde(default)]
+    pause_seconds: f64,
+    #[serde(default)]
+    sizes: Vec<String>,
+    #[serde(default)]
+    order: Order,
+    bytes_per_measurement: Option<String>,
+    #[serde(default)]
+    precondition_passes: u32,
+    #[serde(rename = "measurement", default)]
+    measurements: Vec<Entry>,
+    postmark: Option<PostMark>,
+    bonnie: Option<Bonnie>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    #[serde(default)]
+    ops: Vec<Side>,
+    #[serde(default)]
+    read_percents: Vec<u32>,
+    #[serde(default)]
+    random_percents: Vec<u32>,
+    pattern: Option<String>,
+    #[serde(default)]
+    patterns: Vec<String>,
+    #[serde(default)]
+    blocks: Vec<String>,
+    split: Option<String>,
+    #[serde(default)]
+    depths: Vec<u32>,
+    #[serde(default)]
+    workers: Vec<u32>,
+    #[serde(default)]
+    think_us: u64,
+    #[serde(default)]
+    flush_every: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Side {
+    Read,
+    Write,
+}
+
+fn six() -> u32 {
+    6
+}
+fn five() -> f64 {
+    5.0
+}
+fn by_median() -> Statistic {
+    Statistic::Median
+}
+
+/// The laboratory's own profile of that name.
+pub fn built_in(name: &str) -> Result<Profile, ProfileError> {
+    let all = BUILT_IN.map(|text| Profile::parse(text).expect("the laboratory's own profiles are right"));
+    all.into_iter().find(|profile| profile.name == name).ok_or_else(|| ProfileError::Unknown {
+        name: name.to_owned(),
+        nearest: nearest(name, &built_in_names()).unwrap_or_default(),
+    })
+}
+
+/// The names of the laboratory's own profiles.
+pub fn built_in_names() -> Vec<String> {
+    let name = |text| Profile::parse(text).expect("the laboratory's own profiles are right").name;
+    BUILT_IN.map(name).to_vec()
+}
+
+impl Profile {
+    /// From the text of a file.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let text: Text = toml::from_str(text).map_err(|error| ProfileError::Wrong(explain(&error)))?;
+        let wrong = |why: String| ProfileError::Wrong(format!("{}: {why}", text.name));
+        if text.runs == 0 || !text.seconds.is_finite() || text.seconds <= 0.0 {
+            return Err(wrong("runs and seconds must be more than 0".into()));
+        }
+        let sizes =
+            text.sizes.iter().map(|size| parse_bytes(size)).collect::<Result<_, _>>().map_err(wrong)?;
+        let mut steps = Vec::new();
+        for entry in &text.measurements {
+            expand(entry, text.order, &mut steps).map_err(wrong)?;
+            if steps.len() > MOST_STEPS {
+                return Err(wrong(format!("its lists give more than {MOST_STEPS} measurements")));
+            }
+        }
+        let files = match (text.postmark, text.bonnie) {
+            (None, None) => None,
+            (Some(asked), None) => Some(FileMethod::PostMark(asked)),
+            (None, Some(asked)) => Some(FileMethod::Bonnie(asked)),
+            _ => return Err(wrong("it is either postmark or bonnie".into())),
+        };
+        if steps.is_empty() == files.is_none() {
+            return Err(wrong("it needs measurements, or else postmark or bonnie".into()));
+        }
+        if let Some(FileMethod::PostMark(asked)) = &files {
+            asked.check().map_err(wrong)?;
+        }
+        if text.order == Order::ReadsFirst {
+            steps.sort_by_key(|step: &Step| step.op == Operation::Write);
+        }
+        let mut names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(wrong(format!("two measurements are called `{}`", twice[0])));
+        }
+        let moves_size_once = match text.bytes_per_measurement.as_deref() {
+            None => false,
+            Some("size") => true,
+            Some(other) => return Err(wrong(format!("bytes_per_measurement is \"size\", not \"{other}\""))),
+        };
+        Ok(Self {
+            name: text.name,
+            tool: text.tool,
+            about: text.about,
+            runs: text.runs,
+            discard_first: text.discard_first,
+            statistic: text.statistic,
+            also_best: text.also_best,
+            seconds: text.seconds,
+            pause_seconds: text.pause_seconds.max(0.0),
+            sizes,
+            moves_size_once,
+            precondition_passes: text.precondition_passes,
+            steps,
+            files,
+        })
+    }
+}
+
+/// All combinations of an entry's lists.
+fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), String> {
+    let or = |list: &[u32], default: u32| if list.is_empty() { vec![default] } else { list.to_vec() };
+    let mut sides: Vec<u32> = entry.read_percents.clone();
+    let of_side = |side: &Side| if *side == Side::Read { 100 } else { 0 };
+    sides.extend(entry.ops.iter().map(of_side));
+    if sides.is_empty() {
+        return Err(format!("measurement `{}` has neither ops nor read_percents", entry.name));
+    }
+    if let Some(share) = sides.iter().chain(&entry.random_percents).find(|share| **share > 100) {
+        return Err(format!("measurement `{}`: {share} percent", entry.name));
+    }
+    let blocks: Vec<Vec<BlockShare>> = match (&entry.split, entry.blocks.as_slice()) {
+        (Some(split), []) => vec![parse_split(split)?],
+        (None, [_, ..]) => {
+            let one = |text: &String| parse_bytes(text).map(|bytes| vec![BlockShare { bytes, share: 100 }]);
+            entry.blocks.iter().map(one).collect::<Result<_, _>>()?
+        }
+        _ => return Err(format!("measurement `{}` needs either blocks or split", entry.name)),
+    };
+    let patterns = patterns(entry)?;
+    let depths = or(&entry.depths, 1);
+    let workers = or(&entry.workers, 1);
+    let count = patterns.len() * blocks.len() * depths.len() * workers.len() * sides.len();
+    if count > MOST_STEPS {
+        return Err(format!("measurement `{}` stands for {count} measurements", entry.name));
+    }
+    if order == Order::WritesFirst {
+        sides.sort_unstable();
+    }
+    for pattern in &patterns {
+        for block in &blocks {
+            for &depth in &depths {
+                for &jobs in &workers {
+                    for &reads in &sides {
+                        steps.push(step(entry, *pattern, block, depth, jobs, reads));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn step(entry: &Entry, pattern: Pattern, blocks: &[BlockShare], depth: u32, jobs: u32, reads: u32) -> Step {
+    let op = match reads {
+        0 => Operation::Write,
+        100 => Operation::Read,
+        _ => Operation::Mixed,
+    };
+    let random = match pattern {
+        Pattern::Partly(percent) => percent,
+        Pattern::Sequential | Pattern::Strided(_) => 0,
+        _ => 100,
+    };
+    let name = entry.name.replace("{block}", &size_text(blocks[0].bytes));
+    let name = name.replace("{pattern}", &pattern.text()).replace("{depth}", &depth.to_string());
+    let name = name.replace("{reads}", &reads.to_string()).replace("{random}", &random.to_string());
+    let side = match op {
+        Operation::Read if !entry.ops.is_empty() && entry.ops.len() > 1 => "_read",
+        Operation::Write if !entry.ops.is_empty() && entry.ops.len() > 1 => "_write",
+        _ => "",
+    };
+    let name = name.replace("{workers}", &jobs.to_string()) + side;
+    let workload = Workload {
+        blocks: blocks.to_vec(),
+        jobs,
+        think_us: entry.think_us,
+        flush_every: entry.flush_every,
+        ..Workload::plain(&name, pattern, blocks[0].bytes, f64::from(reads) / 100.0, depth)
+    };
+    Step { name, op, workload }
+}
+
+fn patterns(entry: &Entry) -> Result<Vec<Pattern>, String> {
+    let mut names: Vec<&str> = entry.patterns.iter().map(String::as_str).collect();
+    names.extend(entry.pattern.as_deref());
+    let mut patterns = names.into_iter().map(parse_pattern).collect::<Result<Vec<_>, _>>()?;
+    patterns.extend(entry.random_percents.iter().map(|percent| match percent {
+        0 => Pattern::Sequential,
+        100 => Pattern::Random,
+        other => Pattern::Partly(*other),
+    }));
+    match patterns.is_empty() {
+        true => Err(format!("measurement `{}` has neither pattern nor random_percents", entry.name)),
+        false => Ok(patterns),
+    }
+}
+
+/// `sequential`, `random`, `strided:1MiB`, `zipf:1.2`, `hot:80/20`.
+fn parse_pattern(text: &str) -> Result<Pattern, String> {
+    let wrong =
+        || format!("`{text}` is no pattern; write sequential, random, strided:1MiB, zipf:1.2 or hot:80/20");
+    match text.split_once(':') {
+        None if text == "sequential" => Ok(Pattern::Sequential),
+        None if text == "random" => Ok(Pattern::Random),
+        Some(("strided", stride)) => parse_bytes(stride).map(Pattern::Strided),
+        Some(("zipf", theta)) => {
+            let theta = theta.parse::<f64>().ok().filter(|theta| (0.01..=10.0).contains(theta));
+            theta.map(|theta| Pattern::Zipf((theta * 100.0).round() as u32)).ok_or_else(wrong)
+        }
+        Some(("hot", shares)) => {
+            let (requests, region) = shares.split_once('/').ok_or_else(wrong)?;
+            let both = requests.parse().ok().zip(region.parse().ok());
+            both.map(|(requests, region)| Pattern::HotSpot(requests, region)).ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_split(text: &str) -> Result<Vec<BlockShare>, String> {
+    let part = |part: &str| {
+        let (size, share) = part.split_once('/').ok_or_else(|| format!("`{part}` is no SIZE/SHARE"))?;
+        let share = share.parse().map_err(|_| format!("`{part}` has no whole share"))?;
+        Ok(BlockShare { bytes: parse_bytes(size)?, share })
+    };
+    text.split(':').map(part).collect()
+}
+
+/// `512`, `4KiB`, `64K`, `1MiB`, `2GiB`, `1TB`: as the command line reads sizes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size; write 512, 64KiB, 1MiB, 2GiB");
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let value: u64 = text[..end].parse().map_err(|_| wrong())?;
+    let scale: u64 = match text[end..].trim() {
+        "" | "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        "T" | "TiB" => 1 << 40,
+        "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return Err(wrong()),
+    };
+    value.checked_mul(scale).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+/// `4KiB`, `1MiB`, `512`.
+pub(crate) fn size_text(bytes: u64) -> String {
+    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes >= 1 << shift && bytes.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// A key that does not exist is told with the nearest that does.
+fn explain(error: &toml::de::Error) -> String {
+    let message = error.message();
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default().trim();
+    let quoted: Vec<String> = message.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    match quoted.split_first() {
+        Some((key, known)) if message.starts_with("unknown field") => {
+            let nearest = nearest(key, known).map(|known| format!("; did you mean `{known}`?"));
+            format!("{line}: there is no key `{key}`{}", nearest.unwrap_or_default())
+        }
+        _ => format!("{line}: {message}"),
+    }
+}
+
+/// The name that takes the fewest changes to become another.
+pub(crate) fn nearest(name: &str, known: &[String]) -> Option<String> {
+    known.iter().min_by_key(|other| distance(name, other)).cloned()
+}
+
+/// Levenshtein's distance.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, from) in from.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = at + 1;
+        for (column, other) in to.iter().enumerate() {
+            let change = before + usize::from(from != *other);
+            before = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(before + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_laboratorys_own_profiles_say_what_the_studies_say() {
+        let names = built_in_names();
+        assert_eq!(names.len(), BUILT_IN.len());
+        let disk_mark = built_in("crystaldiskmark").expect("it");
+        assert_eq!(disk_mark.steps.len(), 12);
+        let order: Vec<Operation> = disk_mark.steps.iter().map(|step| step.op).collect();
+        assert!(order[..6].iter().all(|op| *op == Operation::Read), "{order:?}");
+        let deepest = disk_mark.steps.iter().find(|step| step.name == "RND4K_Q32T16_read").expect("it");
+        assert_eq!((deepest.workload.depth, deepest.workload.jobs), (32, 16));
+        let atto = built_in("atto").expect("it");
+        assert_eq!(atto.steps.len(), 42);
+        assert_eq!((atto.steps[0].name.as_str(), atto.steps[1].op), ("512_write", Operation::Read));
+        assert_eq!(atto.steps[41].workload.blocks[0].bytes, 64 << 20);
+        let matrix = built_in("iometer-matrix").expect("it");
+        assert_eq!(matrix.steps.len(), 20);
+        assert!(matrix.steps.iter().any(|step| step.workload.pattern == Pattern::Partly(20)));
+        let toshiba = built_in("toshiba").expect("it");
+        let ours = Workload::study_004();
+        for (step, expected) in toshiba.steps.iter().zip(&ours) {
+            assert_eq!(&step.workload, expected);
+        }
+        let heavy = built_in("iometer-heavy").expect("it");
+        assert_eq!(heavy.steps[0].workload.outstanding(), 160);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_was_probably_meant() {
+        let good = "name = \"x\"\n[[measurement]]\nname = \"a\"\nops = [\"read\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\n";
+        assert!(Profile::parse(good).is_ok());
+        for (text, part) in [
+            (good.replace("pattern", "patern"), "did you mean `pattern`"),
+            (good.replace("4KiB", "4 kilo"), "is no size"),
+            (good.replace("random", "zick"), "is no pattern"),
+            (good.replace("\"read\"", ""), "neither ops nor"),
+            (good.replace("name = \"x\"", "name = \"x\"\nruns = 0"), "more than 0"),
+            ("name = 3".into(), "invalid type"),
+            (format!("{good}depths = [1, 1]\n"), "two measurements are called"),
+        ] {
+            let error = Profile::parse(&text).expect_err(part).to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let error = built_in("cristaldiskmark").expect_err("unknown").to_string();
+        assert!(error.contains("the nearest is `crystaldiskmark`"), "{error}");
+    }
+
+    #[test]
+    fn lists_are_multiplied_out() {
+        let text = "name = \"x\"\n[[measurement]]\nname = \"{pattern} {block} {depth} {workers}\"\n\
+                    ops = [\"read\", \"write\"]\npatterns = [\"sequential\", \"zipf:1.2\", \"hot:80/20\"]\n\
+                    blocks = [\"4KiB\", \"1MiB\"]\ndepths = [1, 8]\nworkers = [1, 2]\n";
+        let profile = Profile::parse(text).expect("a profile");
+        assert_eq!(profile.steps.len(), 48);
+        assert!(profile.steps.iter().any(|step| step.name == "zipf 1.20 1MiB 8 2_write"));
+        let all = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22]";
+        let text = text.replace("depths = [1, 8]", &format!("depths = {all}"));
+        let text = text.replace("workers = [1, 2]", &format!("workers = {all}"));
+        assert!(Profile::parse(&text).expect_err("too many").to_string().contains("stands for"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Badges: what was checked about a figure before it may be believed. Pure. A badge that fails is shown, never hidden.
+//!
+//! The published studies give the reasons: study 001 measured files smaller than the host's memory, study 000 groups
+//! sizes that fit a drive's cache with sizes that do not, and many print the speed of a link as that of an array.
+
+use crate::record::{MeasurementRecord, Unit};
+use crate::statistics::{drifts, outliers, standard_deviation};
+
+/// What is known about how a figure was taken.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// Whether the host's page cache was passed by; `None` where there is none to speak of.
+    pub direct_io: Option<bool>,
+    /// Whether every block that is read had been written before.
+    pub filled_before: bool,
+    /// Bytes of the target in use.
+    pub region_bytes: u64,
+    /// Memory of the host, where reads may come from it.
+    pub memory_bytes: Option<u64>,
+    /// The drives' own caches together, where known.
+    pub drive_cache_bytes: Option<u64>,
+    /// Bytes moved in each run.
+    pub run_bytes: Vec<u64>,
+    /// Processor time over time, of the process that drove the load.
+    pub cpu_share: Option<f64>,
+    /// Mean latency times rate over requests in flight: 1 in a steady state.
+    pub littles_law_ratio: Option<f64>,
+    /// Requests that failed.
+    pub errors: u64,
+    /// Whether time is virtual: then nothing is said of a host.
+    pub virtual_time: bool,
+}
+
+/// Puts the badges on a figure.
+pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
+    let check = |holds: bool, why: String| if holds { Ok(()) } else { Err(why) };
+    figure.badge("no_errors", check(around.errors == 0, format!("{} requests failed", around.errors)));
+    let reads = matches!(figure.op, crate::record::Operation::Read | crate::record::Operation::Mixed);
+    if reads {
+        let why = "blocks that were never written may be read without any drive".to_owned();
+        figure.badge("filled_before", check(around.filled_before, why));
+    }
+    if let Some(ratio) = around.littles_law_ratio {
+        let why = format!("latency times rate gives {:.0} % of the requests in flight", 100.0 * ratio);
+        figure.badge("steady", check((ratio - 1.0).abs() <= 0.15, why));
+    }
+    if figure.runs.len() >= 5 {
+        let drift = "later runs differ from earlier ones".to_owned();
+        figure.badge("no_drift", check(!drifts(&figure.runs), drift));
+        let far = outliers(&figure.runs);
+        let runs: Vec<String> = far.iter().map(|run| (run + 1).to_string()).collect();
+        figure.badge(
+            "no_outliers",
+            check(far.is_empty(), format!("far from the others: run {}", runs.join(", "))),
+        );
+    }
+    if let Some(spread) = standard_deviation(&figure.runs) {
+        let mean = figure.runs.iter().sum::<f64>() / figure.runs.len() as f64;
+        let why = format!("runs scatter by {:.0} %", 100.0 * spread / mean);
+        figure.badge("repeatable", check(spread <= 0.1 * mean, why));
+    }
+    if around.virtual_time {
+        return;
+    }
+    if let Some(direct) = around.direct_io {
+        let why = "requests went through the host's page cache".to_owned();
+        figure.badge("caches_defeated", check(direct, why));
+        if let (false, Some(memory)) = (direct, around.memory_bytes) {
+            let why = "what was measured fits into the host's memory".to_owned();
+            figure.badge("larger_than_memory", check(around.region_bytes > 2 * memory, why));
+        }
+    }
+    if let Some(cache) = around.drive_cache_bytes {
+        let least = around.run_bytes.iter().copied().min().unwrap_or(0);
+        let why = format!("a run moved {least} bytes, the drives' caches hold {cache}");
+        figure.badge("longer_than_drive_cache", check(least > 4 * cache, why));
+    }
+    if let (Some(share), Unit::MbPerS | Unit::PerSecond) = (around.cpu_share, figure.unit) {
+        let why = format!("{:.0} % of a core was used to drive the load", 100.0 * share);
+        figure.badge("not_processor_bound", check(share < 0.9, why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Operation;
+
+    #[test]
+    fn badges_that_fail_say_why() {
+        let mut figure =
+            MeasurementRecord::empty("r", Operation::Read).with_runs(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let around = Circumstances {
+            direct_io: Some(false),
+            region_bytes: 1 << 30,
+            memory_bytes: Some(8 << 30),
+            drive_cache_bytes: Some(256 << 20),
+            run_bytes: vec![100 << 20],
+            cpu_share: Some(0.97),
+            littles_law_ratio: Some(0.5),
+            errors: 2,
+            ..Circumstances::default()
+        };
+        judge(&mut figure, &around);
+        assert!(figure.badges.values().filter(|holds| **holds).eq([&true]), "{:?}", figure.badges);
+        assert!(figure.badges["no_outliers"]);
+        for name in figure.badges.iter().filter(|(_, holds)| !**holds).map(|(name, _)| name) {
+            assert!(!figure.badge_reasons[name].is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn virtual_time_says_nothing_of_a_host() {
+        let mut figure = MeasurementRecord::empty("r", Operation::Read).with_runs(vec![1.0; 6]);
+        let around = Circumstances {
+            virtual_time: true,
+            direct_io: Some(false),
+            cpu_share: Some(1.0),
+            filled_before: true,
+            littles_law_ratio: Some(1.0),
+            ..Circumstances::default()
+        };
+        judge(&mut figure, &around);
+        assert!(figure.badges.values().all(|holds| *holds), "{:?}", figure.badge_reasons);
+        assert!(!figure.badges.contains_key("caches_defeated"));
+    }
+}

@@ -1,0 +1,391 @@
+//! Runs a study: builds each configuration, measures it, and lays ours beside the published figures.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use stripewise_drive::Pace;
+use stripewise_runtime::{RealExecutor, VirtualExecutor, process_cpu_ns};
+
+use super::findings::judge_findings;
+use super::plan::{Configuration, Part, drives, parts};
+use super::published::published;
+use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, StudyTable};
+use crate::evaluate::host::measure_host;
+use crate::evaluate::rig::Rig;
+use crate::evaluate::world::{LabDrive, World};
+use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, evaluate};
+use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
+use crate::method::{
+    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, run_profile,
+};
+use crate::record::{MeasurementRecord, Unit};
+use crate::results::Evaluation;
+use crate::store::Sample;
+use crate::target::{DriveTarget, Target};
+
+/// Bytes of each drive.
+const DRIVE_BYTES: u64 = 96 << 20;
+/// All drives together stay below this share of what the host gives.
+const MARGIN: f64 = 0.65;
+
+/// Our figures by key.
+pub(super) type Ours = HashMap<String, MeasurementRecord>;
+
+/// Carries out a study. Blocks until it is done.
+///
+/// # Errors
+/// No room, no io_uring, an array that does not do what it has to, an interrupt.
+pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
+    if options.study == StudyNumber::S004 {
+        return evaluated(options, progress);
+    }
+    match &options.drives {
+        DriveSource::Folder(folder) => {
+            let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
+            let world = World::in_folder(executor.context(), executor.opener(), folder.clone());
+            let interrupted = executor.interrupted().map_err(EvaluateError::Executor)?;
+            executor.block_on(crate::evaluate::first_of(on_world(&world, options, progress), async {
+                interrupted.await;
+                Err(EvaluateError::Interrupted)
+            }))
+        }
+        DriveSource::Paths(paths) => {
+            let executor = RealExecutor::new().map_err(EvaluateError::Executor)?;
+            let world = World::of_paths(executor.context(), &executor.opener(), paths)?;
+            executor.block_on(on_world(&world, options, progress))
+        }
+        DriveSource::Model { spec, .. } => {
+            let executor = VirtualExecutor::new();
+            let world = World::of_models(executor.context(), *spec, false);
+            executor.block_on(on_world(&world, options, progress))
+        }
+    }
+}
+
+/// Study 004 is what `evaluate` does.
+fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
+    progress.update("evaluating single, RAID 5, RAID 10 and RAID 1", 0.0);
+    let is_model = matches!(options.drives, DriveSource::Model { .. });
+    let asked = EvaluateOptions {
+        drives: options.drives.clone(),
+        layouts: ["single", "raid5", "raid10", "raid1"].map(|name| name.parse().expect("a layout")).to_vec(),
+        pace: match options.pace {
+            Some(pace) => PaceChoice::Rates(pace),
+            None if is_model => PaceChoice::None,
+            None => PaceChoice::Auto,
+        },
+        quick: options.quick,
+        seed: options.seed,
+        ..EvaluateOptions::new(".".into(), options.date.clone())
+    };
+    let evaluation = evaluate(&asked, &NoProgress)?;
+    let ours = of_evaluation(&evaluation);
+    let pace = evaluation.settings.pace.as_ref().map(|pace| pace.text.clone());
+    let notes = evaluation.remarks.iter().map(|remark| remark.text.clone()).collect();
+    Ok(conclude(options.study, &ours, pace, notes))
+}
+
+fn of_evaluation(evaluation: &Evaluation) -> Ours {
+    let mut ours = Ours::new();
+    for array in &evaluation.arrays {
+        let level = if array.layout == "single" { "single".into() } else { array.layout.to_uppercase() };
+        for (state, cells) in &array.states {
+            for (workload, cell) in cells {
+                let figure = MeasurementRecord::empty(workload, crate::record::Operation::Mixed);
+                ours.insert(format!("{level}/{state}/{workload}"), figure.with_runs(cell.runs.clone()));
+            }
+        }
+    }
+    ours
+}
+
+async fn on_world(
+    world: &World,
+    options: &StudyOptions,
+    progress: &dyn StudyProgress,
+) -> Result<StudyResult, EvaluateError> {
+    let parts = parts(options.study, options.quick);
+    let most = parts.iter().flat_map(|part| &part.configurations).map(|one| one.drives + one.journals).max();
+    let (pace, mut notes) = pace(world, options, most.unwrap_or(1), progress).await?;
+    let mut ours = Ours::new();
+    let all: usize = parts.iter().map(|part| part.configurations.len()).sum();
+    let mut done = 0;
+    for part in &parts {
+        for configuration in &part.configurations {
+            progress
+                .update(&format!("{}, {}", configuration.key, part.profile.name), done as f64 / all as f64);
+            let figures = measure(world, options, part, configuration, pace).await?;
+            ours.extend(figures);
+            done += 1;
+        }
+    }
+    if options.quick {
+        notes.push("a quick look: one short run of each figure, no intervals".into());
+    }
+    Ok(conclude(options.study, &ours, pace.map(|pace| pace.to_string()), notes))
+}
+
+/// What drives are held to: as asked, else the study's drives, all slower by one factor where the host needs it.
+async fn pace(
+    world: &World,
+    options: &StudyOptions,
+    most_drives: usize,
+    progress: &dyn StudyProgress,
+) -> Result<(Option<Pace>, Vec<String>), EvaluateError> {
+    if world.is_virtual() {
+        return Ok((None, vec!["drives are models in virtual time".into()]));
+    }
+    if options.pace.is_some() {
+        return Ok((options.pace, Vec::new()));
+    }
+    progress.update("measuring what the host gives", 0.0);
+    let moved = Rc::new(Cell::new(0));
+    let host =
+        measure_host(world, most_drives, if options.quick { 0.3 } else { 1.0 }, options.seed, &moved).await?;
+    let wanted = drives(options.study);
+    let mb_per_s = host.seq_write_mb_per_s.min(host.seq_read_mb_per_s) * MARGIN / most_drives as f64;
+    let iops = host.random_write_iops.min(host.random_read_iops) * MARGIN / most_drives as f64;
+    let factor = (mb_per_s / wanted.mb_per_s as f64).min(iops / wanted.iops as f64).min(1.0);
+    let pace = Pace {
+        bytes_per_second: Some(((wanted.mb_per_s as f64 * factor) as u64).max(1) * 1_000_000),
+        iops: Some(((wanted.iops as f64 * factor) as u64).max(10)),
+    };
+    let mut notes = Vec::new();
+    if factor < 1.0 {
+        notes.push(format!(
+            "the study's drives give {} MB/s and {} requests a second; this host cannot keep up with {most_drives} of \
+             them, so all are slower by one factor, {factor:.2}",
+            wanted.mb_per_s, wanted.iops
+        ));
+    }
+    Ok((Some(pace), notes))
+}
+
+async fn measure(
+    world: &World,
+    options: &StudyOptions,
+    part: &Part,
+    configuration: &Configuration,
+    pace: Option<Pace>,
+) -> Result<Vec<(String, MeasurementRecord)>, EvaluateError> {
+    let failed = |why: String| EvaluateError::Array {
+        layout: configuration.key.clone(),
+        phase: part.profile.name.clone(),
+        why,
+    };
+    let take = |name: &str, count: usize| -> Result<Vec<LabDrive>, EvaluateError> {
+        (0..count).map(|number| world.take(&format!("{name}{number}"), DRIVE_BYTES, pace)).collect()
+    };
+    let drives = take("drive", configuration.drives)?;
+    let Some(layout) = configuration.layout else {
+        let target = DriveTarget::new(drives[0].metered.clone(), world.buffers.clone());
+        let figures = on_target(world, options, &part.profile, target).await.map_err(failed)?;
+        drives.into_iter().for_each(|drive| world.give_back(drive));
+        return Ok(keyed(part, configuration, figures));
+    };
+    let journals = take("journal", configuration.journals)?;
+    let rig = Rig::with_journals(world, layout, drives, journals, options.seed).await.map_err(failed)?;
+    let figures = on_target(world, options, &part.profile, rig.volume().clone()).await.map_err(failed)?;
+    rig.close(world).await.map_err(failed)?;
+    Ok(keyed(part, configuration, figures))
+}
+
+fn keyed(
+    part: &Part,
+    configuration: &Configuration,
+    figures: Vec<MeasurementRecord>,
+) -> Vec<(String, MeasurementRecord)> {
+    let key =
+        |figure: &MeasurementRecord| match part.profile.steps.iter().find(|step| step.name == figure.name) {
+            Some(step) => (part.key)(&configuration.key, step),
+            None => format!("{}/{}", configuration.key, figure.name),
+        };
+    figures.into_iter().map(|figure| (key(&figure), figure)).collect()
+}
+
+async fn on_target<T: Target>(
+    world: &World,
+    options: &StudyOptions,
+    profile: &Profile,
+    target: T,
+) -> Result<Vec<MeasurementRecord>, String> {
+    let cpu = || (!world.is_virtual()).then(|| process_cpu_ns() as f64 / 1e9);
+    match profile.files {
+        Some(FileMethod::Bonnie(asked)) => {
+            let asked = Bonnie { seed: options.seed, ..asked };
+            let measured = run_bonnie(&world.context, &Extents::new(target), &asked, &cpu, &|_| {}).await;
+            measured.map_err(|error| error.to_string())
+        }
+        Some(FileMethod::PostMark(asked)) => {
+            let asked = PostMark { seed: options.seed, ..asked };
+            let measured = run_postmark(&world.context, &Extents::new(target), &asked, &|_| {}).await;
+            measured.map_err(|error| error.to_string())
+        }
+        None => {
+            let settings = RunSettings {
+                runs: None,
+                seconds: None,
+                size_bytes: target.capacity_bytes() / 4096 * 4096,
+                may_write: true,
+                virtual_time: world.is_virtual(),
+                seed: options.seed,
+                circumstances: Circumstances { direct_io: world.direct_io(), ..Circumstances::default() },
+            };
+            let context = world.context.clone();
+            let runner = Runner { context, target, settings, observer: &Unobserved, cpu_seconds: &cpu };
+            let measured = run_profile(profile, &runner).await;
+            measured.map(|(figures, _)| figures).map_err(|error| error.to_string())
+        }
+    }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
+    fn moved(&self, _: u64) {}
+    fn measured(&self, _: usize, _: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
+        Ok(())
+    }
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Ours beside theirs.
+fn conclude(study: StudyNumber, ours: &Ours, pace: Option<String>, notes: Vec<String>) -> StudyResult {
+    let theirs = published(study);
+    let singles: HashMap<&str, f64> = theirs.iter().map(|one| (one.key.as_str(), one.value)).collect();
+    let mut tables: Vec<StudyTable> = Vec::new();
+    let mut answered: Vec<&str> = Vec::new();
+    for one in &theirs {
+        let (key, single_key) = match study {
+            // A figure answers throughput and latency both.
+            StudyNumber::S002 => (without_metric(&one.key), without_metric(&one.single_key)),
+            _ => (one.key.as_str(), one.single_key.as_str()),
+        };
+        let figure = ours.get(key);
+        answered.extend(figure.map(|_| key));
+        let value = |figure: &MeasurementRecord| in_metric(figure, &one.metric);
+        let measured = figure.and_then(value);
+        let share = |value: Option<f64>, single: Option<f64>| {
+            value
+                .zip(single)
+                .filter(|(_, single)| *single > 0.0)
+                .map(|(value, single)| 100.0 * (value / single))
+        };
+        let row = StudyRow {
+            row: one.row.clone(),
+            metric: one.metric.clone(),
+            measured,
+            ci95: figure.filter(|_| one.metric.contains("MB/s")).and_then(|figure| figure.ci95),
+            published: Some(one.value),
+            percent_of_single: share(measured, ours.get(single_key).and_then(value)),
+            published_percent_of_single: share(
+                Some(one.value),
+                singles.get(one.single_key.as_str()).copied(),
+            ),
+        };
+        match tables.iter_mut().find(|table| table.table == one.table) {
+            Some(table) => table.rows.push(row),
+            None => tables.push(StudyTable { table: one.table.clone(), rows: vec![row] }),
+        }
+    }
+    let mut alone: Vec<(&String, &MeasurementRecord)> =
+        ours.iter().filter(|(key, _)| !answered.contains(&key.as_str())).collect();
+    alone.sort_by_key(|(key, _)| *key);
+    if !alone.is_empty() {
+        let rows = alone.into_iter().map(|(key, figure)| only_ours(key, figure, ours)).collect();
+        tables.push(StudyTable { table: "measured here only".into(), rows });
+    }
+    StudyResult { study: study.text().into(), pace, tables, findings: judge_findings(study, ours), notes }
+}
+
+fn only_ours(key: &str, figure: &MeasurementRecord, ours: &Ours) -> StudyRow {
+    let measured = figure.runs.first().and(match figure.unit {
+        Unit::MbPerS => figure.mb_per_s,
+        Unit::PerSecond => figure.iops,
+        _ => crate::statistics::median(&figure.runs),
+    });
+    let single = key.split_once('/').and_then(|(_, test)| ours.get(&format!("single/{test}")));
+    let single =
+        single.and_then(|single| crate::statistics::median(&single.runs)).filter(|single| *single > 0.0);
+    StudyRow {
+        row: key.replace('/', " "),
+        metric: figure.unit.text().into(),
+        measured,
+        ci95: figure.ci95,
+        published: None,
+        percent_of_single: measured.zip(single).map(|(value, single)| 100.0 * (value / single)),
+        published_percent_of_single: None,
+    }
+}
+
+fn without_metric(key: &str) -> &str {
+    key.rsplit_once('/').map_or(key, |(key, _)| key)
+}
+
+/// Our figure in the unit of theirs.
+fn in_metric(figure: &MeasurementRecord, metric: &str) -> Option<f64> {
+    let latency = figure.latency_us.unwrap_or_default();
+    let scaled = |us: Option<f64>| us.map(|us| if metric.ends_with("ms") { us / 1e3 } else { us });
+    match metric {
+        _ if metric.contains("avg_latency") => scaled(latency.mean),
+        _ if metric.contains("max_latency") => scaled(latency.max),
+        _ if metric.contains("IOPS") => figure.iops,
+        _ if metric.contains("MB/s") => figure.mb_per_s,
+        _ => crate::statistics::median(&figure.runs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::NoStudyProgress;
+    use stripewise_drive::ModelSpec;
+
+    /// 100 MB/s, 1 ms, one at a time: about 1000 requests a second.
+    const DISK: ModelSpec =
+        ModelSpec { latency_ns: 1_000_000, bytes_per_second: 100_000_000, queue_depth: 1 };
+
+    fn study(study: StudyNumber) -> StudyResult {
+        let drives = DriveSource::Model { name: "disk".into(), spec: DISK };
+        let options = StudyOptions {
+            study,
+            drives,
+            pace: None,
+            quick: true,
+            seed: 1,
+            date: "2026-01-01T00:00:00Z".into(),
+        };
+        run_study(&options, &NoStudyProgress).expect("it runs")
+    }
+
+    #[test]
+    fn study_000_stands_beside_its_tables() {
+        let result = study(StudyNumber::S000);
+        assert_eq!(result.tables.len(), 7, "one for each system");
+        let large = |table: usize| result.tables[table].rows.iter().filter(|row| row.row.contains("large"));
+        assert!(large(0).all(|row| row.percent_of_single == Some(100.0)), "{:?}", result.tables[0]);
+        let striped = large(4).find(|row| row.row.contains("SEQ1M_Q16T1 read")).expect("a row");
+        assert!(striped.percent_of_single.is_some_and(|share| share > 300.0), "{striped:?}");
+        // 339 % of the whole tables; of the rows that are in `studies/` a little more.
+        assert!(
+            striped.published_percent_of_single.is_some_and(|share| (330.0..360.0).contains(&share)),
+            "{striped:?}"
+        );
+        assert!(result.findings.len() >= 41);
+    }
+
+    #[test]
+    fn the_other_studies_fill_their_tables() {
+        for number in [StudyNumber::S001, StudyNumber::S003] {
+            let result = study(number);
+            let measured =
+                result.tables.iter().flat_map(|table| &table.rows).filter(|row| row.measured.is_some());
+            assert!(measured.count() >= 20, "{}", number.text());
+            assert!(!result.findings.is_empty());
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What each study builds and runs: configurations, methods, the speed of its drives. Plain data.
+//!
+//! The drives' speeds are those of `studies/systems.csv` and the single-drive tables; one rate stands for reads and writes
+//! and for all places, as a paced file has no arm.
+
+use stripewise_layout::{LayoutSpec, Level};
+
+use super::StudyNumber;
+use crate::method::{Profile, Step, built_in};
+
+/// Drives of a study.
+#[derive(Clone, Copy, Debug)]
+pub struct StudyDrives {
+    /// 10^6 bytes a second.
+    pub mb_per_s: u64,
+    /// Requests a second.
+    pub iops: u64,
+}
+
+/// A configuration of a study that our engine can be.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// As keys of the published figures have it.
+    pub key: String,
+    /// The layout; `None` is a bare drive.
+    pub layout: Option<LayoutSpec>,
+    /// Data drives.
+    pub drives: usize,
+    /// Journal drives.
+    pub journals: usize,
+}
+
+/// Which part of a method runs on which configurations.
+pub struct Part {
+    /// The method.
+    pub profile: Profile,
+    /// On what.
+    pub configurations: Vec<Configuration>,
+    /// How a figure's key is made of the configuration's and the measurement's name.
+    pub key: fn(&str, &Step) -> String,
+}
+
+/// The speed of a study's drives.
+pub fn drives(study: StudyNumber) -> StudyDrives {
+    match study {
+        // 500 GB, 5400 rpm: 88 MB/s on large files, 106 to 224 random requests a second.
+        StudyNumber::S000 => StudyDrives { mb_per_s: 88, iops: 224 },
+        // 2005's SATA disks; four of them fill the host's bus of 320 MB/s.
+        StudyNumber::S001 => StudyDrives { mb_per_s: 70, iops: 150 },
+        // X25-E by its data sheet: 250 MB/s, 35,000 reads of 4 KiB.
+        StudyNumber::S002 => StudyDrives { mb_per_s: 250, iops: 35_000 },
+        // 8 TB disks.
+        StudyNumber::S003 => StudyDrives { mb_per_s: 171, iops: 200 },
+        StudyNumber::S004 => StudyDrives { mb_per_s: 245, iops: 400 },
+    }
+}
+
+fn bare() -> Configuration {
+    Configuration { key: "single".into(), layout: None, drives: 1, journals: 0 }
+}
+
+fn array(key: &str, level: Level, drives: usize) -> Configuration {
+    Configuration { key: key.into(), layout: Some(LayoutSpec::new(level)), drives, journals: 0 }
+}
+
+/// The parts of a study; none for 004, which is an evaluation.
+pub fn parts(study: StudyNumber, quick: bool) -> Vec<Part> {
+    match study {
+        StudyNumber::S000 => s000(quick),
+        StudyNumber::S001 => s001(quick),
+        StudyNumber::S002 => s002(quick),
+        StudyNumber::S003 => s003(quick),
+        StudyNumber::S004 => Vec::new(),
+    }
+}
+
+fn profile(name: &str) -> Profile {
+    built_in(name).expect("the laboratory's own profile")
+}
+
+/// Runs and lengths that suit a quick look or a full run.
+fn timed(profile: Profile, quick: bool) -> Profile {
+    let (runs, seconds) = if quick { (1, 0.5) } else { (3, 2.0) };
+    Profile { runs, seconds, pause_seconds: 0.0, discard_first: false, ..profile }
+}
+
+fn keep(mut profile: Profile, wanted: impl Fn(&Step) -> bool) -> Profile {
+    profile.steps.retain(|step| wanted(step));
+    profile
+}
+
+/// Four tests, reads and writes. Caches that small files would fit into are the drives' own; ours have none, so both
+/// groups of sizes are one here, the large one.
+fn s000(quick: bool) -> Vec<Part> {
+    let known = ["SEQ1M_Q1T1", "SEQ1M_Q16T1", "RND4K_Q1T1", "RND4K_Q32T1"];
+    let is_known = |step: &Step| known.iter().any(|name| step.name.starts_with(&format!("{name}_")));
+    let profile = timed(keep(profile("crystaldiskmark"), is_known), quick);
+    let configurations = vec![
+        bare(),
+        array("RAID0", Level::Raid0, 4),
+        array("RAID1", Level::Raid1, 2),
+        array("RAID5", Level::Raid5, 4),
+    ];
+    let key = |configuration: &str, step: &Step| {
+        let (test, op) = step.name.rsplit_once('_').unwrap_or((&step.name, ""));
+        format!("{configuration}/{test}/large/{op}")
+    };
+    vec![Part { profile, configurations, key }]
+}
+
+/// bonnie's file and PostMark's files are shorter than the study's by one factor, as the drives are.
+fn s001(quick: bool) -> Vec<Part> {
+    let configurations = || {
+        vec![
+            bare(),
+            array("RAID50", Level::Raid50, 6),
+            array("RAID5", Level::Raid5, 6),
+            array("RAID0", Level::Raid0, 6),
+            array("RAID10", Level::Raid10, 6),
+        ]
+    };
+    let key = |configuration: &str, step: &Step| format!("{configuration}/{}", step.name);
+    ["bonnie", "postmark"]
+        .map(|name| {
+            let mut profile = Profile { runs: if quick { 1 } else { 3 }, ..profile(name) };
+            profile.files = profile.files.map(|method| method.shortened(if quick { 64 } else { 8 }));
+            Part { profile, configurations: configurations(), key }
+        })
+        .into()
+}
+
+fn s002(quick: bool) -> Vec<Part> {
+    let equal_capacity = || {
+        vec![
+            Configuration { key: "singlex1".into(), ..bare() },
+            array("RAID0x4", Level::Raid0, 4),
+            array("RAID5x5", Level::Raid5, 5),
+            array("RAID10x8", Level::Raid10, 8),
+        ]
+    };
+    let eight = || {
+        vec![
+            array("RAID0x8", Level::Raid0, 8),
+            array("RAID5x8", Level::Raid5, 8),
+            array("RAID10x8", Level::Raid10, 8),
+        ]
+    };
+    let blocks: &[u64] = if quick { &[4, 8, 64, 256] } else { &[4, 8, 16, 32, 64, 128, 256, 512, 1024] };
+    let part = |name: &str, configurations, key| {
+        let wanted = |step: &Step| blocks.contains(&(step.workload.blocks[0].bytes >> 10));
+        Part { profile: timed(keep(profile(name), wanted), quick), configurations, key }
+    };
+    vec![
+        part("iometer-light", equal_capacity(), |configuration, step| key_002(configuration, step, "light")),
+        part("iometer-latency", equal_capacity(), |configuration, step| {
+            key_002(configuration, step, "latency")
+        }),
+        part("iometer-heavy", eight(), |configuration, step| key_002(configuration, step, "heavy")),
+    ]
+}
+
+/// Without the metric: a figure answers throughput and latency both.
+fn key_002(configuration: &str, step: &Step, workload: &str) -> String {
+    let op = if step.workload.read_share > 0.5 { "read" } else { "write" };
+    let pattern = if step.workload.pattern.is_sequential() { "sequential" } else { "random" };
+    format!("{configuration}/{workload}/{pattern}/{op}/{}", step.workload.blocks[0].bytes >> 10)
+}
+
+fn s003(quick: bool) -> Vec<Part> {
+    let columns = |level, columns| LayoutSpec { columns: Some(columns), ..LayoutSpec::new(level) };
+    let one = |key: &str, layout, journals| Configuration {
+        key: key.into(),
+        layout: Some(layout),
+        drives: 12,
+        journals,
+    };
+    let configurations = vec![
+        bare(),
+        one("003-m1", columns(Level::Raid10, 12), 0),
+        one("003-p1", columns(Level::Raid5, 8), 0),
+        one("003-p2", columns(Level::Raid5, 8), 2),
+        one("003-p4", columns(Level::Raid5, 8), 4),
+        one("003-d1", columns(Level::Raid6, 12), 0),
+        one("003-d2", columns(Level::Raid6, 12), 3),
+    ];
+    let sizes: &[u64] = if quick { &[4, 64, 1024] } else { &[4, 16, 64, 256, 1024, 4096, 16_384, 65_536] };
+    let wanted = |step: &Step| sizes.contains(&(step.workload.blocks[0].bytes >> 10));
+    let profile = Profile { moves_size_once: false, ..timed(keep(profile("atto"), wanted), quick) };
+    let key = |configuration: &str, step: &Step| format!("{configuration}/{}", step.name);
+    vec![Part { profile, configurations, key }]
+}

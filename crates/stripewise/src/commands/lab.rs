@@ -1,0 +1,67 @@
+//! The laboratory's commands: methods on any storage, the store of their results, and what the results say.
+
+mod compare;
+mod export;
+mod import;
+mod list;
+mod profiles;
+mod report;
+mod run;
+mod show;
+mod study;
+mod target;
+mod text;
+
+use clap::Subcommand;
+use stripewise_lab::store::{Store, StoreError};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, chain};
+
+/// Commands of the laboratory.
+#[derive(Subcommand)]
+pub enum LabCommand {
+    /// List the methods that `lab run` knows
+    Profiles(profiles::Options),
+    /// Measure a volume, device, file, directory or NBD export with a method
+    Run(run::Options),
+    /// Run a published study: its configurations, its method, its tables, its findings
+    Study(study::Options),
+    /// List the runs in the result store
+    List(list::Options),
+    /// Show a run's figures
+    Show(show::Options),
+    /// Compare two runs: better, worse, or cannot tell
+    Compare(compare::Options),
+    /// Write runs into one page of HTML
+    Report(report::Options),
+    /// Read the results of another tool into the store
+    Import(import::Options),
+    /// Print runs as CSV or JSON
+    Export(export::Options),
+}
+
+/// Runs it.
+pub fn run(command: &LabCommand, app: &App) -> Result<Exit> {
+    match command {
+        LabCommand::Profiles(options) => profiles::run(options, app),
+        LabCommand::Run(options) => run::run(options, app),
+        LabCommand::Study(options) => study::run(options, app),
+        LabCommand::List(options) => list::run(options, app),
+        LabCommand::Show(options) => show::run(options, app),
+        LabCommand::Compare(options) => compare::run(options, app),
+        LabCommand::Report(options) => report::run(options, app),
+        LabCommand::Import(options) => import::run(options, app),
+        LabCommand::Export(options) => export::run(options, app),
+    }
+}
+
+/// The result store of this user.
+fn store(app: &App) -> Result<Store> {
+    let path = app.home()?.folder().join("lab.sqlite");
+    Store::open(&path).map_err(|error| store_failure(&error))
+}
+
+fn store_failure(error: &StoreError) -> Failure {
+    Failure::new(chain(error)).hint(error.hint())
+}

@@ -1,0 +1,99 @@
+//! `lab compare`: whether the second run is better, worse, or the runs do not decide it.
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_lab::record::RunRecord;
+use stripewise_lab::statistics::{Comparison, Direction, Pair, Verdict, compare};
+
+use super::text::number;
+use super::{store, store_failure};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::printer::{Style, Table, plain};
+
+/// Compare two runs: better, worse, or cannot tell
+#[derive(Args)]
+#[command(
+    after_help = "A difference is told where the medians differ by 3 % or more and an exact rank test, \
+                        corrected for all comparisons made, stays below 5 %."
+)]
+pub struct Options {
+    /// What to compare with
+    #[arg(value_name = "A")]
+    first: String,
+    /// What is compared
+    #[arg(value_name = "B")]
+    second: String,
+}
+
+#[derive(Serialize)]
+struct Compared {
+    first: String,
+    second: String,
+    comparisons: Vec<Comparison>,
+    only_in_one: Vec<String>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let store = store(app)?;
+    let load =
+        |name: &str| store.find(name).and_then(|run| store.load(&run)).map_err(|error| store_failure(&error));
+    let (first, second) = (load(&options.first)?, load(&options.second)?);
+    let (pairs, only_in_one) = pairs(&first, &second);
+    if pairs.is_empty() {
+        return Err(Failure::new(format!("{} and {} have no measurement in common", first.run, second.run))
+            .hint(
+                "only runs of one profile can be compared; stripewise lab show tells a run's measurements",
+            ));
+    }
+    let comparisons = compare(&pairs);
+    let compared = Compared { first: first.run, second: second.run, comparisons, only_in_one };
+    app.printer.result(&compared, |page| {
+        let mut table = Table::new(&["MEASUREMENT", ">B / A", ">95 % INTERVAL", "VERDICT", ">RUNS NEEDED"]);
+        for found in &compared.comparisons {
+            let verdict = match found.verdict {
+                Verdict::Better => ("better".to_owned(), Style::Good),
+                Verdict::Worse => ("worse".to_owned(), Style::Bad),
+                Verdict::CannotTell => plain("cannot tell"),
+            };
+            let interval = found.ci95.map_or_else(String::new, |[low, high]| {
+                format!("{} – {}", number(Some(low)), number(Some(high)))
+            });
+            table.row([
+                plain(found.measurement.clone()),
+                plain(number(Some(found.ratio))),
+                plain(interval),
+                verdict,
+                plain(found.runs_needed.to_string()),
+            ]);
+        }
+        page.table(&table);
+        for name in &compared.only_in_one {
+            page.line(format!("note: {name} is in one of the two only"));
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+fn pairs(first: &RunRecord, second: &RunRecord) -> (Vec<Pair>, Vec<String>) {
+    let (mut pairs, mut alone) = (Vec::new(), Vec::new());
+    for figure in &first.measurements {
+        let other = second.measurements.iter().find(|other| other.name == figure.name);
+        match other.filter(|other| other.unit == figure.unit) {
+            None => alone.push(figure.name.clone()),
+            Some(other) => pairs.push(Pair {
+                name: figure.name.clone(),
+                first: figure.runs.clone(),
+                second: other.runs.clone(),
+                direction: match figure.unit.higher_is_better() {
+                    true => Direction::HigherIsBetter,
+                    false => Direction::LowerIsBetter,
+                },
+            }),
+        }
+    }
+    let is_known = |name: &String| first.measurements.iter().any(|figure| figure.name == *name);
+    alone.extend(second.measurements.iter().map(|figure| figure.name.clone()).filter(|name| !is_known(name)));
+    (pairs, alone)
+}

@@ -1,0 +1,76 @@
+//! `lab import`: what another tool printed, into the result store.
+//!
+//! Expected faults: files that are not what they say, that are far too large, or that were imported before.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use clap::Args;
+use stripewise_lab::import::{ImportError, MAX_IMPORT_BYTES, import};
+
+use super::text::page_of;
+use super::{store, store_failure};
+use crate::commands::App;
+use crate::commands::evaluate::iso_8601;
+use crate::failure::{Exit, Failure, Result, system_text};
+
+/// Read the results of another tool into the store
+#[derive(Args)]
+#[command(
+    after_help = "Formats: fio JSON, CrystalDiskMark text, diskspd XML, IOMeter CSV, bonnie, bonnie++ CSV, \
+                        PostMark, and tables in the form of studies/. Which one it is is told from the contents."
+)]
+pub struct Options {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What was measured, where the file does not say
+    #[arg(long, value_name = "TEXT")]
+    target: Option<String>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let path = app.absolute(&options.file);
+    let unreadable = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
+    };
+    let about = std::fs::metadata(&path).map_err(unreadable)?;
+    if about.len() > MAX_IMPORT_BYTES {
+        return Err(Failure::new(format!(
+            "{} has {} bytes; results of one run are smaller than {MAX_IMPORT_BYTES}",
+            path.display(),
+            about.len()
+        )));
+    }
+    let bytes = std::fs::read(&path).map_err(unreadable)?;
+    let mut run = import(&bytes).map_err(|error| {
+        let failure = Failure::because(format!("cannot import {}", path.display()), &error);
+        match error {
+            ImportError::Unknown => failure.hint("fio needs --output-format=json, diskspd -Rxml"),
+            ImportError::Broken { .. } => failure.hint("is the file complete?"),
+        }
+    })?;
+    // The same file twice is the same run.
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    run.run = format!("import-{:012x}", hasher.finish() >> 16);
+    if let Some(target) = &options.target {
+        run.target.clone_from(target);
+    } else if run.target.is_empty() {
+        run.target = path.display().to_string();
+    }
+    if run.date.is_empty() {
+        run.date = iso_8601(about.modified().unwrap_or_else(|_| SystemTime::now()));
+    }
+    run.environment.insert("imported_from".into(), path.display().to_string());
+    let store = store(app)?;
+    if store.load(&run.run).is_ok() {
+        return Err(Failure::new(format!("{} is in the store already", path.display()))
+            .hint(format!("stripewise lab show {}", run.run)));
+    }
+    store.begin(&run).map_err(|error| store_failure(&error))?;
+    app.printer.result(&run, |page| page_of(&run, page))?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,49 @@
+//! `lab report`: runs as one page of HTML that refers to nothing outside itself.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_lab::lab_report::{ReportedRun, lab_report_html};
+
+use super::{store, store_failure};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::replace_file;
+
+/// Write runs into one page of HTML
+#[derive(Args)]
+pub struct Options {
+    /// The runs
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<String>,
+    /// The file
+    #[arg(short, long, value_name = "FILE.html", default_value = "lab-report.html")]
+    out: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Written {
+    report: PathBuf,
+    runs: Vec<String>,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let store = store(app)?;
+    let load = |name: &String| {
+        let run = store.load(&store.find(name)?)?;
+        let positions = 0..run.measurements.len();
+        let samples: std::result::Result<Vec<_>, _> =
+            positions.map(|position| store.samples(&run.run, position)).collect();
+        samples.map(|samples| ReportedRun { run, samples })
+    };
+    let runs: std::result::Result<Vec<ReportedRun>, _> = options.runs.iter().map(load).collect();
+    let runs = runs.map_err(|error| store_failure(&error))?;
+    let path = app.absolute(&options.out);
+    replace_file(&path, lab_report_html(&runs).as_bytes())
+        .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))?;
+    let written = Written { report: path, runs: runs.into_iter().map(|run| run.run.run).collect() };
+    app.printer.result(&written, |page| page.line(format!("report: {}", written.report.display())))?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,198 @@
+//! What `lab run` measures: told from the words, made if it is not there, refused if it would be overwritten unasked.
+//!
+//! Expected faults: targets that hold something (refused without `--force`), that are mounted or part of something else
+//! (refused always), missing, too small, read-only; a pool that another process has open.
+
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use stripewise_drive::{BufferPool, Drive};
+use stripewise_lab::DriveTarget;
+use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
+
+use crate::candidates::{Candidate, Identity, Place};
+use crate::commands::App;
+use crate::contents::contents_of;
+use crate::failure::{Failure, Result, chain, system_text};
+use crate::names::VolumeName;
+use crate::network;
+use crate::session::{OpenedDrive, open_drive};
+use crate::size::ByteSize;
+
+/// Memory of returned buffers kept for reuse.
+const RETAINED_BYTES: usize = 192 << 20;
+/// A file made in a folder has this size unless another was asked for.
+pub const MADE_BYTES: u64 = 1 << 30;
+
+/// What the target is.
+pub enum Kind {
+    /// A file, device or export, opened.
+    Drive(OpenDrive),
+    /// A volume of a pool.
+    Volume(VolumeName),
+    /// A folder, for methods on files.
+    Folder(PathBuf),
+}
+
+/// An opened target, with the file that was made for it.
+pub struct OpenDrive {
+    /// What the load runs on.
+    pub target: DriveTarget,
+    /// Usable bytes.
+    pub capacity_bytes: u64,
+    /// The path, where it is one.
+    pub path: Option<PathBuf>,
+    /// Whether the page cache is passed by.
+    pub direct_io: Option<bool>,
+    /// Removed in the end.
+    made: Option<PathBuf>,
+}
+
+impl Drop for OpenDrive {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            // Best effort: what is left shows by its name what it was.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// How the target may be used.
+#[derive(Clone, Copy)]
+pub struct Use {
+    /// Nothing is written.
+    pub read_only: bool,
+    /// What it holds may be overwritten.
+    pub force: bool,
+    /// Bytes wanted, for files that are made.
+    pub size_bytes: Option<u64>,
+}
+
+/// Finds out what was meant, and opens it.
+pub async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
+    if let Some(name) = text.strip_prefix("model:") {
+        return Err(Failure::new(format!("there is no modelled system `{name}`")));
+    }
+    match Candidate::place(app, text)? {
+        Place::Volume(name) => Ok(Kind::Volume(name)),
+        Place::Network(uri) => {
+            let opened = network::open(&*app.executor()?, &uri, how.read_only).await?;
+            refuse_data(text, &opened, how).await?;
+            Ok(Kind::Drive(of_drive(&opened, None, None)))
+        }
+        Place::Path(path) => file_or_device(app, &path, how).map(Kind::Drive),
+    }
+}
+
+fn of_drive(opened: &OpenedDrive, path: Option<PathBuf>, made: Option<PathBuf>) -> OpenDrive {
+    let drive: Rc<dyn Drive> = opened.drive.clone();
+    OpenDrive {
+        capacity_bytes: drive.info().capacity_bytes,
+        target: DriveTarget::new(drive, BufferPool::new(RETAINED_BYTES)),
+        path,
+        direct_io: opened.file.as_ref().map(|file| file.is_direct()),
+        made,
+    }
+}
+
+fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
+    let (path, made) = match std::fs::metadata(path) {
+        Ok(about) if about.is_dir() => {
+            let file = path.join(format!(".stripewise-lab-{}.dat", std::process::id()));
+            make(&file, how.size_bytes.unwrap_or(MADE_BYTES))?;
+            (file.clone(), Some(file))
+        }
+        Ok(_) => (path.to_owned(), None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Failure::new(format!("there is no {}", path.display()))
+                .hint("name a volume, a file, a device, a folder to make a file in, or an nbd:// URI"));
+        }
+        Err(error) => {
+            return Err(Failure::new(format!("cannot use {}: {}", path.display(), system_text(&error))));
+        }
+    };
+    let kept = OpenedLater { made: made.clone() };
+    let candidate = Candidate::at(&path)?;
+    if made.is_none() && !how.read_only {
+        refuse_overwriting(app, &candidate, how.force)?;
+    }
+    let options = OpenOptions { read_only: how.read_only, ..OpenOptions::default() };
+    let opened = open_drive(app, &*app.executor()?, &path, &options)?;
+    std::mem::forget(kept);
+    Ok(of_drive(&opened, Some(path), made))
+}
+
+/// Removes a file that was made, if the way to its use ends early.
+struct OpenedLater {
+    made: Option<PathBuf>,
+}
+
+impl Drop for OpenedLater {
+    fn drop(&mut self) {
+        if let Some(path) = &self.made {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn make(path: &Path, bytes: u64) -> Result<()> {
+    let create = CreateOptions { allocate: true, ..CreateOptions::new(bytes) };
+    create_drive_file(path, &create).map_err(|error| {
+        let failure = Failure::new(format!("cannot make {}", chain(&error)));
+        failure.hint(error.hint().unwrap_or("--size takes a smaller one"))
+    })
+}
+
+/// Writing to what exists needs `--force`; at a terminal its name is asked for, too.
+fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
+    let path = candidate.path.display();
+    let holds = candidate.contents()?;
+    let holds =
+        if holds.is_empty() { String::new() } else { format!(", which holds {}", holds.join(" and ")) };
+    if !force {
+        return Err(Failure::new(format!(
+            "measuring would overwrite the {} {path}{holds}; nothing was changed",
+            candidate.kind()
+        ))
+        .hint("--read-only measures reads alone; --force overwrites it: all that it holds would be lost"));
+    }
+    if !holds.is_empty() && candidate.kind() == "block device" {
+        return Err(Failure::new(format!("{path} is in use by somebody's data{holds}; nothing was changed"))
+            .hint("wipe it first, with wipefs -a or `stripewise pool destroy`, if nothing of it is needed"));
+    }
+    app.printer.warning(format!("{path} is overwritten{holds}"));
+    if std::io::stdin().is_terminal() && app.printer.caller().is_none() {
+        app.printer.note(format!("type its name, {path}, to go on:"));
+        let mut typed = String::new();
+        let read = std::io::stdin().lock().read_line(&mut typed);
+        if read.is_err() || typed.trim() != candidate.path.to_string_lossy() {
+            return Err(Failure::new("that is another name; nothing was changed"));
+        }
+    }
+    Ok(())
+}
+
+/// An export or volume with something at its beginning is somebody's.
+async fn refuse_data(text: &str, opened: &OpenedDrive, how: Use) -> Result<()> {
+    let is_export = matches!(opened.identity, Identity::Network(_));
+    if how.read_only || how.force || !is_export || contents_of(opened).await?.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("measuring would overwrite {text}, which holds data; nothing was changed"))
+        .hint("--read-only measures reads alone; --force overwrites it"))
+}
+
+/// What a run uses of a target: as much as was asked for, no more than there is, whole blocks.
+pub fn usable_bytes(asked: Option<u64>, capacity_bytes: u64, target: &str) -> Result<u64> {
+    match asked {
+        None => Ok(capacity_bytes / 4096 * 4096),
+        Some(bytes) if bytes <= capacity_bytes && bytes >= 4096 => Ok(bytes / 4096 * 4096),
+        Some(bytes) => Err(Failure::new(format!(
+            "{target} has {}; {} of it cannot be measured",
+            ByteSize(capacity_bytes),
+            ByteSize(bytes)
+        ))
+        .hint("--size takes 4KiB or more, up to what the target has")),
+    }
+}

@@ -1,0 +1,61 @@
+//! A run's figures as a table for people.
+
+use stripewise_lab::record::{MeasurementRecord, RunRecord};
+
+use crate::printer::{Page, Style, Table, plain};
+
+/// A run: what it is about, the figures, the badges that do not hold, the notes.
+pub fn page_of(run: &RunRecord, page: &mut Page) {
+    page.field("run", &run.run, Style::Strong);
+    page.field("target", &run.target, Style::Plain);
+    page.field("profile", &run.profile, Style::Plain);
+    page.field("tool", &run.tool, Style::Plain);
+    page.field("date", &run.date, Style::Plain);
+    if !run.finished {
+        page.field("state", "not finished: what was measured until then", Style::Warning);
+    }
+    let mut table =
+        Table::new(&["MEASUREMENT", ">MB/s", ">IOPS", ">MEAN us", ">P99 us", ">95 % INTERVAL", ">RUNS"]);
+    for figure in &run.measurements {
+        table.row([
+            plain(figure.name.clone()),
+            plain(number(figure.mb_per_s)),
+            plain(rate(figure)),
+            plain(number(figure.latency_us.and_then(|latency| latency.mean))),
+            plain(number(figure.latency_us.and_then(|latency| latency.p99))),
+            plain(figure.ci95.map_or_else(String::new, |[low, high]| {
+                format!("{} – {} {}", number(Some(low)), number(Some(high)), figure.unit.text())
+            })),
+            plain(figure.runs.len().to_string()),
+        ]);
+    }
+    page.table(&table);
+    for figure in &run.measurements {
+        for (name, why) in &figure.badge_reasons {
+            page.line(format!("{}: not {}: {why}", figure.name, name.replace('_', " ")));
+        }
+    }
+    for note in &run.notes {
+        page.line(format!("note: {note}"));
+    }
+}
+
+/// Requests a second, or the figure itself with its unit where it is neither.
+fn rate(figure: &MeasurementRecord) -> String {
+    match (figure.iops, figure.mb_per_s, figure.runs.first()) {
+        (Some(rate), ..) => number(Some(rate)),
+        (None, None, Some(value)) => format!("{} {}", number(Some(*value)), figure.unit.text()),
+        _ => String::new(),
+    }
+}
+
+/// Three digits that matter.
+pub fn number(value: Option<f64>) -> String {
+    match value {
+        None => String::new(),
+        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
+        Some(value) if value.abs() >= 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.3}"),
+    }
+}
