@@ -1,7 +1,7 @@
 //! What of a volume was ever written, for whoever copies it and would rather not read zeros.
 //!
 //! Told from memory, without a drive: regions never written, and within one that is being written for the first time its
-//! stripes. A moment later somebody may have written there, as with any answer about a volume in use. Nothing of it is
+//! stripes. A moment later a client may have written there, as with any answer about a volume in use. Nothing of it is
 //! recorded: after a cut it is as right as the region map, which is brought to all its places when it is loaded (`map.rs`).
 
 use crate::array::{Array, Inner};

@@ -6,7 +6,7 @@
 //!
 //! The drive's queue counts the refusals ([`FlushFailures`], one per drive). Every array compares that count with the one
 //! that it has dealt with ([`FlushLosses`], one per array) after each flush, its own or one that it joined. Where they differ
-//! the array has lost writes, whoever asked for the flush that was refused. It excludes the drive, or, where it cannot do
+//! the array has lost writes, whichever client asked for the flush that was refused. It excludes the drive, or, where it cannot do
 //! without it, fails the flush and keeps the error until the next flush of a client has reported it, as `fsync` does.
 //!
 //! An operation of the engine that writes, flushes and then relies on it (a rebuild, a move, a checkpoint, a conversion)
@@ -86,7 +86,7 @@ impl FlushLosses {
         }
     }
 
-    /// How often writes were lost so far: to be compared by whoever relies on writes that lie between.
+    /// How often writes were lost so far: to be compared by a caller that relies on writes that lie between.
     pub fn count(&self) -> u64 {
         self.lost.get()
     }

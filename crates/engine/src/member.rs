@@ -433,7 +433,7 @@ impl Member {
     }
 
     /// Makes durable what was written to the drive since it had refused `failures` flushes; an error where it has refused one
-    /// since, whoever asked for it.
+    /// since, whichever caller asked for it.
     pub(crate) async fn flush_since(self: &Rc<Self>, failures: u64) -> IoResult {
         self.submit(Class::Upkeep, IoRequest::flush()).await?;
         self.flush_failures.since(failures).map_or(Ok(()), Err)

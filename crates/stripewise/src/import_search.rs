@@ -26,7 +26,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 pub enum Way {
     /// A file or device of this machine.
     Path,
-    /// A volume of a pool: somebody else may have written what it says.
+    /// A volume of a pool: its client may have written what it says.
     Volume,
     /// An export of an NBD server.
     Network,

@@ -30,7 +30,7 @@ fn text_of(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// FNV-1a of 64 bits. The system asks that its identity be told to nobody as it is; half of the bits do not give it back.
+/// FNV-1a of 64 bits. The system asks that its identity not be told as it is; half of the bits do not give it back.
 fn hash(identity: &str) -> u64 {
     let bytes = "stripewise host ".bytes().chain(identity.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

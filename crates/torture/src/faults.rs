@@ -135,7 +135,7 @@ impl Life {
             }
         };
         if matches!(asked, Some(Ok(()))) {
-            // It begins anew.
+            // It begins again.
             self.world.disks.borrow_mut()[disk].stale.clear();
         }
         self.asked(&what, asked);

@@ -84,7 +84,7 @@ impl Entry {
         self.acknowledged && !self.weak
     }
 
-    /// Of something that was not there before: nobody acknowledged it, and no cut takes it away.
+    /// Of something that was not there before: it was never acknowledged, and no cut takes it away.
     fn of(value: Value, now: u64) -> Self {
         Self { value, begun: now, ended: now, acknowledged: false, ..VIRGIN[0] }
     }
@@ -283,7 +283,7 @@ impl Oracle {
             let state = &mut sectors[sector as usize];
             for entry in &mut state.entries {
                 entry.durable |= entry.acknowledged && entry.ended < begun;
-                // Whoever acknowledges it vouches for it.
+                // The acknowledgement vouches for it.
                 entry.at_risk &= !entry.durable;
             }
             state.forget_replaced(now);

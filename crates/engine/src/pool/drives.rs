@@ -4,7 +4,7 @@
 //! goes in as a spare first; only then is that place taken. So a replacement that cannot even be written changes nothing, and a
 //! cut between the steps leaves a spare that takes over at the next start.
 //! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
-//! drive itself recorded that it had it, and filled anew where it had not, or where the drive had failed.
+//! drive itself recorded that it had it, and filled again where it had not, or where the drive had failed.
 //!
 //! A drive is one member. One that belongs to the pool already comes in as a new one only where its old place is given up by
 //! the same commit, and what a drive was when it was seen last counts for nothing: before it takes part again it is read once

@@ -14,7 +14,7 @@ use super::{Inner, OpenMode, Pool, PoolOptions};
 
 /// Longest name of a host, bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// The time of the last use is written anew at most so often: it is in the same section as much else.
+/// The time of the last use is rewritten at most so often: it is in the same section as much else.
 const TIME_STEP_S: u64 = 3600;
 
 /// A host, as a pool records it.

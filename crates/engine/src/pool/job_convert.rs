@@ -118,7 +118,7 @@ impl Inner {
         })
     }
 
-    /// Whether the volume is still being converted from and to these arrays, and nobody is cancelling that.
+    /// Whether the volume is still being converted from and to these arrays, and not being cancelled.
     fn may_go_on(&self, converting: &Converting) -> bool {
         let manifest = self.manifest.borrow();
         let Some(volume) = manifest.volume_by_id(converting.volume) else { return false };

@@ -200,7 +200,7 @@ impl Inner {
         parts: &Parts,
         failure: &RefCell<Option<String>>,
     ) {
-        // Whoever changes drives or volumes need not wait for a whole batch.
+        // A change of drives or volumes need not wait for a whole batch.
         let is_wanted = || self.administering.waiting() == 0 && !self.jobs.look_again.get();
         while !self.closed.get() && is_wanted() {
             let Some(step) = queue.borrow_mut().pop_front() else { return };

@@ -9,7 +9,7 @@
 //!
 //! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the successor (`heal.rs`). The
 //! successor fails, or is taken out: the replacement is called off, the old drive stays a member like any other, and what had
-//! moved is rebuilt. A cut: whoever opens the pool next goes on, since the successor is part of the old drive's record.
+//! moved is rebuilt. A cut: the next opening goes on, since the successor is part of the old drive's record.
 
 use std::rc::Rc;
 

@@ -276,7 +276,7 @@ fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
             format!("stripewise pool wait {pool} rebuild")
         }
         Some(drive) if drive.state == "offline" => format!("stripewise pool online {pool} {}", drive.id),
-        // It is there, and may be filled anew.
+        // It is there, and may be filled again.
         Some(drive) if drive.state == "stale" => {
             format!("stripewise pool replace {pool} {} {}", drive.id, drive.path)
         }

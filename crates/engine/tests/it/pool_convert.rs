@@ -316,7 +316,7 @@ fn a_conversion_waits_for_slabs_that_are_read_from_for_long() {
         let conversion = || volume.info().expect("there").conversion;
         let answering = async {
             life.context.sleep_ns(5_000_000_000).await;
-            assert!(conversion().is_some(), "there is room only when nobody reads from the slabs");
+            assert!(conversion().is_some(), "there is room only when no read of the slabs is left");
             drives.iter().for_each(|drive| drive.answer());
         };
         let (deleted, converted, ()) =
@@ -469,7 +469,7 @@ fn a_conversion_that_is_cancelled_half_way_goes_back() {
         assert_eq!(shape_of(&volume), ("raid6".to_owned(), 5), "the layout that it is to have");
         assert!(pool.cancel_conversion("data").await.is_err(), "going back is not cancelled");
         fill(&volume, 3, 30 * MIB, 5 * MIB).await;
-        // Whoever opens the pool next goes on with it.
+        // The next opening goes on with it.
         pool.close().await.expect("closed");
         let pool = life.open(&as_drives(&drives)).await.expect("opened");
         let volume = pool.volume("data").expect("open");

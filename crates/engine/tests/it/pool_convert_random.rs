@@ -420,7 +420,7 @@ fn run(seed: u64) -> u64 {
     run_world(World::new(seed))
 }
 
-/// As [`run`]; somebody changes their mind on the way, as a rule.
+/// As [`run`]; the conversion is usually cancelled on the way.
 fn run_with_change_of_mind(seed: u64) -> u64 {
     run_world(World { may_cancel: true, ..World::new(seed) })
 }

@@ -1,5 +1,5 @@
 //! A drive refuses one flush, has dropped what was in its cache by then, and accepts the next flush: as files of Linux do after
-//! an error of writing back. Whoever asked for that flush, every volume on the drive that has lost something either does
+//! an error of writing back. Whichever volume asked for that flush, every volume on the drive that has lost something either does
 //! without the drive, or tells its client.
 
 use std::cell::{Cell, RefCell};
@@ -250,7 +250,7 @@ async fn until_cached(life: &Life, drive: &Forgetful, writes: usize) {
     }
 }
 
-/// As another array's flush: the drive's last writes are lost, and nobody but the drive's queue knows.
+/// As another array's flush: the drive's last writes are lost, and only the drive's queue knows.
 async fn lose_cache(pool: &Pool, drive: &Rc<Forgetful>) {
     drive.refuse_next();
     let id = id_of(&pool.status(), &drive.info.label);

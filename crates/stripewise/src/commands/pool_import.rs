@@ -65,7 +65,7 @@ struct FoundPool {
     held_back: Option<String>,
     /// The host that has it, or had it last.
     last_host: Option<HostUse>,
-    /// It is held back only because nobody named it.
+    /// It is held back only because it was not named.
     #[serde(skip)]
     must_be_named: bool,
     #[serde(skip)]
@@ -411,7 +411,7 @@ impl Import<'_> {
             return None;
         }
         let options = OpenOptions { read_only: true, lock: true, buffered: false };
-        // Who only looks keeps nobody from looking.
+        // A caller that only looks keeps no other from looking.
         let user = |found: &&Found| match self.executor.open_drive(&found.path, &options) {
             Err(OpenError::Busy { holder: Holder::ThisProcess, .. }) => None,
             Err(OpenError::Busy { holder, .. }) => Some(holder),

@@ -33,7 +33,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_if_used(&home, &what, name, None)?;
     let held = app.served.hold(&what, name, None)?;
     let doing = format!("pool rename {name}");
-    // Opened under the old name first: whoever else has the pool is told, and nothing is changed if it cannot be opened.
+    // Opened under the old name first: another process that has the pool is told, and nothing is changed if it cannot be opened.
     let is_served = app.served.has(name);
     drop(held);
     let session = match app.served.end(name) {

@@ -158,7 +158,7 @@ fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<(
         .hint("--read-only measures reads alone; --force overwrites it: all that it holds would be lost"));
     }
     if !holds.is_empty() && candidate.kind() == "block device" {
-        return Err(Failure::new(format!("{path} is in use by somebody's data{holds}; nothing was changed"))
+        return Err(Failure::new(format!("{path} is a block device{holds}; nothing was changed"))
             .hint("wipe it first, with wipefs -a or `stripewise pool destroy`, if nothing of it is needed"));
     }
     app.printer.warning(format!("{path} is overwritten{holds}"));
@@ -173,7 +173,7 @@ fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<(
     Ok(())
 }
 
-/// An export or volume with something at its beginning is somebody's.
+/// An export with something at its beginning holds data.
 async fn refuse_data(text: &str, opened: &OpenedDrive, how: Use) -> Result<()> {
     let is_export = matches!(opened.identity, Identity::Network(_));
     if how.read_only || how.force || !is_export || contents_of(opened).await?.is_empty() {
