@@ -11,6 +11,8 @@ SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.
 SWEEPS = model_check write_hole power_cut::what_was_flushed pool_random pool_convert_random \
 	checksums::lost_and_misdirected cuts::what_was_acknowledged
+# A shell that starts make in the background has it ignore interrupts, and the tests send some.
+SIGNALS = env --default-signal=INT,QUIT
 PREFIX ?= /usr/local
 
 help:
@@ -43,7 +45,7 @@ check: need-check
 test: need-test check
 	cargo test --workspace --locked --quiet --doc
 	cargo test --workspace --locked --quiet --features stripewise-torture/mutations --test mutations
-	cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
+	$(SIGNALS) cargo test --workspace --locked --quiet --test real_time -- --test-threads 6
 	cargo test --workspace --locked --quiet --test clients -- --test-threads 3
 	@echo 'make test: formatting, lints and all tests passed'
 
