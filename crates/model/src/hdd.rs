@@ -1,0 +1,1 @@
+//! Hard disks: seek curve, rotation, zones, cache and command queue.

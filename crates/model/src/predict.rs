@@ -1,0 +1,1 @@
+//! What a system delivers under a workload, and what limits it.

@@ -1,0 +1,1 @@
+//! Replays of measured traces against modelled drives, and their error.

@@ -1,0 +1,1 @@
+//! Solid-state drives: channels, dies, page mapping, garbage collection.
