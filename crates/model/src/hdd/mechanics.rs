@@ -1,0 +1,259 @@
+//! The arm and the spindle: when a request would be positioned and finished, and moving there.
+
+use std::sync::Arc;
+
+use super::geometry::{Geometry, Target};
+use super::parameters::{HddParameters, ParameterError};
+
+/// What an access would take, from where the arm is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// When the arm starts.
+    pub start_ns: u64,
+    /// Of `start_ns` to `positioned_ns`, what the arm or the switch of heads takes; the rest is rotation.
+    pub moving_ns: u32,
+    /// The first sector to be transferred is under the head.
+    pub positioned_ns: u64,
+    /// The last one has passed.
+    pub finished_ns: u64,
+    cylinder: u32,
+    head: u16,
+}
+
+/// How far a transfer has come at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Whole sectors that have passed.
+    pub sectors: u32,
+    /// When the last of them had.
+    pub at_ns: u64,
+    cylinder: u32,
+    head: u16,
+}
+
+/// A drive's mechanics.
+#[derive(Clone, Debug)]
+pub struct Hdd {
+    geometry: Arc<Geometry>,
+    head_switch_ns: u32,
+    write_settle_ns: i32,
+    zero_latency: bool,
+    phase_ns: u64,
+    cylinder: u32,
+    head: u16,
+}
+
+impl Hdd {
+    /// At the outer edge; the seed sets the rotational phase.
+    pub fn new(parameters: &HddParameters, seed: u64) -> Result<Self, ParameterError> {
+        let geometry = Arc::new(Geometry::new(parameters)?);
+        Ok(Self::on(geometry, parameters, seed))
+    }
+
+    /// On a geometry that several equal drives share.
+    pub fn on(geometry: Arc<Geometry>, parameters: &HddParameters, seed: u64) -> Self {
+        let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let phase_ns = (mixed ^ (mixed >> 31)) % u64::from(geometry.revolution_ns);
+        Self {
+            head_switch_ns: parameters.head_switch_ns,
+            write_settle_ns: parameters.write_settle_ns,
+            zero_latency: parameters.zero_latency,
+            geometry,
+            phase_ns,
+            cylinder: 0,
+            head: 0,
+        }
+    }
+
+    /// The surface.
+    pub fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// Where a sector is; panics beyond the capacity.
+    pub fn target(&self, lba: u64) -> Target {
+        self.geometry.target(lba)
+    }
+
+    /// Where the platters are, as time since the index passed.
+    #[inline]
+    pub(super) fn rotation_ns(&self, now_ns: u64) -> u32 {
+        ((now_ns + self.phase_ns) % u64::from(self.geometry.revolution_ns)) as u32
+    }
+
+    /// From here to there, settled; without rotation.
+    #[inline]
+    fn moving_ns(&self, cylinder: u32, head: u16, to: &Target, write: bool) -> u32 {
+        let distance = cylinder.abs_diff(to.cylinder);
+        let switch_ns = if head == to.head { 0 } else { self.head_switch_ns };
+        let moving_ns = match distance {
+            0 => switch_ns,
+            _ => self.geometry.seek.time_ns(distance).max(switch_ns),
+        };
+        match write && (distance > 0 || head != to.head) {
+            true => (i64::from(moving_ns) + i64::from(self.write_settle_ns)).max(0) as u32,
+            false => moving_ns,
+        }
+    }
+
+    #[inline]
+    fn wait_ns(&self, arrived_ns: u64, angle_ns: u32) -> u32 {
+        self.until_angle_ns(self.rotation_ns(arrived_ns), angle_ns)
+    }
+
+    #[inline]
+    fn until_angle_ns(&self, rotation_ns: u32, angle_ns: u32) -> u32 {
+        match angle_ns >= rotation_ns {
+            true => angle_ns - rotation_ns,
+            false => angle_ns + self.geometry.revolution_ns - rotation_ns,
+        }
+    }
+
+    /// When the target is under the head, if the arm starts now.
+    #[inline]
+    pub fn positioned_ns(&self, now_ns: u64, target: &Target, write: bool) -> u64 {
+        now_ns + u64::from(self.positioning_ns(self.rotation_ns(now_ns), target, write))
+    }
+
+    /// The same as a duration, with the rotation of the start at hand: what a scheduler asks of every candidate.
+    #[inline]
+    pub(super) fn positioning_ns(&self, rotation_ns: u32, target: &Target, write: bool) -> u32 {
+        let moving_ns = self.moving_ns(self.cylinder, self.head, target, write);
+        let arrived_ns = (rotation_ns + moving_ns) % self.geometry.revolution_ns;
+        moving_ns + self.until_angle_ns(arrived_ns, target.angle_ns)
+    }
+
+    /// An access of `sectors` from `lba`, started now; panics beyond the capacity or without sectors.
+    pub fn plan(&self, now_ns: u64, lba: u64, sectors: u32, write: bool) -> Plan {
+        self.plan_from(now_ns, lba, self.target(lba), sectors, write)
+    }
+
+    /// The same with the target at hand.
+    pub fn plan_from(&self, now_ns: u64, lba: u64, target: Target, sectors: u32, write: bool) -> Plan {
+        let mut pieces = Pieces { hdd: self, lba, left: sectors, write, at_ns: now_ns, target: Some(target) };
+        let (mut cylinder, mut head) = (self.cylinder, self.head);
+        let first = pieces.next_piece(cylinder, head).expect("an access has sectors");
+        (cylinder, head) = (first.target.cylinder, first.target.head);
+        let moving_ns = (first.arrived_ns - now_ns) as u32;
+        let mut finished_ns = first.finished_ns;
+        while let Some(piece) = pieces.next_piece(cylinder, head) {
+            (cylinder, head) = (piece.target.cylinder, piece.target.head);
+            finished_ns = piece.finished_ns;
+        }
+        let positioned_ns = first.positioned_ns;
+        Plan { start_ns: now_ns, moving_ns, positioned_ns, finished_ns, cylinder, head }
+    }
+
+    /// The arm is where the plan ends.
+    pub fn commit(&mut self, plan: &Plan) {
+        (self.cylinder, self.head) = (plan.cylinder, plan.head);
+    }
+
+    /// How far a read of up to `sectors` from `lba`, started at `start_ns`, has come by `until_ns`.
+    pub fn progress(&self, start_ns: u64, lba: u64, sectors: u32, until_ns: u64) -> Progress {
+        let mut progress = Progress { sectors: 0, at_ns: start_ns, cylinder: self.cylinder, head: self.head };
+        if sectors == 0 {
+            return progress;
+        }
+        let mut pieces =
+            Pieces { hdd: self, lba, left: sectors, write: false, at_ns: start_ns, target: None };
+        while let Some(piece) = pieces.next_piece(progress.cylinder, progress.head) {
+            if piece.arrived_ns > until_ns {
+                break;
+            }
+            (progress.cylinder, progress.head) = (piece.target.cylinder, piece.target.head);
+            if piece.positioned_ns > until_ns {
+                break;
+            }
+            if piece.finished_ns > until_ns {
+                let done = self.passed(&piece, until_ns);
+                progress.sectors += done.0;
+                progress.at_ns = done.1;
+                break;
+            }
+            progress.sectors += piece.sectors;
+            progress.at_ns = piece.finished_ns;
+        }
+        progress
+    }
+
+    /// The arm is as far as a transfer had come.
+    pub fn commit_progress(&mut self, progress: &Progress) {
+        (self.cylinder, self.head) = (progress.cylinder, progress.head);
+    }
+
+    /// Whole sectors of a piece that have passed, and when the last one had.
+    fn passed(&self, piece: &Piece, until_ns: u64) -> (u32, u64) {
+        let places = u64::from(self.geometry.sectors_per_track(piece.target.zone));
+        let elapsed_ns = until_ns - piece.positioned_ns;
+        let guess = elapsed_ns * places / u64::from(self.geometry.revolution_ns) + 1;
+        let mut sectors = (guess as u32).min(piece.sectors);
+        loop {
+            let passed_ns = self.passing_ns(&piece.target, sectors);
+            if u64::from(passed_ns) <= elapsed_ns {
+                return (sectors, piece.positioned_ns + u64::from(passed_ns));
+            }
+            sectors -= 1;
+        }
+    }
+
+    /// How long `sectors` from the target on take to pass; they lie on one track.
+    #[inline]
+    fn passing_ns(&self, target: &Target, sectors: u32) -> u32 {
+        let places = self.geometry.sectors_per_track(target.zone);
+        let end = target.slot + sectors;
+        let end_ns = match end > places {
+            true => self.geometry.revolution_ns + self.geometry.angle_ns(target.zone, end - places),
+            false => self.geometry.angle_ns(target.zone, end),
+        };
+        end_ns - target.angle_ns
+    }
+}
+
+/// A transfer within one track.
+struct Piece {
+    target: Target,
+    sectors: u32,
+    arrived_ns: u64,
+    positioned_ns: u64,
+    finished_ns: u64,
+}
+
+/// The tracks of a transfer, one after another.
+struct Pieces<'a> {
+    hdd: &'a Hdd,
+    lba: u64,
+    left: u32,
+    write: bool,
+    at_ns: u64,
+    /// Of `lba`, where it is known.
+    target: Option<Target>,
+}
+
+impl Pieces<'_> {
+    fn next_piece(&mut self, cylinder: u32, head: u16) -> Option<Piece> {
+        if self.left == 0 {
+            return None;
+        }
+        let hdd = self.hdd;
+        let target = self.target.take().unwrap_or_else(|| hdd.target(self.lba));
+        let sectors = self.left.min(target.left_on_track);
+        let arrived_ns = self.at_ns + u64::from(hdd.moving_ns(cylinder, head, &target, self.write));
+        let wait_ns = hdd.wait_ns(arrived_ns, target.angle_ns);
+        let passing_ns = hdd.passing_ns(&target, sectors);
+        let revolution_ns = hdd.geometry.revolution_ns;
+        // The head came down inside the piece: what has passed comes round last.
+        let inside = hdd.zero_latency && wait_ns + passing_ns > revolution_ns;
+        let (positioned_ns, finished_ns) = match inside {
+            true => (arrived_ns, arrived_ns + u64::from(revolution_ns)),
+            false => {
+                let positioned_ns = arrived_ns + u64::from(wait_ns);
+                (positioned_ns, positioned_ns + u64::from(passing_ns))
+            }
+        };
+        self.lba += u64::from(sectors);
+        self.left -= sectors;
+        self.at_ns = finished_ns;
+        Some(Piece { target, sectors, arrived_ns, positioned_ns, finished_ns })
+    }
+}

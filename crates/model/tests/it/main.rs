@@ -1,0 +1,4 @@
+//! Tests of the models.
+
+mod hdd;
+mod kit;
