@@ -1,1 +1,16 @@
 //! Drives and systems by name: parameters with unit, source, and how each was found.
+//!
+//! Entries are TOML files. Each parameter carries its unit in its name and says where its value is from:
+//!
+//! ```toml
+//! average_seek_ms = { value = 6.0, from = "fitted", source = "study 004", rows = ["Table 4, 4 TB, mixed"] }
+//! ```
+//!
+//! Faults expected: files of users with parameters that are unknown, missing, without a unit or out of range; each
+//! is told with file, line and the nearest that exists.
+
+mod drive;
+mod entry;
+
+pub use drive::{DriveEntry, DriveModel, drive, drives, parse_drive};
+pub use entry::{CatalogueError, Origin, Parameter};

@@ -3,6 +3,7 @@
 
 pub mod catalogue;
 pub mod hdd;
+pub mod names;
 pub mod predict;
 pub mod reliability;
 pub mod replay;

@@ -85,7 +85,7 @@ impl DataSheet {
             true => Ok(()),
             false => Err(ParameterError::new(name, format!("{value} is not within {low} to {high}"))),
         };
-        within("rpm", self.rpm.into(), 1000.0, 30_000.0)?;
+        within("revolutions_per_minute", self.rpm.into(), 1000.0, 30_000.0)?;
         within("capacity_bytes", self.capacity_bytes as f64, 1e6, 1e15)?;
         within("sector_bytes", self.sector_bytes.into(), 256.0, 65_536.0)?;
         within("heads", self.heads.into(), 1.0, 255.0)?;

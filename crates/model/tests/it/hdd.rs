@@ -203,7 +203,7 @@ fn the_same_seed_gives_the_same_times() {
 #[test]
 fn impossible_descriptions_are_refused_by_name() {
     let refused = |sheet: DataSheet| sheet.parameters().unwrap_err().parameter;
-    assert_eq!(refused(DataSheet { rpm: 0, ..sheet() }), "rpm");
+    assert_eq!(refused(DataSheet { rpm: 0, ..sheet() }), "revolutions_per_minute");
     assert_eq!(refused(DataSheet { inner_mb_per_s: 300.0, ..sheet() }), "inner_mb_per_s");
     assert_eq!(refused(DataSheet { average_seek_ms: f64::NAN, ..sheet() }), "average_seek_ms");
     assert_eq!(refused(DataSheet { heads: 0, ..sheet() }), "heads");

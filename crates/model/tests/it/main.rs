@@ -1,4 +1,5 @@
 //! Tests of the models.
 
+mod catalogue;
 mod hdd;
 mod kit;
