@@ -8,4 +8,6 @@ pub mod predict;
 pub mod reliability;
 pub mod replay;
 pub mod ssd;
+pub mod studies;
 pub mod system;
+pub mod validate;

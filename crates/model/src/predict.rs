@@ -1,1 +1,163 @@
 //! What a system delivers under a workload, and what limits it.
+//!
+//! [`predict`] is the one call. Hard disks are simulated request by request one after the other; solid-state drives
+//! behind a controller are a closed network of stations; an enclosure that moves every byte itself is its processor.
+
+mod enclosure;
+mod plan;
+mod positioned;
+mod station;
+
+use serde::{Deserialize, Serialize};
+
+use crate::system::{ComponentKind, System};
+
+pub use enclosure::{Bonnie, PostMark};
+
+/// State of the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// All drives there.
+    #[default]
+    Normal,
+    /// One drive gone.
+    Degraded,
+    /// Its replacement being filled.
+    Rebuilding,
+}
+
+/// A closed load: so many requests outstanding, one following the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Share of requests that read, 0 to 1.
+    pub read_share: f64,
+    /// Share of requests at random places, 0 to 1; the others follow each other.
+    pub random_share: f64,
+    /// Sizes in bytes with their weights.
+    pub blocks: Vec<(u64, f64)>,
+    /// Outstanding requests of each worker.
+    pub depth: usize,
+    /// Workers; each has its own sequential stream.
+    pub workers: usize,
+    /// Bytes from the start that are used; all where it is left out.
+    pub span_bytes: Option<u64>,
+}
+
+impl Workload {
+    /// One size, one worker.
+    pub fn simple(read: bool, random: bool, block_bytes: u64, depth: usize) -> Self {
+        Self {
+            read_share: if read { 1.0 } else { 0.0 },
+            random_share: if random { 1.0 } else { 0.0 },
+            blocks: vec![(block_bytes, 1.0)],
+            depth,
+            workers: 1,
+            span_bytes: None,
+        }
+    }
+
+    /// Requests outstanding in all.
+    pub fn outstanding(&self) -> usize {
+        (self.depth * self.workers).max(1)
+    }
+
+    /// Mean size of a request.
+    pub fn mean_bytes(&self) -> f64 {
+        let weight: f64 = self.blocks.iter().map(|(_, weight)| weight).sum();
+        self.blocks.iter().map(|(bytes, weight)| *bytes as f64 * weight).sum::<f64>() / weight
+    }
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99 of 100.
+    pub p99: f64,
+    /// 999 of 1000.
+    pub p999: f64,
+    /// The longest of the run.
+    pub max: f64,
+}
+
+impl Latency {
+    /// A mean of `n` services after one another, each as variable as its mean.
+    fn of_mean(mean: f64, outstanding: f64) -> Self {
+        let spread = mean / outstanding.max(1.0).sqrt() * if outstanding > 1.0 { 1.0 } else { 0.25 };
+        let at = |deviations: f64| mean + deviations * spread;
+        Self { mean, p50: mean, p99: at(2.33), p999: at(3.09), max: at(3.9) }
+    }
+}
+
+/// A part and how many requests a second it could do at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Which part.
+    pub part: String,
+    /// What it could do.
+    pub iops: f64,
+}
+
+/// What is predicted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// 10^6 bytes a second, reads and writes together.
+    pub mb_per_s: f64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Of whole requests.
+    pub latency_us: Latency,
+    /// The part that limits.
+    pub bottleneck: String,
+    /// How many times more the next part could do.
+    pub headroom: f64,
+    /// Every part's limit, the tightest first.
+    pub limits: Vec<Limit>,
+    /// Mean share of time that the drives are busy.
+    pub drive_utilisation: f64,
+    /// Seconds to rebuild one drive without load; `None` without redundancy.
+    pub rebuild_seconds: Option<f64>,
+    /// The same under this load.
+    pub rebuild_under_load_seconds: Option<f64>,
+}
+
+impl Prediction {
+    /// From the parts' limits and the latency of a request that is alone.
+    fn of_limits(workload: &Workload, alone_us: f64, mut limits: Vec<Limit>, drives_iops: f64) -> Self {
+        limits.sort_by(|one, other| one.iops.total_cmp(&other.iops));
+        let outstanding = workload.outstanding() as f64;
+        let offered = outstanding / alone_us * 1e6;
+        let tightest = limits.first().map_or(f64::INFINITY, |limit| limit.iops);
+        let iops = offered.min(tightest);
+        let (bottleneck, headroom) = if offered <= tightest {
+            ("outstanding requests".to_owned(), tightest / offered)
+        } else {
+            let next = limits.get(1).map_or(offered, |limit| limit.iops).min(offered);
+            (limits[0].part.clone(), next / iops)
+        };
+        Self {
+            mb_per_s: iops * workload.mean_bytes() / 1e6,
+            iops,
+            latency_us: Latency::of_mean(outstanding / iops * 1e6, outstanding),
+            bottleneck,
+            headroom,
+            limits,
+            drive_utilisation: (iops / drives_iops).min(1.0),
+            rebuild_seconds: None,
+            rebuild_under_load_seconds: None,
+        }
+    }
+}
+
+/// Predicts one system under one load.
+pub fn predict(system: &System, state: State, workload: &Workload) -> Prediction {
+    match system.drive.kind {
+        ComponentKind::Ssd => station::predict(system, state, workload),
+        _ if system.controller.kind == ComponentKind::Enclosure => enclosure::predict(system, workload),
+        _ => positioned::predict(system, state, workload),
+    }
+}

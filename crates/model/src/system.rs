@@ -1,1 +1,12 @@
-//! Systems: an array behind controllers, links and software, as personalities over one simulation.
+//! Systems: drives behind a controller or software, and what each part does to a request.
+//!
+//! A [`Catalogue`] holds components (drives, controllers, links) as named numbers with their origin, and systems made of
+//! them. [`Catalogue::system`] resolves a name, [`Catalogue::build`] a configuration that has none.
+
+mod catalogue;
+mod parameter;
+
+pub use catalogue::{
+    Catalogue, CatalogueError, Component, ComponentKind, Configuration, Over, System, SystemEntry,
+};
+pub use parameter::{How, KNOWN, Known, Parameter, nearest};

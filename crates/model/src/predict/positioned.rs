@@ -1,0 +1,566 @@
+//! Hard disks behind a controller, simulated request by request: where each lies, what the arm and the rotation take, which
+//! of the waiting requests is nearest.
+//!
+//! The load is closed: so many requests outstanding. A request becomes reads and, after them, writes of members
+//! ([`super::plan`]); a member serves the nearest of a bounded window of commands. What a drive's own cache absorbs is
+//! answered at once and destaged later; behind a controller that keeps the cache to itself a write holds its command
+//! until it is on the medium.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use super::plan::{Extent, Planner, Steps};
+use super::{Latency, Limit, Prediction, State, Workload};
+use crate::hdd::{DataSheet, Geometry, Hdd, HddParameters, Target};
+use crate::system::{Component, System};
+
+const SECTOR: u64 = 4096;
+const SEED: u64 = 20_260_301;
+
+/// A command at a drive.
+#[derive(Clone, Copy)]
+struct Command {
+    request: u32,
+    lba: u64,
+    sectors: u32,
+    write: bool,
+    target: Target,
+}
+
+/// A drive with its queue.
+struct Member {
+    hdd: Hdd,
+    window: Vec<Command>,
+    backlog: VecDeque<Command>,
+    /// Writes that were answered and lie in the drive's cache.
+    dirty: Vec<Command>,
+    serving: Option<(Command, bool)>,
+    /// Where the last read ended, and when.
+    read_end: (u64, u64),
+    busy_ns: u64,
+    /// The place of the rebuild, and the host's bytes since its last turn.
+    rebuild: Option<(u64, u64)>,
+}
+
+/// A host request.
+#[derive(Clone, Default)]
+struct Request {
+    started_ns: u64,
+    bytes: u64,
+    left: u32,
+    then: Vec<Extent>,
+    active: bool,
+}
+
+/// What the simulation needs of a system.
+struct Setup {
+    tags: usize,
+    absorb: usize,
+    in_flight: usize,
+    read_ns_per_byte: f64,
+    write_ns_per_byte: f64,
+    command_ns: u64,
+    read_ahead_ns: u64,
+    mirror_run: Option<u64>,
+    host_ns: u64,
+    cached: f64,
+    /// Parity sets are worked on member by member.
+    serial: bool,
+    /// Bytes of the host that a rebuild waits for between its commands.
+    turn_bytes: u64,
+}
+
+/// A small generator of the same numbers everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        value ^ (value >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound.max(1))) >> 64) as u64
+    }
+
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The drive's mechanics from the catalogue's numbers.
+pub(super) fn parameters(drive: &Component) -> HddParameters {
+    let sheet = DataSheet {
+        capacity_bytes: drive.or("capacity", 1e12) as u64,
+        sector_bytes: SECTOR as u32,
+        rpm: drive.or("spindle", 7200.0) as u32,
+        heads: drive.or("heads", 8.0) as u32,
+        outer_mb_per_s: drive.or("outer_rate", 200.0),
+        inner_mb_per_s: drive.or("inner_rate", drive.or("outer_rate", 200.0) / 2.0),
+        settle_ms: drive.or("settle", 1.0),
+        average_seek_ms: drive.or("average_seek", 8.0),
+        head_switch_ms: drive.or("head_switch", 1.0),
+        write_settle_ms: drive.or("write_settle", 0.3),
+        ..DataSheet::generic_8tb_7200()
+    };
+    sheet.parameters().unwrap_or_else(|_| DataSheet::generic_8tb_7200().parameters().expect("a sound drive"))
+}
+
+struct Simulation<'a> {
+    setup: Setup,
+    planner: Planner,
+    members: Vec<Member>,
+    requests: Vec<Request>,
+    free: Vec<u32>,
+    events: BinaryHeap<Reverse<(u64, u32)>>,
+    waiting: VecDeque<u32>,
+    active: usize,
+    link_free_ns: u64,
+    link_busy_ns: u64,
+    random: Random,
+    workload: &'a Workload,
+    streams: Vec<u64>,
+    next_stream: usize,
+    span: u64,
+    weight: f64,
+    now_ns: u64,
+    /// Bytes and latencies of what ended after the warm-up.
+    done: u64,
+    done_bytes: u64,
+    latencies_ns: Vec<u64>,
+    turn: u64,
+    block_of_stream: u64,
+}
+
+const HOST: u32 = 1 << 24;
+
+impl<'a> Simulation<'a> {
+    fn new(system: &System, state: State, workload: &'a Workload) -> Self {
+        let controller = &system.controller;
+        let parameters = parameters(&system.drive);
+        let geometry = Arc::new(Geometry::new(&parameters).expect("parameters of a data sheet are sound"));
+        let member_bytes = geometry.capacity_sectors() * SECTOR;
+        let missing = (state != State::Normal).then_some(0);
+        let planner = Planner::new(system, member_bytes, missing);
+        let sequential = workload.random_share < 0.5;
+        let gather = controller.is("coalesces") && sequential && workload.read_share == 0.0;
+        let block = workload.blocks.first().map_or(4096, |block| block.0);
+        let row = planner.row_bytes();
+        let block_of_stream = if gather { block.div_ceil(row) * row } else { block };
+        let outstanding = workload.outstanding() as u64;
+        let slots = (outstanding * block / block_of_stream).max(1) as usize;
+        let slots = if sequential && gather { slots } else { outstanding as usize };
+        let span = workload.span_bytes.unwrap_or(u64::MAX).min(planner.capacity()).max(block);
+        let link = system.link.as_ref();
+        let cap = |name: &str| {
+            let link = link.map_or(f64::INFINITY, |link| link.or(name, link.or("rate", f64::INFINITY)));
+            1000.0 / link.min(controller.or(name, f64::INFINITY))
+        };
+        let cache = controller.or("read_cache", 0.0) * 1024.0 * 1024.0;
+        let setup = Setup {
+            tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)) as usize,
+            absorb: if controller.is("absorbs") { system.drive.or("write_cache", 0.0) as usize } else { 0 },
+            // Streams are read ahead and written behind: only random requests are held back.
+            in_flight: match sequential {
+                true => slots,
+                false => controller.or("in_flight", f64::MAX).min(slots as f64) as usize,
+            },
+            read_ns_per_byte: cap("read_rate"),
+            write_ns_per_byte: cap("write_rate"),
+            command_ns: (system.drive.or("command", 50.0) * 1000.0) as u64,
+            read_ahead_ns: 8_000_000,
+            mirror_run: controller.get("mirror_run").map(|kib| kib as u64 * 1024),
+            host_ns: (controller.or("cached_request", 20.0) * 1000.0) as u64,
+            cached: (cache / span as f64).min(1.0),
+            serial: controller.is("serial_members") && system.shape.parity_units() > 0,
+            turn_bytes: match gather {
+                true => (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64,
+                false => 1 << 20,
+            },
+        };
+        let turns = state == State::Rebuilding && takes_turns(system);
+        let members = (0..system.shape.width).map(|index| Member {
+            hdd: Hdd::on(geometry.clone(), &parameters, SEED + index as u64),
+            window: Vec::new(),
+            backlog: VecDeque::new(),
+            dirty: Vec::new(),
+            serving: None,
+            read_end: (u64::MAX, 0),
+            busy_ns: 0,
+            rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0)),
+        });
+        let streams = workload.workers.max(1) as u64;
+        Self {
+            planner,
+            members: members.collect(),
+            requests: vec![Request::default(); slots],
+            free: (0..slots as u32).rev().collect(),
+            events: BinaryHeap::new(),
+            waiting: VecDeque::new(),
+            active: 0,
+            link_free_ns: 0,
+            link_busy_ns: 0,
+            random: Random(SEED),
+            workload,
+            streams: (0..streams).map(|stream| span / streams * stream / SECTOR * SECTOR).collect(),
+            next_stream: 0,
+            span,
+            weight: workload.blocks.iter().map(|(_, weight)| weight).sum(),
+            now_ns: 0,
+            done: 0,
+            done_bytes: 0,
+            latencies_ns: Vec::new(),
+            turn: 0,
+            block_of_stream,
+            setup,
+        }
+    }
+
+    /// Size, place and direction of the next request.
+    fn draw(&mut self) -> (u64, u64, bool) {
+        let mut bytes = self.block_of_stream;
+        if self.workload.blocks.len() > 1 {
+            let mut pick = self.random.share() * self.weight;
+            for (size, weight) in &self.workload.blocks {
+                bytes = *size;
+                pick -= weight;
+                if pick < 0.0 {
+                    break;
+                }
+            }
+        }
+        let share = self.workload.read_share;
+        let read = share >= 1.0 || (share > 0.0 && self.random.share() < share);
+        let chance = self.workload.random_share;
+        if chance >= 1.0 || (chance > 0.0 && self.random.share() < chance) {
+            // Offsets are multiples of 4 KiB, not of the size; blocks of one size are aligned to it.
+            let align = if self.workload.blocks.len() > 1 { SECTOR } else { bytes.max(SECTOR) };
+            let places = (self.span.saturating_sub(bytes) / align).max(1);
+            return (self.random.below(places) * align, bytes, read);
+        }
+        let count = self.streams.len();
+        let stream = &mut self.streams[self.next_stream % count];
+        self.next_stream += 1;
+        if *stream + bytes > self.span {
+            *stream = 0;
+        }
+        let offset = *stream;
+        *stream += bytes;
+        (offset, bytes, read)
+    }
+
+    fn start(&mut self, id: u32) {
+        let (offset, bytes, read) = self.draw();
+        let started_ns = self.now_ns;
+        if read && self.setup.cached > 0.0 && self.random.share() < self.setup.cached {
+            self.requests[id as usize] =
+                Request { started_ns, bytes, left: 0, then: Vec::new(), active: false };
+            self.link_free_ns = self.link_free_ns.max(self.now_ns) + self.setup.host_ns;
+            self.events.push(Reverse((self.link_free_ns, HOST + id)));
+            return;
+        }
+        let plan = match read {
+            true => self.plan_read(offset, bytes),
+            false => self.planner.write(offset, bytes),
+        };
+        let (mut first, mut then) = (plan.reads, plan.writes);
+        if first.is_empty() {
+            std::mem::swap(&mut first, &mut then);
+        }
+        self.requests[id as usize] = Request { started_ns, bytes, left: 0, then, active: true };
+        self.active += 1;
+        self.issue(id, &first);
+    }
+
+    /// Which copy of a mirror serves a read: by region, or the one with less to do.
+    fn plan_read(&mut self, offset: u64, bytes: u64) -> Steps {
+        let mut load: Vec<usize> = Vec::new();
+        if self.setup.mirror_run.is_none() && self.planner.is_mirrored() {
+            load = self.members.iter().map(|member| member.window.len() + member.backlog.len()).collect();
+        }
+        let (run, turn) = (self.setup.mirror_run, &mut self.turn);
+        self.planner.read(offset, bytes, &mut |at, copies: &[usize]| match run {
+            Some(run) => (at / run) as usize % copies.len(),
+            None if load.is_empty() => 0,
+            None => {
+                *turn += 1;
+                let key = |(index, member): &(usize, &usize)| (load[**member], (index + *turn as usize) % copies.len());
+                let index = copies.iter().enumerate().min_by_key(key).map_or(0, |(index, _)| index);
+                load[copies[index]] += 1;
+                index
+            }
+        })
+    }
+
+    fn issue(&mut self, id: u32, extents: &[Extent]) {
+        let extents = match self.setup.serial && extents.len() > 1 {
+            true => {
+                // The others follow, before what comes after them anyway.
+                self.requests[id as usize].then.splice(0..0, extents[1..].iter().copied());
+                &extents[..1]
+            }
+            false => extents,
+        };
+        self.requests[id as usize].left = extents.len() as u32;
+        if extents.is_empty() {
+            self.complete_at(id, self.now_ns);
+            return;
+        }
+        for extent in extents {
+            let member = &mut self.members[extent.member];
+            let lba = extent.offset / SECTOR;
+            let sectors = (extent.bytes.div_ceil(SECTOR) as u32).max(1);
+            let target = member.hdd.target(lba);
+            member.backlog.push_back(Command { request: id, lba, sectors, write: extent.write, target });
+        }
+        let mut touched: Vec<usize> = extents.iter().map(|extent| extent.member).collect();
+        touched.dedup();
+        for member in touched {
+            self.admit(member);
+        }
+    }
+
+    /// Fills a drive's window from its backlog, and lets it serve.
+    fn admit(&mut self, index: usize) {
+        let mut answered = Vec::new();
+        let member = &mut self.members[index];
+        while let Some(&command) = member.backlog.front() {
+            if command.write && self.setup.absorb > 0 {
+                if member.dirty.len() >= self.setup.absorb {
+                    break;
+                }
+                member.dirty.push(command);
+                answered.push(command.request);
+            } else if member.window.len() < self.setup.tags {
+                member.window.push(command);
+            } else {
+                break;
+            }
+            member.backlog.pop_front();
+        }
+        self.serve(index);
+        for id in answered {
+            self.part_done(id, self.now_ns + self.setup.command_ns);
+        }
+    }
+
+    fn serve(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let member = &mut self.members[index];
+        if member.serving.is_some() {
+            return;
+        }
+        if let Some((place, host_bytes)) = &mut member.rebuild {
+            let idle = member.window.is_empty() && member.dirty.is_empty();
+            if *host_bytes >= self.setup.turn_bytes || idle {
+                let sectors = (256 * 1024 / SECTOR) as u32;
+                let lba = *place;
+                *place = (*place + u64::from(sectors)) % (member.hdd.geometry().capacity_sectors() / 2);
+                *host_bytes = 0;
+                let plan = member.hdd.plan(now_ns, lba, sectors, false);
+                member.hdd.commit(&plan);
+                member.busy_ns += plan.finished_ns - now_ns;
+                let target = member.hdd.target(lba);
+                member.serving = Some((Command { request: u32::MAX, lba, sectors, write: false, target }, true));
+                member.read_end = (u64::MAX, 0);
+                self.events.push(Reverse((plan.finished_ns, index as u32)));
+                return;
+            }
+        }
+        let continues = |command: &Command| {
+            !command.write
+                && command.lba == member.read_end.0
+                && now_ns - member.read_end.1 < self.setup.read_ahead_ns
+        };
+        let wait = |command: &Command| match continues(command) {
+            true => 0,
+            false => member.hdd.positioned_ns(now_ns, &command.target, command.write) - now_ns,
+        };
+        let in_window = member.window.iter().enumerate().map(|(at, command)| (wait(command), false, at));
+        let in_cache = member.dirty.iter().enumerate().map(|(at, command)| (wait(command), true, at));
+        let Some((_, cached, at)) = in_window.chain(in_cache).min() else { return };
+        let command = if cached { member.dirty[at] } else { member.window[at] };
+        // A read that goes on where the last one ended was read ahead while the arm had nothing else to do.
+        let from_ns = if continues(&command) { member.read_end.1 } else { now_ns };
+        let plan = member.hdd.plan_from(from_ns, command.lba, command.target, command.sectors, command.write);
+        member.hdd.commit(&plan);
+        let finished_ns = plan.finished_ns.max(now_ns + self.setup.command_ns);
+        member.busy_ns += finished_ns - now_ns;
+        member.read_end = match command.write {
+            true => (u64::MAX, 0),
+            false => (command.lba + u64::from(command.sectors), plan.finished_ns),
+        };
+        if let Some((_, host_bytes)) = &mut member.rebuild {
+            *host_bytes += u64::from(command.sectors) * SECTOR;
+        }
+        if cached {
+            member.dirty.swap_remove(at);
+        } else {
+            member.window.swap_remove(at);
+        }
+        member.serving = Some((command, cached));
+        self.events.push(Reverse((finished_ns, index as u32)));
+    }
+
+    fn part_done(&mut self, id: u32, at_ns: u64) {
+        let request = &mut self.requests[id as usize];
+        request.left -= 1;
+        if request.left > 0 {
+            return;
+        }
+        let then = std::mem::take(&mut request.then);
+        if then.is_empty() {
+            self.complete_at(id, at_ns);
+            return;
+        }
+        self.issue(id, &then);
+    }
+
+    /// The drives are done with it: it crosses the link.
+    fn complete_at(&mut self, id: u32, at_ns: u64) {
+        let bytes = self.requests[id as usize].bytes as f64;
+        let read = self.workload.read_share;
+        let per_byte = read * self.setup.read_ns_per_byte + (1.0 - read) * self.setup.write_ns_per_byte;
+        let transfer_ns = (bytes * per_byte) as u64;
+        self.link_free_ns = self.link_free_ns.max(at_ns) + transfer_ns;
+        self.link_busy_ns += transfer_ns;
+        self.events.push(Reverse((self.link_free_ns, HOST + id)));
+    }
+
+    fn fill(&mut self) {
+        while let Some(id) = self.free.pop() {
+            self.waiting.push_back(id);
+        }
+        while self.active < self.setup.in_flight {
+            let Some(id) = self.waiting.pop_front() else { break };
+            self.start(id);
+        }
+    }
+
+    fn run(&mut self, warm: u64, measured: u64) -> (u64, u64) {
+        let mut from = (0, 0, Vec::new());
+        self.fill();
+        let mut completed = 0;
+        while completed < warm + measured {
+            let Some(Reverse((at_ns, who))) = self.events.pop() else { break };
+            self.now_ns = at_ns;
+            if who >= HOST {
+                let id = who - HOST;
+                let request = &self.requests[id as usize];
+                completed += 1;
+                if completed > warm {
+                    self.done += 1;
+                    self.done_bytes += request.bytes;
+                    self.latencies_ns.push(at_ns - request.started_ns);
+                } else if completed == warm {
+                    let busy = self.members.iter().map(|member| member.busy_ns).collect();
+                    from = (at_ns, self.link_busy_ns, busy);
+                }
+                if self.requests[id as usize].active {
+                    self.active -= 1;
+                }
+                self.free.push(id);
+                self.fill();
+            } else {
+                let index = who as usize;
+                let (command, cached) = self.members[index].serving.take().expect("it was serving");
+                if command.request == u32::MAX || cached {
+                    self.admit(index);
+                } else {
+                    // The request after this one may already wait where the arm is.
+                    self.part_done(command.request, at_ns);
+                    self.admit(index);
+                }
+            }
+        }
+        let (from_ns, link, busy) = from;
+        for (member, before) in self.members.iter_mut().zip(busy) {
+            member.busy_ns -= before;
+        }
+        self.link_busy_ns -= link;
+        (from_ns, self.now_ns)
+    }
+}
+
+/// Whether a mirror's copy alternates between the host's commands and the rebuild's.
+fn takes_turns(system: &System) -> bool {
+    system.controller.is("rebuild_turns") && system.shape.copies() > 1
+}
+
+/// Seconds to rebuild one drive: its mean rate over the surface, each cylinder taking the same time.
+pub(super) fn rebuild_seconds(system: &System) -> Option<f64> {
+    (system.shape.fault_tolerance() > 0).then(|| {
+        let outer = system.drive.or("outer_rate", 200.0);
+        let mean = (outer + system.drive.or("inner_rate", outer / 2.0)) / 2.0;
+        let used = if system.controller.is("rebuilds_used_only") { system.filled } else { 1.0 };
+        system.drive.or("capacity", 0.0) * used / (mean * 1e6 * system.controller.or("rebuild_of_outer", 1.0))
+    })
+}
+
+pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Prediction {
+    let controller = &system.controller;
+    let mut simulation = Simulation::new(system, state, workload);
+    let outstanding = simulation.requests.len() as u64;
+    let warm = 2 * outstanding + 300;
+    let measured = 3000 + 4 * outstanding;
+    let (from_ns, until_ns) = simulation.run(warm, measured);
+    let seconds = (until_ns - from_ns).max(1) as f64 / 1e9;
+    let mut iops = simulation.done_bytes as f64 / workload.mean_bytes() / seconds;
+    let drive_utilisation = simulation
+        .members
+        .iter()
+        .map(|member| member.busy_ns as f64 / 1e9 / seconds)
+        .fold(0.0, f64::max)
+        .min(1.0);
+    let link = (simulation.link_busy_ns as f64 / 1e9 / seconds).min(1.0);
+    // Software that moves more or fewer bytes than asked for, and what its own work costs.
+    let sequential = workload.random_share < 0.5;
+    let gain = match (sequential, workload.read_share >= 0.5) {
+        (true, true) => controller.or("stream_read_gain", 1.0),
+        (true, false) => controller.or("stream_write_gain", 1.0),
+        _ => 1.0 / controller.or("positions_per_request", 1.0),
+    };
+    iops *= gain * controller.or("efficiency", 1.0);
+    if state == State::Rebuilding && !takes_turns(system) {
+        iops *= 1.0 - controller.or("rebuild_share", 0.3);
+    }
+    let mut latencies = std::mem::take(&mut simulation.latencies_ns);
+    latencies.sort_unstable();
+    let scale = 1.0 / (gain * controller.or("efficiency", 1.0)) / 1000.0;
+    let at = |share: f64| {
+        let index = (share * (latencies.len().max(1) - 1) as f64) as usize;
+        latencies.get(index).map_or(0.0, |ns| *ns as f64 * scale)
+    };
+    let mean = workload.outstanding() as f64 / iops * 1e6;
+    let latency_us = Latency { mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) };
+    let mut limits = vec![Limit { part: "drives".into(), iops: iops / drive_utilisation.max(1e-6) }];
+    if link > 0.0 {
+        limits.push(Limit { part: "link".into(), iops: iops / link });
+    }
+    let offered = Limit { part: "outstanding requests".into(), iops };
+    if drive_utilisation < 0.9 && link < 0.9 {
+        limits.push(offered);
+    }
+    limits.sort_by(|one, other| one.iops.total_cmp(&other.iops));
+    let headroom = limits.get(1).map_or(1.0, |next| next.iops / iops);
+    let rebuild = rebuild_seconds(system);
+    let share = match takes_turns(system) {
+        true => 0.25,
+        false => controller.or("rebuild_share", 0.3),
+    };
+    Prediction {
+        mb_per_s: iops * workload.mean_bytes() / 1e6,
+        iops,
+        latency_us,
+        bottleneck: limits[0].part.clone(),
+        headroom,
+        limits,
+        drive_utilisation,
+        rebuild_seconds: rebuild,
+        rebuild_under_load_seconds: rebuild.map(|idle| idle / (1.0 - drive_utilisation * (1.0 - share)).max(0.02)),
+    }
+}

@@ -1,0 +1,363 @@
+//! The catalogue of components and systems, read from TOML.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use stripewise_layout::{LayoutError, LayoutSpec, Shape};
+
+use super::parameter::{How, Parameter, nearest};
+
+const BUILT_IN: &str = include_str!("../../catalogue/systems.toml");
+
+/// What a component is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComponentKind {
+    /// A disk with an arm.
+    Hdd,
+    /// A solid-state drive.
+    Ssd,
+    /// A controller, or the software in its place.
+    Controller,
+    /// An enclosure whose own processor moves every byte.
+    Enclosure,
+    /// What the host reaches the array through.
+    Link,
+}
+
+/// A part with its numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Component {
+    /// What it is.
+    pub kind: ComponentKind,
+    /// In words.
+    pub title: String,
+    /// By name.
+    #[serde(flatten)]
+    pub parameters: BTreeMap<String, Parameter>,
+}
+
+impl Component {
+    /// A number that may be absent.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.parameters.get(name).map(|parameter| parameter.value)
+    }
+
+    /// A number, or what stands for its absence.
+    pub fn or(&self, name: &str, absent: f64) -> f64 {
+        self.get(name).unwrap_or(absent)
+    }
+
+    /// A choice that is off unless it is made.
+    pub fn is(&self, name: &str) -> bool {
+        self.or(name, 0.0) != 0.0
+    }
+}
+
+/// What software RAID lies over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// The controller does the RAID itself; or software over plain ports.
+    #[default]
+    Drives,
+    /// Devices that the controller passes through, past its cache.
+    Jbod,
+    /// One-drive volumes behind the controller's cache.
+    SimpleVolumes,
+    /// RAID 0 sets of each controller.
+    HardwareRaid0,
+}
+
+/// A configuration, before its names are looked up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// `4x NAME`.
+    pub drives: String,
+    /// As `volume create --layout` takes it.
+    pub layout: String,
+    /// Members of a stripe; all drives where it is left out.
+    #[serde(default)]
+    pub columns: Option<usize>,
+    /// Strip size; that of the layout's default where it is left out.
+    #[serde(default)]
+    pub interleave_kib: Option<u64>,
+    /// Groups of RAID 50 and 60.
+    #[serde(default)]
+    pub groups: Option<usize>,
+    /// Name of the controller or software.
+    pub controller: String,
+    /// How many of them share the drives.
+    #[serde(default = "one")]
+    pub controllers: usize,
+    /// Software RAID over what.
+    #[serde(default)]
+    pub over: Over,
+    /// Whether the host reaches it through a file system.
+    #[serde(default)]
+    pub file_system: bool,
+    /// What the host reaches it through; nothing that limits where it is left out.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// `2x NAME` of solid-state drives that hold the journal or the fast tier.
+    #[serde(default)]
+    pub journal: Option<String>,
+    /// Share of the capacity that holds data, for rebuilds of used data only.
+    #[serde(default)]
+    pub filled: Option<f64>,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// A system of the catalogue as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemEntry {
+    /// In words.
+    pub title: String,
+    /// What it is made of.
+    #[serde(flatten)]
+    pub configuration: Configuration,
+}
+
+/// A configuration with everything looked up and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    /// Its name in the catalogue, or what it is made of.
+    pub name: String,
+    /// How many drives.
+    pub drives: usize,
+    /// Name of the drive.
+    pub drive_name: String,
+    /// The drive.
+    pub drive: Component,
+    /// The layout over them.
+    pub shape: Shape,
+    /// Name of the controller.
+    pub controller_name: String,
+    /// The controller or software.
+    pub controller: Component,
+    /// How many of them.
+    pub controllers: usize,
+    /// Software RAID over what.
+    pub over: Over,
+    /// Through a file system.
+    pub file_system: bool,
+    /// What limits the way to the host.
+    pub link: Option<Component>,
+    /// Journal or tier drives.
+    pub journal: Option<(usize, Component)>,
+    /// Share of the capacity that holds data.
+    pub filled: f64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// Drives, controllers, links by name.
+    #[serde(default)]
+    pub component: BTreeMap<String, Component>,
+    /// Systems by name.
+    #[serde(default)]
+    pub system: BTreeMap<String, SystemEntry>,
+}
+
+/// What may be wrong with a name, a file, or a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// The text is no catalogue.
+    #[error("{file}: {why}")]
+    File {
+        /// Which file.
+        file: String,
+        /// Line and reason.
+        why: String,
+    },
+    /// A name that is none.
+    #[error("there is no {what} `{name}`; the nearest are {}", nearest.join(", "))]
+    Unknown {
+        /// System, drive, controller or link.
+        what: &'static str,
+        /// As asked for.
+        name: String,
+        /// Up to three.
+        nearest: Vec<String>,
+    },
+    /// Not `4xNAME`.
+    #[error("`{given}` does not say how many of which drive")]
+    Drives {
+        /// As asked for.
+        given: String,
+    },
+    /// The layout's own rules.
+    #[error("{drives} drives cannot be `{layout}`: {source}")]
+    Layout {
+        /// As asked for.
+        layout: String,
+        /// How many drives.
+        drives: usize,
+        /// The rule.
+        source: LayoutError,
+    },
+    /// A rule of the parts.
+    #[error("{why}")]
+    Impossible {
+        /// Which rule.
+        why: String,
+    },
+}
+
+impl CatalogueError {
+    /// What to do.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::File { .. } => "mend the file; docs/model.md lists names and units".into(),
+            Self::Unknown { .. } => "`stripewise model catalogue` lists all names".into(),
+            Self::Drives { .. } => "write the number, an x and a name: `4xmg08ada400e`".into(),
+            Self::Layout { source, .. } => source.hint(),
+            Self::Impossible { .. } => "`stripewise model catalogue NAME` shows what a part can do".into(),
+        }
+    }
+}
+
+impl Catalogue {
+    /// The one in the program.
+    ///
+    /// # Panics
+    /// Where the file in the program is faulty, which a test excludes.
+    pub fn built_in() -> Self {
+        Self::parse("catalogue/systems.toml", BUILT_IN).expect("the built-in catalogue is sound")
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Text that is none, unknown names, wrong units, values out of range, systems that cannot be.
+    pub fn parse(file: &str, text: &str) -> Result<Self, CatalogueError> {
+        let error = |why: String| CatalogueError::File { file: file.into(), why };
+        let catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
+        for (name, component) in &catalogue.component {
+            for (parameter, value) in &component.parameters {
+                if let Some(fault) = value.fault(parameter) {
+                    return Err(error(format!("[component.{name}]: {fault}")));
+                }
+            }
+        }
+        for name in catalogue.system.keys() {
+            catalogue.system(name).map_err(|fault| error(format!("[system.{name}]: {fault}")))?;
+        }
+        Ok(catalogue)
+    }
+
+    /// The system of this name.
+    ///
+    /// # Errors
+    /// No such name, with the nearest.
+    pub fn system(&self, name: &str) -> Result<System, CatalogueError> {
+        let Some(entry) = self.system.get(name) else {
+            let nearest = nearest(name, self.system.keys().map(String::as_str));
+            return Err(CatalogueError::Unknown { what: "system", name: name.into(), nearest });
+        };
+        self.build(name, &entry.configuration)
+    }
+
+    /// A configuration made of the catalogue's parts.
+    ///
+    /// # Errors
+    /// Unknown names, impossible layouts, parts that do not fit each other.
+    pub fn build(&self, name: &str, wanted: &Configuration) -> Result<System, CatalogueError> {
+        let (drives, drive_name, drive) = self.drives(&wanted.drives)?;
+        let controller = self.part("controller", &wanted.controller, |kind| {
+            matches!(kind, ComponentKind::Controller | ComponentKind::Enclosure)
+        })?;
+        let link = match &wanted.link {
+            Some(link) => Some(self.part("link", link, |kind| kind == ComponentKind::Link)?),
+            None => None,
+        };
+        let journal = match &wanted.journal {
+            Some(text) => self.drives(text).map(|(count, _, drive)| Some((count, drive)))?,
+            None => None,
+        };
+        let layout_error = |source| CatalogueError::Layout { layout: wanted.layout.clone(), drives, source };
+        let mut spec = LayoutSpec::parse(&wanted.layout).map_err(layout_error)?;
+        spec.columns = wanted.columns.or(spec.columns);
+        spec.groups = wanted.groups;
+        spec.interleave_bytes = wanted.interleave_kib.map(|kib| kib << 10);
+        let shape = spec.resolve(drives).map_err(layout_error)?;
+        let impossible = |why: String| Err(CatalogueError::Impossible { why });
+        if wanted.controllers == 0 || wanted.controllers > drives {
+            return impossible(format!("{} controllers cannot share {drives} drives", wanted.controllers));
+        }
+        if wanted.controllers > 1 && wanted.over == Over::Drives {
+            return impossible("only software RAID spans several controllers: say over what it lies".into());
+        }
+        if journal.as_ref().is_some_and(|(_, drive)| drive.kind != ComponentKind::Ssd) {
+            return impossible("a journal lies on solid-state drives".into());
+        }
+        if controller.kind == ComponentKind::Enclosure && drive.kind != ComponentKind::Hdd {
+            return impossible(format!("`{}` takes hard disks only", wanted.controller));
+        }
+        Ok(System {
+            name: name.into(),
+            drives,
+            drive_name,
+            drive,
+            shape,
+            controller_name: wanted.controller.clone(),
+            controller,
+            controllers: wanted.controllers,
+            over: wanted.over,
+            file_system: wanted.file_system,
+            link,
+            journal,
+            filled: wanted.filled.unwrap_or(1.0),
+        })
+    }
+
+    /// Reads `4xNAME`.
+    ///
+    /// # Errors
+    /// Other text, or no such drive.
+    pub fn drives(&self, text: &str) -> Result<(usize, String, Component), CatalogueError> {
+        let parts = text.split_once('x').map(|(count, name)| (count.trim().parse(), name.trim()));
+        let Some((Ok(count), name)) = parts else {
+            return Err(CatalogueError::Drives { given: text.into() });
+        };
+        let drive = |kind| matches!(kind, ComponentKind::Hdd | ComponentKind::Ssd);
+        Ok((count, name.to_owned(), self.part("drive", name, drive)?))
+    }
+
+    fn part(
+        &self,
+        what: &'static str,
+        name: &str,
+        fits: impl Fn(ComponentKind) -> bool,
+    ) -> Result<Component, CatalogueError> {
+        match self.component.get(name) {
+            Some(component) if fits(component.kind) => Ok(component.clone()),
+            _ => {
+                let fitting = self.component.iter().filter(|(_, component)| fits(component.kind));
+                let nearest = nearest(name, fitting.map(|(name, _)| name.as_str()));
+                Err(CatalogueError::Unknown { what, name: name.into(), nearest })
+            }
+        }
+    }
+
+    /// The fitted numbers: component and name.
+    pub fn fitted(&self) -> Vec<(String, String)> {
+        let all = self.component.iter().flat_map(|(component, parts)| {
+            let fitted = parts.parameters.iter().filter(|(_, parameter)| parameter.how == How::Fitted);
+            fitted.map(move |(name, _)| (component.clone(), name.clone()))
+        });
+        all.collect()
+    }
+
+    /// A number in place, for fitting.
+    pub fn value_mut(&mut self, component: &str, name: &str) -> Option<&mut f64> {
+        let parameters = &mut self.component.get_mut(component)?.parameters;
+        parameters.get_mut(name).map(|parameter| &mut parameter.value)
+    }
+}

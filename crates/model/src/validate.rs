@@ -1,0 +1,138 @@
+//! Every published row beside its prediction, and how far they are apart.
+//!
+//! A row is a question to a system of the catalogue ([`questions`]); what no system answers counts as the worst. Errors
+//! are exp|ln(predicted/published)| − 1, in percent.
+
+mod fit;
+mod questions;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use crate::predict::{Prediction, State, Workload, predict};
+use crate::studies::{DataError, Row};
+use crate::system::{Catalogue, System};
+
+pub use fit::{Halves, fit, halves};
+pub use summary::{Summary, TableSummary, summarise, tables};
+
+/// A row and its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// Number of the study.
+    pub study: String,
+    /// Its table.
+    pub table: String,
+    /// Configuration and test.
+    pub row: String,
+    /// What the figures are, with their unit.
+    pub metric: String,
+    /// The print's figure.
+    pub published: f64,
+    /// Ours; null where no system answers.
+    pub predicted: Option<f64>,
+    /// exp|ln(predicted/published)| − 1 in percent, negative where the prediction is too low.
+    pub error_percent: Option<f64>,
+    /// Whether a number of the catalogue was chosen by this row.
+    pub fitted: bool,
+    /// Rows of one test differ in the configuration only.
+    #[serde(skip)]
+    pub test: String,
+    /// Which configuration.
+    #[serde(skip)]
+    pub configuration: String,
+}
+
+impl Answer {
+    /// The size of the error as a logarithm; what is not answered is far off.
+    pub fn distance(&self) -> f64 {
+        match self.predicted {
+            Some(predicted) if predicted > 0.0 && self.published > 0.0 => (predicted / self.published).ln().abs(),
+            Some(predicted) if predicted == self.published => 0.0,
+            _ => UNANSWERED,
+        }
+    }
+}
+
+/// The distance of a row without an answer: a factor of a thousand.
+pub const UNANSWERED: f64 = 6.907_755_278_982_137;
+
+/// Predictions that several rows need, each made once.
+pub struct Predictor<'a> {
+    catalogue: &'a Catalogue,
+    made: Mutex<BTreeMap<String, Prediction>>,
+}
+
+impl<'a> Predictor<'a> {
+    /// With the numbers of a catalogue.
+    pub fn new(catalogue: &'a Catalogue) -> Self {
+        Self { catalogue, made: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn predict(&self, system: &System, state: State, workload: &Workload) -> Prediction {
+        let key = format!(
+            "{} {:?} {} {:?} {} {:?} {:?}",
+            system.drive_name,
+            system.shape,
+            system.controller_name,
+            (system.drives, system.controllers, system.over, system.file_system, system.link.is_some()),
+            system.journal.is_some(),
+            state,
+            workload
+        );
+        if let Some(made) = self.made.lock().expect("no panic while it is held").get(&key) {
+            return made.clone();
+        }
+        let prediction = predict(system, state, workload);
+        self.made.lock().expect("no panic while it is held").insert(key, prediction.clone());
+        prediction
+    }
+}
+
+/// Answers all rows that are measurements.
+///
+/// # Errors
+/// A field that is not what its heading says.
+pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, DataError> {
+    use rayon::prelude::*;
+    let predictor = Predictor::new(catalogue);
+    let patterns = fitted_patterns(catalogue);
+    let answers: Result<Vec<Option<Answer>>, DataError> = rows
+        .par_iter()
+        .map(|row| {
+            let Some(question) = questions::question(row)? else { return Ok(None) };
+            let predicted = questions::answer(&predictor, &question);
+            let label = format!("{} {} {} {}", question.study, question.table, question.row, question.metric);
+            let mut answer = Answer {
+                fitted: patterns.iter().any(|pattern| pattern.split(' ').all(|word| label.contains(word))),
+                study: question.study,
+                table: question.table,
+                row: question.row,
+                metric: question.metric,
+                published: question.published,
+                predicted,
+                error_percent: None,
+                test: question.test,
+                configuration: question.configuration,
+            };
+            answer.error_percent = predicted.map(|predicted| {
+                let percent = 100.0 * (answer.distance().exp() - 1.0);
+                if predicted < answer.published { -percent } else { percent }
+            });
+            Ok(Some(answer))
+        })
+        .collect();
+    Ok(answers?.into_iter().flatten().collect())
+}
+
+/// The rows that fitted numbers name as their source.
+fn fitted_patterns(catalogue: &Catalogue) -> Vec<String> {
+    let fitted = catalogue.fitted();
+    let sources = fitted.iter().filter_map(|(component, name)| {
+        Some(catalogue.component.get(component)?.parameters.get(name)?.source.clone())
+    });
+    sources.flat_map(|source| source.split("; ").map(str::to_owned).collect::<Vec<_>>()).collect()
+}

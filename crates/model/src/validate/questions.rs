@@ -1,0 +1,464 @@
+//! What a row of a published table asks, and the prediction that answers it.
+
+use super::Predictor;
+use crate::predict::{Bonnie, PostMark, State, Workload};
+use crate::studies::{DataError, Row, Table};
+use crate::system::{Configuration, Over, System};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// Eight lanes of 2.5 GT/s, 8 of 10 bits.
+const PCIE_1_X8_MB_PER_S: f64 = 2000.0;
+
+/// A published figure and what it is about.
+pub(super) struct Question {
+    pub study: String,
+    pub table: String,
+    pub row: String,
+    pub metric: String,
+    pub published: f64,
+    pub test: String,
+    pub configuration: String,
+    asked: Asked,
+}
+
+enum Asked {
+    /// A figure of a run; the mean over several spans.
+    Run { subject: Subject, state: State, loads: Vec<Workload>, figure: Figure },
+    /// The ratio of two.
+    Ratio { subjects: [Subject; 2], load: Workload },
+    /// A number of bonnie's or PostMark's.
+    Metric { subject: Subject, name: String },
+    /// Minutes of an idle rebuild.
+    Rebuild { subject: Subject },
+    /// The slowest request of a long run, in milliseconds.
+    Worst { subject: Subject, read: bool },
+    /// Writes with the drive's cache off, in microseconds.
+    Uncached { subject: Subject },
+    /// So many times a single drive's figure.
+    Times { drives: f64, load: Workload, figure: Figure },
+    /// Percent of the bus that a load takes.
+    Bus { subject: Subject, load: Workload },
+    /// Rate of an array whose caches are off.
+    UncachedRate { subject: Subject },
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Figure {
+    Rate,
+    Requests,
+    Milliseconds,
+    Microseconds,
+}
+
+enum Subject {
+    Named(String),
+    Made(Box<Configuration>),
+}
+
+/// What a row asks; `None`: it is no measurement.
+pub(super) fn question(row: &Row) -> Result<Option<Question>, DataError> {
+    match row.what {
+        Table::FileSizes => file_sizes(row),
+        Table::Metrics => metrics(row),
+        Table::Requests => requests(row),
+        Table::DataSheets => data_sheets(row),
+        Table::States => states(row),
+        Table::Rebuilds => rebuilds(row),
+        Table::Passed => Ok(None),
+    }
+}
+
+fn configuration(drives: &str, layout: &str, interleave_kib: u64, controller: &str) -> Configuration {
+    Configuration {
+        drives: drives.into(),
+        layout: layout.into(),
+        columns: None,
+        interleave_kib: (layout != "single").then_some(interleave_kib),
+        groups: None,
+        controller: controller.into(),
+        controllers: 1,
+        over: Over::Drives,
+        file_system: false,
+        link: None,
+        journal: None,
+        filled: None,
+    }
+}
+
+fn layout_of(level: &str) -> String {
+    let level = level.split('+').next().unwrap_or(level);
+    level.replace([' ', '-'], "").to_lowercase()
+}
+
+/// Study 000: CrystalDiskMark.
+fn file_sizes(row: &Row) -> Result<Option<Question>, DataError> {
+    let config = row.text("config");
+    let chipset = row.text("system").contains("RST");
+    let level = layout_of(row.text("raid_equivalent"));
+    let name = match (level.as_str(), chipset) {
+        ("single", _) => "000-single".to_owned(),
+        (level, true) => format!("000-rst-{level}"),
+        ("raid0", false) => "000-ss-simple".to_owned(),
+        ("raid1", false) => "000-ss-mirror".to_owned(),
+        (_, false) => "000-ss-parity".to_owned(),
+    };
+    let sizes: Vec<u64> = row
+        .text("file_size_mib")
+        .split(|character: char| !character.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect();
+    if sizes.is_empty() {
+        row.number("file_size_mib")?;
+    }
+    let (read, random) = (row.text("op") == "read", row.text("access") == "random");
+    let block = row.number("block_kib")? as u64 * KIB;
+    let depth = row.number("queue_depth")? as usize;
+    let load = |mib: &u64| Workload { span_bytes: Some(mib * MIB), ..Workload::simple(read, random, block, depth) };
+    let (test, op, size) = (row.text("test"), row.text("op"), row.text("file_size_mib"));
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: row.text("table").into(),
+        row: format!("{config} {test} {op} {size} MiB"),
+        metric: "MB/s".into(),
+        published: row.number("mb_per_s")?,
+        test: format!("{test} {op} {size}"),
+        configuration: name.clone(),
+        asked: Asked::Run {
+            subject: Subject::Named(name),
+            state: State::Normal,
+            loads: sizes.iter().map(load).collect(),
+            figure: Figure::Rate,
+        },
+    }))
+}
+
+/// Study 001: bonnie and PostMark.
+fn metrics(row: &Row) -> Result<Option<Question>, DataError> {
+    let (level, metric) = (row.text("level"), row.text("metric"));
+    let name = format!("001-{}", layout_of(level));
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: if row.text("tool").starts_with("bonnie") { "Table 1".into() } else { "Table 2".into() },
+        row: format!("{level} {}", row.text("tool")),
+        metric: format!("{metric} {}", row.text("unit")),
+        published: row.number("value")?,
+        test: metric.into(),
+        configuration: level.into(),
+        asked: Asked::Metric { subject: Subject::Named(name), name: metric.into() },
+    }))
+}
+
+/// Study 002: a configuration in words.
+fn subject_002(config: &str, level: &str, disks: f64) -> Subject {
+    let words = config.to_lowercase();
+    if level == "single" {
+        return Subject::Named("002-ssd1".into());
+    }
+    let number_before = |word: &str| {
+        let before = &words[..words.find(word)?];
+        let digits: String = before.trim_end().chars().rev().take_while(char::is_ascii_digit).collect();
+        digits.chars().rev().collect::<String>().parse::<usize>().ok()
+    };
+    let mut controllers = number_before("controller").or_else(|| number_before("ctrl")).unwrap_or(1);
+    if words.contains("per controller") || words.contains("/ctlr") || words.contains("/ctrl") {
+        controllers = controllers.max(2);
+    }
+    let plain = words.contains("option a") || words.contains("no raid controller") || words.contains("no controller");
+    let software = words.contains("software") || words.contains("sw raid");
+    let over = if plain || !software {
+        Over::Drives
+    } else if words.contains("jbod") {
+        Over::Jbod
+    } else if words.contains("over hardware") || words.contains("hw raid0") {
+        Over::HardwareRaid0
+    } else {
+        Over::SimpleVolumes
+    };
+    let drive = if words.contains("hdd") { "sas-10k" } else { "x25e" };
+    let controller = if plain { "software-ports" } else { "adaptec-5085" };
+    let layout = layout_of(level);
+    Subject::Made(Box::new(Configuration {
+        controllers,
+        over,
+        file_system: software || words.contains("file system") || words.contains("filesys"),
+        ..configuration(&format!("{disks}x{drive}"), &layout, 64, controller)
+    }))
+}
+
+/// Streams and requests of a named load of study 002.
+fn load_002(workload: &str, read: bool, random: bool, kib: f64) -> Workload {
+    let (depth, workers) = match workload.split(' ').next().unwrap_or_default() {
+        "heavy" => (16, 10),
+        "latency" => (1, 1),
+        _ => (32, 1),
+    };
+    Workload { workers, ..Workload::simple(read, random, (kib * KIB as f64) as u64, depth) }
+}
+
+fn requests(row: &Row) -> Result<Option<Question>, DataError> {
+    let (config, level, metric) = (row.text("config"), row.text("level"), row.text("metric"));
+    let (read, random) = (row.text("op") == "read", row.text("pattern") == "random");
+    let kib = row.number("block_kib")?;
+    let disks = row.number("disks")?;
+    let load = load_002(row.text("workload"), read, random, kib);
+    let unit = row.text("unit");
+    let figure = match unit {
+        "IOPS" => Figure::Requests,
+        "ms" => Figure::Milliseconds,
+        "us" => Figure::Microseconds,
+        _ => Figure::Rate,
+    };
+    let subject = subject_002(config, level, disks);
+    let asked = match metric {
+        "ssd_over_hdd_speedup" => {
+            let ssd = subject_002(&format!("hardware {level}, SSD"), level, disks);
+            let hdd = subject_002(&format!("hardware {level}, HDD"), level, disks);
+            Asked::Ratio { subjects: [ssd, hdd], load }
+        }
+        "latency_write_cache_off" => Asked::Uncached { subject },
+        "single_ssd_throughput" => Asked::Times { drives: 1.0, load, figure },
+        "theoretical_throughput" => Asked::Times { drives: disks, load, figure },
+        // How many drives the array has is no measurement.
+        "multiplier" => return Ok(None),
+        "pcie_x8_utilisation" => Asked::Bus { subject, load },
+        name if name.starts_with("max_latency") => Asked::Worst { subject, read },
+        _ => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
+    };
+    let (table, workload, op, pattern) =
+        (row.text("table"), row.text("workload"), row.text("op"), row.text("pattern"));
+    let test = format!("{workload} {op} {pattern} {kib} KiB");
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: table.into(),
+        row: format!("{config} {test}"),
+        metric: format!("{metric} {unit}"),
+        published: row.number("value")?,
+        test: format!("{table} {test} {metric}"),
+        configuration: config.into(),
+        asked,
+    }))
+}
+
+/// Table 1 of study 002: only the array was measured, the other rows are data sheets and prices.
+fn data_sheets(row: &Row) -> Result<Option<Question>, DataError> {
+    let column = row.text("reconstructed_column");
+    let (read, random) = (column.contains("read"), column.contains("random"));
+    if row.text("notes").contains("from specifications") || column.contains("price") {
+        return Ok(None);
+    }
+    let (figure, depth, kib) = match (row.text("unit"), column.contains("latency")) {
+        ("ms", _) => (Figure::Milliseconds, 1, 4),
+        ("IOPS", _) => (Figure::Requests, 32, 4),
+        _ => (Figure::Rate, 32, 1024),
+    };
+    let disks = row.number("disks")?;
+    let load = Workload::simple(read, random, kib * KIB, depth);
+    let subject = subject_002(row.text("device"), row.text("level"), disks);
+    let asked = match column.contains("cache_off") {
+        true => Asked::UncachedRate { subject },
+        false => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
+    };
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: row.text("table").into(),
+        row: row.text("device").into(),
+        metric: format!("{column} {}", row.text("unit")),
+        published: row.number("value")?,
+        test: format!("{} {column}", row.text("table")),
+        configuration: row.text("device").into(),
+        asked,
+    }))
+}
+
+/// fio's three loads of study 004.
+pub(super) fn load_004(name: &str) -> Option<Workload> {
+    let span_bytes = Some(6 << 40);
+    let load = |read| Workload { span_bytes, ..Workload::simple(read, false, MIB, 64) };
+    Some(match name {
+        "seq_read" => load(true),
+        "seq_write" => load(false),
+        "mixed" => Workload {
+            read_share: 0.5,
+            random_share: 1.0,
+            blocks: vec![(4 * KIB, 20.0), (64 * KIB, 50.0), (256 * KIB, 20.0), (2 * MIB, 10.0)],
+            depth: 64,
+            workers: 8,
+            span_bytes,
+        },
+        _ => return None,
+    })
+}
+
+fn subject_004(row: &Row) -> Result<Subject, DataError> {
+    let (vendor, level) = (row.text("vendor"), layout_of(row.text("level")));
+    let vendor = vendor.to_lowercase();
+    let host = ["adaptec", "broadcom", "qnap"].into_iter().find(|name| vendor.contains(name));
+    let host = host.or_else(|| vendor.contains("open-e").then_some("zfs"));
+    let host = host.or_else(|| vendor.contains("icy").then_some("icybox"));
+    let capacity = row.number("disk_capacity_tb")?;
+    Ok(Subject::Named(match host {
+        Some(host) => format!("004-{host}-{level}"),
+        None => format!("004-single-{capacity}tb"),
+    }))
+}
+
+fn states(row: &Row) -> Result<Option<Question>, DataError> {
+    let (state, workload) = (row.text("state"), row.text("workload"));
+    let subject = subject_004(row)?;
+    let array_state = match state {
+        "normal" => Some(State::Normal),
+        "degraded" => Some(State::Degraded),
+        "rebuilding" => Some(State::Rebuilding),
+        _ => None,
+    };
+    let asked = match (array_state, load_004(workload)) {
+        (Some(state), Some(load)) => Asked::Run { subject, state, loads: vec![load], figure: Figure::Rate },
+        _ => Asked::Nothing,
+    };
+    let configuration = format!("{} {} {}", row.text("vendor"), row.text("model"), row.text("level"));
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: row.text("table").into(),
+        row: format!("{configuration} {} TB {state}", row.text("disk_capacity_tb")),
+        metric: format!("{workload} MB/s"),
+        published: row.number("mb_per_s")?,
+        test: format!("{state} {workload}"),
+        configuration,
+        asked,
+    }))
+}
+
+fn rebuilds(row: &Row) -> Result<Option<Question>, DataError> {
+    let configuration = format!("{} {} {}", row.text("vendor"), row.text("model"), row.text("level"));
+    Ok(Some(Question {
+        study: row.text("study").into(),
+        table: "rebuild times".into(),
+        row: format!("{configuration} {} TB", row.text("disk_capacity_tb")),
+        metric: "rebuild min".into(),
+        published: row.number("rebuild_minutes")?,
+        test: "rebuild".into(),
+        configuration,
+        asked: Asked::Rebuild { subject: subject_004(row)? },
+    }))
+}
+
+/// The prediction; `None`: no system of the catalogue answers.
+pub(super) fn answer(predictor: &Predictor, question: &Question) -> Option<f64> {
+    let resolve = |subject: &Subject| resolve(predictor, subject);
+    let single = |load: &Workload, figure| {
+        let system = predictor.catalogue.system("002-ssd1").ok()?;
+        figure_of(predictor, &system, State::Normal, load, figure)
+    };
+    match &question.asked {
+        Asked::Run { subject, state, loads, figure } => {
+            let system = resolve(subject)?;
+            let figures: Option<Vec<f64>> =
+                loads.iter().map(|load| figure_of(predictor, &system, *state, load, *figure)).collect();
+            figures.map(|figures| figures.iter().sum::<f64>() / figures.len() as f64)
+        }
+        Asked::Ratio { subjects: [one, other], load } => {
+            let of = |subject| figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Requests);
+            Some(of(one)? / of(other)?)
+        }
+        Asked::Times { drives, load, figure } => Some(drives * single(load, *figure)?),
+        Asked::Metric { subject, name } => metric_001(&resolve(subject)?, name),
+        Asked::Rebuild { subject } => {
+            let system = resolve(subject)?;
+            let load = Workload::simple(true, true, 4096, 1);
+            let seconds = predictor.predict(&system, State::Normal, &load).rebuild_seconds?;
+            Some(seconds / 60.0)
+        }
+        Asked::Worst { subject, read } => {
+            resolve(subject)?.drive.get(if *read { "worst_read" } else { "worst_write" })
+        }
+        Asked::Uncached { subject } => resolve(subject)?.drive.get("program"),
+        Asked::Bus { subject, load } => {
+            let rate = figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Rate)?;
+            Some(100.0 * rate / PCIE_1_X8_MB_PER_S)
+        }
+        // Strips go out one after the other, and each is programmed before the next.
+        Asked::UncachedRate { subject } => {
+            let system = resolve(subject)?;
+            let strip = system.shape.interleave_bytes as f64;
+            let transfer_us = system.drive.get("command")? + strip / system.drive.get("sequential_write")?;
+            Some(strip / (transfer_us + system.drive.get("program")?))
+        }
+        Asked::Nothing => None,
+    }
+}
+
+fn resolve(predictor: &Predictor, subject: &Subject) -> Option<System> {
+    match subject {
+        Subject::Named(name) => predictor.catalogue.system(name).ok(),
+        Subject::Made(configuration) => {
+            let name = format!("{} {}", configuration.drives, configuration.layout);
+            predictor.catalogue.build(&name, configuration).ok()
+        }
+    }
+}
+
+fn figure_of(
+    predictor: &Predictor,
+    system: &System,
+    state: State,
+    load: &Workload,
+    figure: Figure,
+) -> Option<f64> {
+    let prediction = predictor.predict(system, state, load);
+    Some(match figure {
+        Figure::Rate => prediction.mb_per_s,
+        Figure::Requests => prediction.iops,
+        Figure::Milliseconds => prediction.latency_us.mean / 1000.0,
+        Figure::Microseconds => prediction.latency_us.mean,
+    })
+}
+
+fn metric_001(system: &System, name: &str) -> Option<f64> {
+    let bonnie = Bonnie::on(system);
+    let postmark = PostMark::on(system, 5000.0, 5000.0, 500.0, 1e7);
+    let total = postmark.total_seconds;
+    // PostMark cuts its rates to whole numbers.
+    let rate = |count: f64, seconds: f64| Some((count / seconds).floor());
+    Some(match name {
+        "test_file_size" => 2030.0,
+        "test_file_size_bytes" => 2030.0 * MIB as f64,
+        "write_per_char_putc" => bonnie.putc,
+        "write_per_char_putc_cpu" => bonnie.putc_cpu,
+        "write_block" => bonnie.write,
+        "write_block_cpu" => bonnie.write_cpu,
+        "rewrite" => bonnie.rewrite,
+        "rewrite_cpu" => bonnie.rewrite_cpu,
+        "read_per_char_getc" => bonnie.getc,
+        "read_per_char_getc_cpu" => bonnie.getc_cpu,
+        "read_block" => bonnie.read,
+        "read_block_cpu" => bonnie.read_cpu,
+        "random_seek_04k_3_seekers" => bonnie.seeks,
+        "random_seek_cpu" => bonnie.seeks_cpu,
+        "total_time" => total,
+        "transaction_time" => postmark.transaction_seconds,
+        "transactions_rate" => return rate(postmark.transactions, postmark.transaction_seconds),
+        "files_created" => postmark.created,
+        "files_created_rate" => return rate(postmark.created, total),
+        "creation_alone" => postmark.created_alone,
+        "creation_alone_rate" => postmark.created_alone_rate.floor(),
+        "creation_mixed" => postmark.created_mixed,
+        "creation_mixed_rate" => return rate(postmark.created_mixed, postmark.transaction_seconds),
+        "files_read" => postmark.read,
+        "files_read_rate" => return rate(postmark.read, postmark.transaction_seconds),
+        "files_appended" => postmark.appended,
+        "files_appended_rate" => return rate(postmark.appended, postmark.transaction_seconds),
+        "files_deleted" => postmark.deleted_alone + postmark.deleted_mixed,
+        "files_deleted_rate" => return rate(postmark.deleted_alone + postmark.deleted_mixed, total),
+        "deletion_alone" => postmark.deleted_alone,
+        "deletion_alone_rate" => postmark.deleted_alone_rate.floor(),
+        "deletion_mixed" => postmark.deleted_mixed,
+        "deletion_mixed_rate" => return rate(postmark.deleted_mixed, postmark.transaction_seconds),
+        "data_read" => postmark.data_read_mb,
+        "data_read_rate" => postmark.data_read_mb / total,
+        "data_written" => postmark.data_written_mb,
+        "data_written_rate" => postmark.data_written_mb / total,
+        _ => return None,
+    })
+}
