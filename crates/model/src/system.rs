@@ -9,4 +9,4 @@ mod parameter;
 pub use catalogue::{
     Catalogue, CatalogueError, Component, ComponentKind, Configuration, Over, System, SystemEntry,
 };
-pub use parameter::{How, KNOWN, Known, Parameter, nearest};
+pub use parameter::{How, KNOWN, Known, Parameter};

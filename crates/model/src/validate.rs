@@ -50,7 +50,9 @@ impl Answer {
     /// The size of the error as a logarithm; what is not answered is far off.
     pub fn distance(&self) -> f64 {
         match self.predicted {
-            Some(predicted) if predicted > 0.0 && self.published > 0.0 => (predicted / self.published).ln().abs(),
+            Some(predicted) if predicted > 0.0 && self.published > 0.0 => {
+                (predicted / self.published).ln().abs()
+            }
             Some(predicted) if predicted == self.published => 0.0,
             _ => UNANSWERED,
         }

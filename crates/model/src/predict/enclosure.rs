@@ -25,7 +25,8 @@ impl Bytes<'_> {
 
     /// Long writes, gathered into full stripes.
     fn write(&self) -> f64 {
-        let parity = if self.system.shape.parity_units() > 0 { self.parts.or("parity_byte", 0.0) } else { 0.0 };
+        let parity =
+            if self.system.shape.parity_units() > 0 { self.parts.or("parity_byte", 0.0) } else { 0.0 };
         self.parts.or("host_byte", 0.0) + self.parts.or("drive_byte", 0.0) * self.spread() + parity
     }
 

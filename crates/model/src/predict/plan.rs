@@ -168,7 +168,9 @@ impl Planner {
                     reads.push(self.extent(row, member, part.from, part.to, false));
                 } else {
                     let others = self.others(row, part.unit, &[]);
-                    reads.extend(others.into_iter().map(|member| self.extent(row, member, part.from, part.to, false)));
+                    reads.extend(
+                        others.into_iter().map(|member| self.extent(row, member, part.from, part.to, false)),
+                    );
                 }
             }
         }
@@ -182,8 +184,10 @@ impl Planner {
         let group = unit / data;
         let spare: Vec<usize> = self.parity_members(row, group).into_iter().skip(1).collect();
         let all = group * group_width..(group + 1) * group_width;
-        all.filter(|member| !without.contains(member) && Some(*member) != self.missing && !spare.contains(member))
-            .collect()
+        all.filter(|member| {
+            !without.contains(member) && Some(*member) != self.missing && !spare.contains(member)
+        })
+        .collect()
     }
 
     pub fn write(&self, offset: u64, bytes: u64) -> Steps {
@@ -203,7 +207,8 @@ impl Planner {
             }
             let data = self.width / self.groups - self.parities;
             for group in 0..self.groups {
-                let of_group: Vec<Part> = parts.iter().copied().filter(|part| part.unit / data == group).collect();
+                let of_group: Vec<Part> =
+                    parts.iter().copied().filter(|part| part.unit / data == group).collect();
                 if !of_group.is_empty() {
                     self.write_group(row, group, data, &of_group, &mut steps);
                 }
@@ -225,8 +230,8 @@ impl Planner {
                 .map(|unit| self.members(row, unit)[0])
                 .filter(|member| !touched.contains(member))
                 .collect();
-            let modify_possible = !touched.iter().any(|member| is_missing(member));
-            let rebuild_possible = !untouched.iter().any(|member| is_missing(member));
+            let modify_possible = !touched.iter().any(is_missing);
+            let rebuild_possible = !untouched.iter().any(is_missing);
             let modify_reads = touched.len() + live_parity.len();
             let modify = modify_possible && (!rebuild_possible || modify_reads <= untouched.len());
             if modify {

@@ -288,7 +288,9 @@ impl<'a> Simulation<'a> {
             None if load.is_empty() => 0,
             None => {
                 *turn += 1;
-                let key = |(index, member): &(usize, &usize)| (load[**member], (index + *turn as usize) % copies.len());
+                let key = |(index, member): &(usize, &usize)| {
+                    (load[**member], (index + *turn as usize) % copies.len())
+                };
                 let index = copies.iter().enumerate().min_by_key(key).map_or(0, |(index, _)| index);
                 load[copies[index]] += 1;
                 index
@@ -365,7 +367,8 @@ impl<'a> Simulation<'a> {
                 member.hdd.commit(&plan);
                 member.busy_ns += plan.finished_ns - now_ns;
                 let target = member.hdd.target(lba);
-                member.serving = Some((Command { request: u32::MAX, lba, sectors, write: false, target }, true));
+                member.serving =
+                    Some((Command { request: u32::MAX, lba, sectors, write: false, target }, true));
                 member.read_end = (u64::MAX, 0);
                 self.events.push(Reverse((plan.finished_ns, index as u32)));
                 return;
@@ -561,6 +564,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
         limits,
         drive_utilisation,
         rebuild_seconds: rebuild,
-        rebuild_under_load_seconds: rebuild.map(|idle| idle / (1.0 - drive_utilisation * (1.0 - share)).max(0.02)),
+        rebuild_under_load_seconds: rebuild
+            .map(|idle| idle / (1.0 - drive_utilisation * (1.0 - share)).max(0.02)),
     }
 }

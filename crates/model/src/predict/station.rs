@@ -110,7 +110,8 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
         .filter(|(_, us)| *us > 0.0)
         .map(|(part, us)| Limit { part: (*part).to_owned(), iops: 1e6 / us })
         .collect();
-    let drives_iops = limits.iter().find(|limit| limit.part == "drives").map_or(f64::INFINITY, |one| one.iops);
+    let drives_iops =
+        limits.iter().find(|limit| limit.part == "drives").map_or(f64::INFINITY, |one| one.iops);
     let mut prediction = Prediction::of_limits(workload, alone_us, limits, drives_iops);
     if system.shape.fault_tolerance() > 0 {
         let rate = system.drive.or("sequential_write", 100.0) * 1e6;
@@ -158,7 +159,10 @@ fn costs(system: &System, state: State, load: &Workload, kib: f64, read: bool, r
 fn plain_read(system: &System, kib: f64, random: bool, members: f64) -> Costs {
     let (ssd, cut) = (Ssd(&system.drive), Cut::of(system, kib));
     if system.drives == 1 {
-        return Costs { alone_us: ssd.read_alone(kib, random), busy: vec![("drives", ssd.read_busy(kib, random))] };
+        return Costs {
+            alone_us: ssd.read_alone(kib, random),
+            busy: vec![("drives", ssd.read_busy(kib, random))],
+        };
     }
     let rows = (cut.strips / members).max(1.0);
     let alone_us = ssd.read_alone(cut.strip_kib * rows, random);
@@ -201,7 +205,14 @@ fn is_plain(system: &System) -> bool {
     system.over != Over::Drives || system.shape.copies() > 1
 }
 
-fn controller_read(system: &System, kib: f64, random: bool, streams: usize, members: f64, more: f64) -> Costs {
+fn controller_read(
+    system: &System,
+    kib: f64,
+    random: bool,
+    streams: usize,
+    members: f64,
+    more: f64,
+) -> Costs {
     let (ssd, cut, controller) = (Ssd(&system.drive), Cut::of(system, kib), &system.controller);
     // The controller recognises one stream; many look random to it.
     let streamed = !random && streams == 1;
@@ -243,9 +254,11 @@ fn controller_write(system: &System, kib: f64, random: bool, streams: usize, mem
         true => controller.or("latency", 0.0) - controller.or("latency_direct", 0.0),
         false => 0.0,
     };
-    let accept = (controller.or("accept", 0.0) - looked_up).max(0.0) + controller.or("write_strip_per_kib", 0.0) * cut.strip_kib;
+    let accept = (controller.or("accept", 0.0) - looked_up).max(0.0)
+        + controller.or("write_strip_per_kib", 0.0) * cut.strip_kib;
     if random {
-        let strip = controller.or("write_strip", 0.0) + controller.or("write_strip_per_kib", 0.0) * cut.strip_kib;
+        let strip =
+            controller.or("write_strip", 0.0) + controller.or("write_strip_per_kib", 0.0) * cut.strip_kib;
         let station = cut.strips * strip / controllers;
         let each = writes * ssd.write_aged(cut.strip_kib) + reads * ssd.read_busy(cut.strip_kib, true);
         let drives = cut.strips * each / members / gain;
@@ -264,7 +277,8 @@ fn controller_write(system: &System, kib: f64, random: bool, streams: usize, mem
         / controllers;
     if streams == 1 {
         // One stream is flushed stripe by stripe.
-        let redundant = if system.shape.fault_tolerance() > 0 { controller.or("redundant_write", 0.0) } else { 0.0 };
+        let redundant =
+            if system.shape.fault_tolerance() > 0 { controller.or("redundant_write", 0.0) } else { 0.0 };
         busy.push(("flushing", redundant + flush_per_kib * kib));
     } else {
         let station = controller.or("stream", 0.0) + controller.or("stream_per_kib", 0.0) * kib;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use stripewise_layout::{LayoutError, LayoutSpec, Shape};
 
-use super::parameter::{How, Parameter, nearest};
+use super::parameter::{How, Parameter};
+use crate::catalogue::{DriveEntry, Origin, drives};
+use crate::names::nearest;
 
-const BUILT_IN: &str = include_str!("../../catalogue/systems.toml");
+const BUILT_IN: &str = include_str!("../../../../catalogue/systems.toml");
 
 /// What a component is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +167,52 @@ pub struct Catalogue {
     pub system: BTreeMap<String, SystemEntry>,
 }
 
+fn near(names: &[String]) -> String {
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; the nearest: {}", names.join(", ")),
+    }
+}
+
+fn owned(names: Vec<&str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// A hard disk of the drives' catalogue, by the names that systems use.
+fn hard_disk(drive: &DriveEntry) -> Component {
+    let parameter = |(theirs, name, unit, factor): &(&str, &str, &str, f64)| {
+        let found = drive.parameters.get(*theirs)?;
+        let value = found.value.as_float().or(found.value.as_integer().map(|value| value as f64))? * factor;
+        let how = match found.from {
+            Origin::DataSheet => How::DataSheet,
+            Origin::Measured => How::Measured,
+            Origin::Fitted => How::Fitted,
+            Origin::Assumed => How::Assumed,
+        };
+        let source = if found.rows.is_empty() { found.source.clone() } else { found.rows.join("; ") };
+        let source = source.replace(',', "");
+        Some(((*name).to_owned(), Parameter { value, unit: (*unit).to_owned(), how, source }))
+    };
+    let parameters = HARD_DISK.iter().filter_map(parameter).collect();
+    Component { kind: ComponentKind::Hdd, title: drive.title.clone(), parameters }
+}
+
+/// The drives' name, ours, our unit, and the factor between the two.
+const HARD_DISK: [(&str, &str, &str, f64); 12] = [
+    ("capacity_bytes", "capacity", "B", 1.0),
+    ("revolutions_per_minute", "spindle", "rpm", 1.0),
+    ("heads", "heads", "heads", 1.0),
+    ("outer_mb_per_s", "outer_rate", "MB/s", 1.0),
+    ("inner_mb_per_s", "inner_rate", "MB/s", 1.0),
+    ("settle_ms", "settle", "ms", 1.0),
+    ("average_seek_ms", "average_seek", "ms", 1.0),
+    ("head_switch_ms", "head_switch", "ms", 1.0),
+    ("write_settle_ms", "write_settle", "ms", 1.0),
+    ("command_overhead_ms", "command", "us", 1000.0),
+    ("queue_depth", "queue_depth", "commands", 1.0),
+    ("write_cache_extents", "write_cache", "requests", 1.0),
+];
+
 /// What may be wrong with a name, a file, or a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
@@ -177,7 +225,7 @@ pub enum CatalogueError {
         why: String,
     },
     /// A name that is none.
-    #[error("there is no {what} `{name}`; the nearest are {}", nearest.join(", "))]
+    #[error("there is no {what} `{name}`{}", near(.nearest))]
     Unknown {
         /// System, drive, controller or link.
         what: &'static str,
@@ -238,7 +286,10 @@ impl Catalogue {
     /// Text that is none, unknown names, wrong units, values out of range, systems that cannot be.
     pub fn parse(file: &str, text: &str) -> Result<Self, CatalogueError> {
         let error = |why: String| CatalogueError::File { file: file.into(), why };
-        let catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
+        let mut catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
+        for drive in drives() {
+            catalogue.component.entry(drive.name.clone()).or_insert_with(|| hard_disk(drive));
+        }
         for (name, component) in &catalogue.component {
             for (parameter, value) in &component.parameters {
                 if let Some(fault) = value.fault(parameter) {
@@ -258,7 +309,7 @@ impl Catalogue {
     /// No such name, with the nearest.
     pub fn system(&self, name: &str) -> Result<System, CatalogueError> {
         let Some(entry) = self.system.get(name) else {
-            let nearest = nearest(name, self.system.keys().map(String::as_str));
+            let nearest = owned(nearest(name, self.system.keys().map(String::as_str)));
             return Err(CatalogueError::Unknown { what: "system", name: name.into(), nearest });
         };
         self.build(name, &entry.configuration)
@@ -340,7 +391,7 @@ impl Catalogue {
             Some(component) if fits(component.kind) => Ok(component.clone()),
             _ => {
                 let fitting = self.component.iter().filter(|(_, component)| fits(component.kind));
-                let nearest = nearest(name, fitting.map(|(name, _)| name.as_str()));
+                let nearest = owned(nearest(name, fitting.map(|(name, _)| name.as_str())));
                 Err(CatalogueError::Unknown { what, name: name.into(), nearest })
             }
         }
@@ -352,7 +403,20 @@ impl Catalogue {
             let fitted = parts.parameters.iter().filter(|(_, parameter)| parameter.how == How::Fitted);
             fitted.map(move |(name, _)| (component.clone(), name.clone()))
         });
-        all.collect()
+        let mut all: Vec<(String, String)> = all.collect();
+        // Drives of a family may share a number.
+        let source = |(component, name): &(String, String)| {
+            let parameter = &self.component[component].parameters[name];
+            (name.clone(), parameter.source.clone(), parameter.value.to_bits())
+        };
+        let mut seen = Vec::new();
+        all.retain(|one| {
+            let source = source(one);
+            let shared = component_kind(self, &one.0) == ComponentKind::Hdd && seen.contains(&source);
+            seen.push(source);
+            !shared
+        });
+        all
     }
 
     /// A number in place, for fitting.
@@ -360,4 +424,8 @@ impl Catalogue {
         let parameters = &mut self.component.get_mut(component)?.parameters;
         parameters.get_mut(name).map(|parameter| &mut parameter.value)
     }
+}
+
+fn component_kind(catalogue: &Catalogue, name: &str) -> ComponentKind {
+    catalogue.component[name].kind
 }

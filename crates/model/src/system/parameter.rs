@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::nearest;
+
 /// How a number was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -147,8 +149,8 @@ impl Parameter {
     /// Says what is wrong with it under this name; `None`: nothing.
     pub fn fault(&self, name: &str) -> Option<String> {
         let Some(known) = KNOWN.iter().find(|known| known.name == name) else {
-            let near = nearest(name, KNOWN.iter().map(|known| known.name));
-            return Some(format!("no parameter is named `{name}`; the nearest are {}", near.join(", ")));
+            let near = nearest(name, KNOWN.iter().map(|known| known.name)).join(", ");
+            return Some(format!("no parameter is named `{name}`; the nearest: {near}"));
         };
         if self.unit != known.unit {
             return Some(format!("the unit of `{name}` is `{}`, not `{}`", known.unit, self.unit));
@@ -160,31 +162,4 @@ impl Parameter {
         };
         (!within).then(text)
     }
-}
-
-/// The three names nearest to one that is none.
-pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let wanted = wanted.to_lowercase();
-    let mut scored: Vec<(usize, &str)> = names.map(|name| (distance(&wanted, &name.to_lowercase()), name)).collect();
-    scored.sort();
-    scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// Edits that turn one into the other; a name that contains the wanted one is near.
-fn distance(wanted: &str, name: &str) -> usize {
-    if name.contains(wanted) {
-        return name.len().saturating_sub(wanted.len()).min(2);
-    }
-    let name: Vec<char> = name.chars().collect();
-    let mut row: Vec<usize> = (0..=name.len()).collect();
-    for (index, character) in wanted.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for column in 1..row.len() {
-            let replaced = diagonal + usize::from(name[column - 1] != character);
-            diagonal = row[column];
-            row[column] = replaced.min(row[column] + 1).min(row[column - 1] + 1);
-        }
-    }
-    row[name.len()]
 }

@@ -40,8 +40,7 @@ pub fn fit(
         let before = best;
         for (component, name) in names {
             for step in STEPS {
-                loop {
-                    let Some(value) = catalogue.value_mut(component, name) else { break };
+                while let Some(value) = catalogue.value_mut(component, name) {
                     let old = *value;
                     *value = old * step;
                     let tried = cost(&validate(catalogue, rows)?);

@@ -24,23 +24,50 @@ pub(super) struct Question {
 
 enum Asked {
     /// A figure of a run; the mean over several spans.
-    Run { subject: Subject, state: State, loads: Vec<Workload>, figure: Figure },
+    Run {
+        subject: Subject,
+        state: State,
+        loads: Vec<Workload>,
+        figure: Figure,
+    },
     /// The ratio of two.
-    Ratio { subjects: [Subject; 2], load: Workload },
+    Ratio {
+        subjects: [Subject; 2],
+        load: Workload,
+    },
     /// A number of bonnie's or PostMark's.
-    Metric { subject: Subject, name: String },
+    Metric {
+        subject: Subject,
+        name: String,
+    },
     /// Minutes of an idle rebuild.
-    Rebuild { subject: Subject },
+    Rebuild {
+        subject: Subject,
+    },
     /// The slowest request of a long run, in milliseconds.
-    Worst { subject: Subject, read: bool },
+    Worst {
+        subject: Subject,
+        read: bool,
+    },
     /// Writes with the drive's cache off, in microseconds.
-    Uncached { subject: Subject },
+    Uncached {
+        subject: Subject,
+    },
     /// So many times a single drive's figure.
-    Times { drives: f64, load: Workload, figure: Figure },
+    Times {
+        drives: f64,
+        load: Workload,
+        figure: Figure,
+    },
     /// Percent of the bus that a load takes.
-    Bus { subject: Subject, load: Workload },
+    Bus {
+        subject: Subject,
+        load: Workload,
+    },
     /// Rate of an array whose caches are off.
-    UncachedRate { subject: Subject },
+    UncachedRate {
+        subject: Subject,
+    },
     Nothing,
 }
 
@@ -115,7 +142,8 @@ fn file_sizes(row: &Row) -> Result<Option<Question>, DataError> {
     let (read, random) = (row.text("op") == "read", row.text("access") == "random");
     let block = row.number("block_kib")? as u64 * KIB;
     let depth = row.number("queue_depth")? as usize;
-    let load = |mib: &u64| Workload { span_bytes: Some(mib * MIB), ..Workload::simple(read, random, block, depth) };
+    let load =
+        |mib: &u64| Workload { span_bytes: Some(mib * MIB), ..Workload::simple(read, random, block, depth) };
     let (test, op, size) = (row.text("test"), row.text("op"), row.text("file_size_mib"));
     Ok(Some(Question {
         study: row.text("study").into(),
@@ -165,7 +193,8 @@ fn subject_002(config: &str, level: &str, disks: f64) -> Subject {
     if words.contains("per controller") || words.contains("/ctlr") || words.contains("/ctrl") {
         controllers = controllers.max(2);
     }
-    let plain = words.contains("option a") || words.contains("no raid controller") || words.contains("no controller");
+    let plain =
+        words.contains("option a") || words.contains("no raid controller") || words.contains("no controller");
     let software = words.contains("software") || words.contains("sw raid");
     let over = if plain || !software {
         Over::Drives
@@ -176,7 +205,7 @@ fn subject_002(config: &str, level: &str, disks: f64) -> Subject {
     } else {
         Over::SimpleVolumes
     };
-    let drive = if words.contains("hdd") { "sas-10k" } else { "x25e" };
+    let drive = if words.contains("hdd") { "sas10k" } else { "x25e" };
     let controller = if plain { "software-ports" } else { "adaptec-5085" };
     let layout = layout_of(level);
     Subject::Made(Box::new(Configuration {
@@ -359,7 +388,8 @@ pub(super) fn answer(predictor: &Predictor, question: &Question) -> Option<f64> 
             figures.map(|figures| figures.iter().sum::<f64>() / figures.len() as f64)
         }
         Asked::Ratio { subjects: [one, other], load } => {
-            let of = |subject| figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Requests);
+            let of =
+                |subject| figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Requests);
             Some(of(one)? / of(other)?)
         }
         Asked::Times { drives, load, figure } => Some(drives * single(load, *figure)?),

@@ -3,3 +3,4 @@
 mod catalogue;
 mod hdd;
 mod kit;
+mod systems;
