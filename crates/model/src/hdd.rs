@@ -44,7 +44,7 @@ pub use data_sheet::DataSheet;
 pub use geometry::{Geometry, Target};
 pub use mechanics::{Hdd, Plan, Progress};
 pub use parameters::{
-    HddParameters, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
+    HddParameters, HeadOrder, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
 };
 pub use queue::{Completed, HddOperation, HddQueue, HddRequest, HddStatistics};
 pub use seek::SeekCurve;

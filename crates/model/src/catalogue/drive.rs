@@ -38,6 +38,13 @@ pub struct DriveEntry {
 }
 
 impl DriveEntry {
+    /// What its file calls the sort of drive.
+    pub fn kind(&self) -> &'static str {
+        match &self.model {
+            DriveModel::Hdd(_) => "hdd",
+        }
+    }
+
     /// What clients see.
     pub fn capacity_bytes(&self) -> u64 {
         match &self.model {

@@ -5,7 +5,7 @@
 //! a switch of heads.
 
 use super::parameters::{
-    HddParameters, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
+    HddParameters, HeadOrder, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
 };
 use super::seek::SeekCurve;
 
@@ -133,6 +133,7 @@ impl DataSheet {
                     reserved_sectors: 0,
                     spare_region_tracks: 0,
                     spare_sectors: 0,
+                    spares_at_front: false,
                 }
             })
             .collect();
@@ -143,11 +144,12 @@ impl DataSheet {
             revolution_ns,
             heads: self.heads,
             zones,
-            serpentine: true,
+            head_order: HeadOrder::SerpentineByZone,
             seek: SeekCurve::Stroke { constant_ns: ms(self.settle_ms), sqrt_ns: ms(sqrt_ms), linear_ns: 0 },
             head_switch_ns: switch_ns,
             write_settle_ns: (self.write_settle_ms * 1e6) as i32,
-            zero_latency: true,
+            zero_latency_read: true,
+            zero_latency_write: true,
             command_overhead_ns: ms(self.command_overhead_ms).into(),
             interface_bytes_per_second: (self.interface_mb_per_s * 1e6) as u64,
             queue_depth: self.queue_depth,

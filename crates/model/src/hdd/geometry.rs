@@ -1,7 +1,7 @@
 //! Where a sector lies: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the index, so that no
 //! rounding comes between the end of one sector and the start of the next.
 
-use super::parameters::{HddParameters, ParameterError};
+use super::parameters::{HddParameters, HeadOrder, ParameterError};
 use super::seek::SeekTable;
 
 /// Where a sector starts.
@@ -15,6 +15,8 @@ pub struct Target {
     pub zone: u16,
     /// Which of the track's places passing under the head.
     pub slot: u32,
+    /// Addressed sectors of the track before this one.
+    pub before_on_track: u32,
     /// Addressed sectors from here to the end of this piece of track.
     pub left_on_track: u32,
     /// Rotation at which the sector starts, below one revolution.
@@ -33,16 +35,18 @@ struct Zone {
     /// Addressed sectors of a region, and the places that it takes.
     region_sectors: u64,
     region_places: u64,
+    /// Places at the start of a region without addresses.
+    spares_before: u64,
 }
 
 /// The surface of a drive.
 #[derive(Clone, Debug)]
 pub struct Geometry {
-    pub(super) revolution_ns: u32,
+    revolution_ns: u32,
     pub(super) seek: SeekTable,
     zones: Vec<Zone>,
     heads: u32,
-    serpentine: bool,
+    head_order: HeadOrder,
     capacity_sectors: u64,
     cylinders: u32,
 }
@@ -79,6 +83,7 @@ impl Geometry {
                 reserved,
                 region_sectors,
                 region_places,
+                spares_before: if zone.spares_at_front { spares } else { 0 },
             });
             first_lba += sectors.saturating_sub(reserved);
         }
@@ -94,7 +99,7 @@ impl Geometry {
             seek: parameters.seek.compile(cylinders),
             zones,
             heads: parameters.heads,
-            serpentine: parameters.serpentine,
+            head_order: parameters.head_order,
             capacity_sectors: parameters.capacity_sectors,
             cylinders,
         })
@@ -108,6 +113,12 @@ impl Geometry {
     /// From the outer to the inner edge.
     pub fn cylinders(&self) -> u32 {
         self.cylinders
+    }
+
+    /// Duration of one.
+    #[inline]
+    pub fn revolution_ns(&self) -> u32 {
+        self.revolution_ns
     }
 
     /// Places of a track of this zone.
@@ -130,22 +141,29 @@ impl Geometry {
         let numbered = lba - zone.first_lba + zone.reserved;
         let region = numbered / zone.region_sectors;
         let in_region = numbered % zone.region_sectors;
-        let place = region * zone.region_places + in_region;
+        let place = region * zone.region_places + zone.spares_before + in_region;
         let per_track = u64::from(zone.sectors_per_track);
         let (track, sector) = (place / per_track, place % per_track);
         let heads = u64::from(self.heads);
         let (cylinder, mut head) = (track / heads, track % heads);
-        if self.serpentine && cylinder % 2 == 1 {
+        let odd = match self.head_order {
+            HeadOrder::Ascending => false,
+            HeadOrder::SerpentineByZone => cylinder % 2 == 1,
+            HeadOrder::SerpentineByCylinder => (u64::from(zone.first_cylinder) + cylinder) % 2 == 1,
+        };
+        if odd {
             head = heads - 1 - head;
         }
         let skew = zone.offset + (track - cylinder) * zone.track_skew + cylinder * zone.cylinder_skew;
         let slot = ((sector + skew) % per_track) as u32;
+        let before_on_track = sector.min(in_region) as u32;
         let left_on_track = (per_track - sector).min(zone.region_sectors - in_region) as u32;
         Target {
             cylinder: zone.first_cylinder + cylinder as u32,
             head: head as u16,
             zone: index as u16,
             slot,
+            before_on_track,
             left_on_track,
             angle_ns: self.angle_ns(index as u16, slot),
         }

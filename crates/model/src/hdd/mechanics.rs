@@ -37,7 +37,8 @@ pub struct Hdd {
     geometry: Arc<Geometry>,
     head_switch_ns: u32,
     write_settle_ns: i32,
-    zero_latency: bool,
+    zero_latency_read: bool,
+    zero_latency_write: bool,
     phase_ns: u64,
     cylinder: u32,
     head: u16,
@@ -53,11 +54,12 @@ impl Hdd {
     /// On a geometry that several equal drives share.
     pub fn on(geometry: Arc<Geometry>, parameters: &HddParameters, seed: u64) -> Self {
         let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let phase_ns = (mixed ^ (mixed >> 31)) % u64::from(geometry.revolution_ns);
+        let phase_ns = (mixed ^ (mixed >> 31)) % u64::from(geometry.revolution_ns());
         Self {
             head_switch_ns: parameters.head_switch_ns,
             write_settle_ns: parameters.write_settle_ns,
-            zero_latency: parameters.zero_latency,
+            zero_latency_read: parameters.zero_latency_read,
+            zero_latency_write: parameters.zero_latency_write,
             geometry,
             phase_ns,
             cylinder: 0,
@@ -75,10 +77,14 @@ impl Hdd {
         self.geometry.target(lba)
     }
 
+    fn zero_latency(&self, write: bool) -> bool {
+        if write { self.zero_latency_write } else { self.zero_latency_read }
+    }
+
     /// Where the platters are, as time since the index passed.
     #[inline]
     pub(super) fn rotation_ns(&self, now_ns: u64) -> u32 {
-        ((now_ns + self.phase_ns) % u64::from(self.geometry.revolution_ns)) as u32
+        ((now_ns + self.phase_ns) % u64::from(self.geometry.revolution_ns())) as u32
     }
 
     /// From here to there, settled; without rotation.
@@ -96,8 +102,9 @@ impl Hdd {
         }
     }
 
+    /// Rotation until this angle is under the head.
     #[inline]
-    fn wait_ns(&self, arrived_ns: u64, angle_ns: u32) -> u32 {
+    pub(crate) fn wait_ns(&self, arrived_ns: u64, angle_ns: u32) -> u32 {
         self.until_angle_ns(self.rotation_ns(arrived_ns), angle_ns)
     }
 
@@ -105,7 +112,7 @@ impl Hdd {
     fn until_angle_ns(&self, rotation_ns: u32, angle_ns: u32) -> u32 {
         match angle_ns >= rotation_ns {
             true => angle_ns - rotation_ns,
-            false => angle_ns + self.geometry.revolution_ns - rotation_ns,
+            false => angle_ns + self.geometry.revolution_ns() - rotation_ns,
         }
     }
 
@@ -119,7 +126,7 @@ impl Hdd {
     #[inline]
     pub(super) fn positioning_ns(&self, rotation_ns: u32, target: &Target, write: bool) -> u32 {
         let moving_ns = self.moving_ns(self.cylinder, self.head, target, write);
-        let arrived_ns = (rotation_ns + moving_ns) % self.geometry.revolution_ns;
+        let arrived_ns = (rotation_ns + moving_ns) % self.geometry.revolution_ns();
         moving_ns + self.until_angle_ns(arrived_ns, target.angle_ns)
     }
 
@@ -177,6 +184,82 @@ impl Hdd {
         progress
     }
 
+    /// When each sector of a transfer has passed, in the order of their numbers. Of a write, `ready_ns` says when its
+    /// data are there: a sector whose data are late is written a revolution later.
+    pub fn sector_times(
+        &self,
+        start_ns: u64,
+        lba: u64,
+        sectors: u32,
+        write: bool,
+        ready_ns: impl Fn(u32) -> u64,
+    ) -> (Plan, Vec<u64>) {
+        let mut times = Vec::with_capacity(sectors as usize);
+        let mut plan = self.plan_nothing(start_ns);
+        let mut at_ns = start_ns;
+        while (times.len() as u32) < sectors {
+            let done = times.len() as u32;
+            let target = self.target(lba + u64::from(done));
+            let arrived_ns = at_ns + u64::from(self.moving_ns(plan.cylinder, plan.head, &target, write));
+            if done == 0 {
+                plan.moving_ns = (arrived_ns - start_ns) as u32;
+            }
+            let on_track = (sectors - done).min(target.left_on_track);
+            let first = times.len();
+            self.pass_track(arrived_ns, &target, on_track, write, |index| ready_ns(done + index), &mut times);
+            at_ns = times[first..].iter().copied().max().expect("at least one sector passed");
+            if done == 0 {
+                let passing_ns = u64::from(self.passing_ns(&target, 1));
+                plan.positioned_ns = times[first..].iter().copied().min().unwrap_or(at_ns) - passing_ns;
+            }
+            (plan.cylinder, plan.head) = (target.cylinder, target.head);
+        }
+        plan.finished_ns = at_ns;
+        (plan, times)
+    }
+
+    fn plan_nothing(&self, start_ns: u64) -> Plan {
+        Plan {
+            start_ns,
+            moving_ns: 0,
+            positioned_ns: start_ns,
+            finished_ns: start_ns,
+            cylinder: self.cylinder,
+            head: self.head,
+        }
+    }
+
+    /// Passing times of sectors on one track, from when the head is there.
+    fn pass_track(
+        &self,
+        arrived_ns: u64,
+        target: &Target,
+        sectors: u32,
+        write: bool,
+        ready_ns: impl Fn(u32) -> u64,
+        times: &mut Vec<u64>,
+    ) {
+        let revolution_ns = u64::from(self.geometry.revolution_ns());
+        let zero_latency = self.zero_latency(write);
+        let mut start_ns = arrived_ns + u64::from(self.wait_ns(arrived_ns, target.angle_ns));
+        let inside = start_ns + u64::from(self.passing_ns(target, sectors)) - arrived_ns > revolution_ns;
+        for index in 0..sectors {
+            let mut begins_ns = start_ns + u64::from(self.passing_ns(target, index));
+            // The head came down inside the piece: sectors from there on come first.
+            if zero_latency && inside && begins_ns >= arrived_ns + revolution_ns {
+                begins_ns -= revolution_ns;
+            }
+            let late_ns = ready_ns(index).saturating_sub(begins_ns);
+            let lost_ns = late_ns.div_ceil(revolution_ns) * revolution_ns;
+            begins_ns += lost_ns;
+            if !zero_latency {
+                start_ns += lost_ns;
+            }
+            let sector_ns = self.passing_ns(target, index + 1) - self.passing_ns(target, index);
+            times.push(begins_ns + u64::from(sector_ns));
+        }
+    }
+
     /// The arm is as far as a transfer had come.
     pub fn commit_progress(&mut self, progress: &Progress) {
         (self.cylinder, self.head) = (progress.cylinder, progress.head);
@@ -186,7 +269,7 @@ impl Hdd {
     fn passed(&self, piece: &Piece, until_ns: u64) -> (u32, u64) {
         let places = u64::from(self.geometry.sectors_per_track(piece.target.zone));
         let elapsed_ns = until_ns - piece.positioned_ns;
-        let guess = elapsed_ns * places / u64::from(self.geometry.revolution_ns) + 1;
+        let guess = elapsed_ns * places / u64::from(self.geometry.revolution_ns()) + 1;
         let mut sectors = (guess as u32).min(piece.sectors);
         loop {
             let passed_ns = self.passing_ns(&piece.target, sectors);
@@ -203,7 +286,7 @@ impl Hdd {
         let places = self.geometry.sectors_per_track(target.zone);
         let end = target.slot + sectors;
         let end_ns = match end > places {
-            true => self.geometry.revolution_ns + self.geometry.angle_ns(target.zone, end - places),
+            true => self.geometry.revolution_ns() + self.geometry.angle_ns(target.zone, end - places),
             false => self.geometry.angle_ns(target.zone, end),
         };
         end_ns - target.angle_ns
@@ -241,9 +324,9 @@ impl Pieces<'_> {
         let arrived_ns = self.at_ns + u64::from(hdd.moving_ns(cylinder, head, &target, self.write));
         let wait_ns = hdd.wait_ns(arrived_ns, target.angle_ns);
         let passing_ns = hdd.passing_ns(&target, sectors);
-        let revolution_ns = hdd.geometry.revolution_ns;
+        let revolution_ns = hdd.geometry.revolution_ns();
         // The head came down inside the piece: what has passed comes round last.
-        let inside = hdd.zero_latency && wait_ns + passing_ns > revolution_ns;
+        let inside = hdd.zero_latency(self.write) && wait_ns + passing_ns > revolution_ns;
         let (positioned_ns, finished_ns) = match inside {
             true => (arrived_ns, arrived_ns + u64::from(revolution_ns)),
             false => {

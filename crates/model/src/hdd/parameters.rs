@@ -37,10 +37,23 @@ pub struct ZoneParameters {
     pub first_sector_offset_sectors: u32,
     /// Sectors at the start of the zone that carry no addresses.
     pub reserved_sectors: u32,
-    /// After so many tracks come spare sectors without addresses; 0: at the end of the zone only.
+    /// Runs of so many tracks have spare sectors without addresses; 0: the zone is one run.
     pub spare_region_tracks: u32,
-    /// How many of them.
+    /// How many each.
     pub spare_sectors: u32,
+    /// At the start of the run rather than at its end.
+    pub spares_at_front: bool,
+}
+
+/// In which order the tracks of a cylinder are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadOrder {
+    /// From the first head to the last.
+    Ascending,
+    /// Every other cylinder of a zone from the last to the first.
+    SerpentineByZone,
+    /// Odd cylinders from the last to the first.
+    SerpentineByCylinder,
 }
 
 /// Segments of the read cache.
@@ -76,16 +89,18 @@ pub struct HddParameters {
     pub heads: u32,
     /// From the outer edge; sectors are numbered in this order.
     pub zones: Vec<ZoneParameters>,
-    /// Whether odd cylinders are numbered from the last head to the first.
-    pub serpentine: bool,
+    /// How tracks are numbered.
+    pub head_order: HeadOrder,
     /// For reads.
     pub seek: SeekCurve,
     /// At least this between tracks of different heads.
     pub head_switch_ns: u32,
     /// Added to any movement before a write; may be negative.
     pub write_settle_ns: i32,
-    /// Whether a transfer within a track starts with whichever of its sectors comes first.
-    pub zero_latency: bool,
+    /// Whether a read within a track starts with whichever of its sectors comes first.
+    pub zero_latency_read: bool,
+    /// The same of writes.
+    pub zero_latency_write: bool,
     /// Electronics, before anything moves or is transferred.
     pub command_overhead_ns: u64,
     /// The cable's rate.

@@ -74,7 +74,7 @@ fn progress_at_the_end_is_the_plan() {
     for seed in 0..200 {
         let sheet = DataSheet { settle_ms: 2.0, ..without_caches() };
         let mut parameters = sheet.parameters().unwrap();
-        parameters.zero_latency = false;
+        parameters.zero_latency_read = false;
         let hdd = Hdd::new(&parameters, seed).unwrap();
         let lba = random.below(hdd.geometry().capacity_sectors() - 4000);
         let sectors = 1 + random.below(3000) as u32;

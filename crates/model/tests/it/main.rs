@@ -3,4 +3,5 @@
 mod catalogue;
 mod hdd;
 mod kit;
+mod replay;
 mod systems;
