@@ -92,6 +92,8 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     installed mkfs.ext4 || missing e2fsprogs "a file system for these tests"
     installed mkfs.xfs || missing xfsprogs "one more"
     installed mkfs.btrfs || missing btrfs-progs "one more"
+    command -v postmark >/dev/null 2>&1 || missing postmark "what our method of the same name is held against"
+    installed bonnie++ || missing bonnie++ "the same"
     installed stress-ng || missing stress-ng "work for file systems on volumes"
     # Not for make test: Debian's package starts a server of its own. The tests start another and leave that one alone.
     if [ "$purpose" = soak ]; then

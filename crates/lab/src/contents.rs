@@ -6,9 +6,11 @@
 //! phases nothing may be in flight (asserted). The bytes are a fixed random megabyte at a block-dependent place, combined
 //! with a block-dependent key: incompressible, no two blocks alike, and made about as fast as memory is copied. Faults
 //! expected, and told apart in the report: lost writes (bytes of an older phase), misdirected writes (bytes of another
-//! block), zeros, anything else. Offsets and lengths must be multiples of 4 KiB.
+//! block), zeros, anything else. Writes may be multiples of 512 bytes: a block of which only a part was written in its
+//! phase is not checked until it is written whole. Checks go in multiples of 4 KiB.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Buffer;
@@ -32,10 +34,36 @@ const LAST_PHASE: u8 = 254;
 /// How many damaged places are described; beyond it they are only counted.
 const PLACES_KEPT: usize = 8;
 
+/// What written bytes look like to a drive, file system or controller that compresses or deduplicates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    /// No two blocks alike, none of them compressible.
+    #[default]
+    Unique,
+    /// As before, but so many percent of each 4 KiB block are zeros.
+    Compressible(u32),
+    /// Zeros alone. Lost and misdirected writes cannot be seen.
+    Zeros,
+}
+
+impl Data {
+    /// Words of a block that are not zero.
+    fn random_words(self) -> usize {
+        match self {
+            Self::Unique => WORDS_PER_BLOCK,
+            Self::Compressible(percent) => WORDS_PER_BLOCK * (100 - percent.min(100) as usize) / 100,
+            Self::Zeros => 0,
+        }
+    }
+}
+
 /// What belongs where, for one target.
 pub struct Contents {
     seed: u64,
     base: Vec<u64>,
+    /// So many words at the beginning of each block are random, the others zero.
+    random_words: usize,
     /// The phase that wrote each block last.
     written_in: RefCell<Vec<u8>>,
     phase: Cell<u8>,
@@ -94,10 +122,16 @@ impl Contents {
         Self {
             seed,
             base,
+            random_words: WORDS_PER_BLOCK,
             written_in: RefCell::new(vec![NEVER; blocks]),
             phase: Cell::new(NEVER),
             writes_in_flight: Cell::new(0),
         }
+    }
+
+    /// The same with other bytes.
+    pub fn with_data(self, data: Data) -> Self {
+        Self { random_words: data.random_words(), ..self }
     }
 
     /// Bytes of the target that are remembered: its capacity in whole blocks.
@@ -113,7 +147,7 @@ impl Contents {
         self.phase.set(if phase >= LAST_PHASE { 1 } else { phase + 1 });
     }
 
-    fn blocks(offset_bytes: u64, length_bytes: usize) -> std::ops::Range<usize> {
+    fn blocks(offset_bytes: u64, length_bytes: usize) -> Range<usize> {
         assert!(
             offset_bytes.is_multiple_of(BLOCK_BYTES as u64) && length_bytes.is_multiple_of(BLOCK_BYTES),
             "checked contents come in whole blocks of 4 KiB"
@@ -133,17 +167,32 @@ impl Contents {
     /// by [`Self::write_ended`].
     pub fn write_begins(&self, offset_bytes: u64, buffer: &Buffer) {
         assert!(self.phase.get() != NEVER, "a phase was started");
-        let blocks = Self::blocks(offset_bytes, buffer.len());
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
-        self.written_in.borrow_mut()[blocks.clone()].fill(self.phase.get());
-        buffer.with_mut(|bytes| {
-            for (to, block) in bytes.chunks_exact_mut(BLOCK_BYTES).zip(blocks) {
-                let (words, key) = self.recipe(block, self.phase.get());
-                for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-                    *to = (word ^ key).to_le_bytes();
+        let mut written_in = self.written_in.borrow_mut();
+        buffer.with_mut(|mut bytes| {
+            for (block, part) in parts(offset_bytes, bytes.len()) {
+                let (to, rest) = std::mem::take(&mut bytes).split_at_mut(part.len());
+                bytes = rest;
+                self.make(block, &part, to);
+                let is_whole = part.len() == BLOCK_BYTES;
+                // A part with the phase's bytes changes nothing in a block of that phase.
+                if is_whole || written_in[block] != self.phase.get() {
+                    written_in[block] = if is_whole { self.phase.get() } else { UNKNOWN };
                 }
             }
         });
+    }
+
+    /// This phase's bytes for a part of a block.
+    fn make(&self, block: usize, part: &Range<usize>, to: &mut [u8]) {
+        let (words, key) = self.recipe(block, self.phase.get());
+        let (first, last) = (part.start / 8, part.end / 8);
+        let random = self.random_words.clamp(first, last);
+        let to = to.as_chunks_mut::<8>().0;
+        for (to, word) in to.iter_mut().zip(&words[first..random]) {
+            *to = (word ^ key).to_le_bytes();
+        }
+        to[random - first..].fill([0; 8]);
     }
 
     /// A write begun with [`Self::write_begins`] was answered. Blocks of a failed one hold old or new bytes and are not
@@ -151,8 +200,15 @@ impl Contents {
     pub fn write_ended(&self, offset_bytes: u64, length_bytes: usize, succeeded: bool) {
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         if !succeeded {
-            self.written_in.borrow_mut()[Self::blocks(offset_bytes, length_bytes)].fill(UNKNOWN);
+            let mut written_in = self.written_in.borrow_mut();
+            parts(offset_bytes, length_bytes).for_each(|(block, _)| written_in[block] = UNKNOWN);
         }
+    }
+
+    /// The range was discarded: what it reads as is not known until it is written again.
+    pub fn discarded(&self, offset_bytes: u64, length_bytes: usize) {
+        let mut written_in = self.written_in.borrow_mut();
+        parts(offset_bytes, length_bytes).for_each(|(block, _)| written_in[block] = UNKNOWN);
     }
 
     /// Compares what was read at `offset_bytes` with what belongs there, and adds the findings to `report`. No writes may
@@ -197,11 +253,12 @@ impl Contents {
         let (words, key) = self.recipe(block, phase);
         let found = bytes.as_chunks::<8>().0;
         // Differences are gathered, not returned at the first: without a branch the loop runs at memory speed.
-        let difference = found
+        let (random, zeros) = found.split_at(self.random_words);
+        let difference = random
             .iter()
             .zip(words)
             .fold(0, |sum, (found, word)| sum | (u64::from_le_bytes(*found) ^ word ^ key));
-        difference == 0
+        zeros.iter().fold(difference, |sum, found| sum | u64::from_le_bytes(*found)) == 0
     }
 
     /// Best guess at what a damaged block holds.
@@ -227,6 +284,19 @@ impl Contents {
             found.iter().zip(words).filter(|(found, word)| u64::from_le_bytes(**found) != *word ^ key);
         format!("{} of 512 words differ", wrong.count())
     }
+}
+
+/// The blocks of a range, each with the bytes of it that the range has.
+fn parts(offset_bytes: u64, length_bytes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    assert!(
+        offset_bytes.is_multiple_of(512) && length_bytes.is_multiple_of(512),
+        "writes come in multiples of 512 bytes"
+    );
+    let (start, end) = (offset_bytes as usize, offset_bytes as usize + length_bytes);
+    (start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).map(move |block| {
+        let at = block * BLOCK_BYTES;
+        (block, start.saturating_sub(at)..(end - at).min(BLOCK_BYTES))
+    })
 }
 
 #[cfg(test)]
@@ -311,6 +381,40 @@ mod tests {
         assert_eq!(first.to_vec()[2 * BLOCK_BYTES..], second.to_vec()[..2 * BLOCK_BYTES]);
         contents.write_ended(0, 4 * BLOCK_BYTES, true);
         contents.write_ended(2 * BLOCK, 4 * BLOCK_BYTES, true);
+    }
+
+    #[test]
+    fn parts_of_blocks_are_written_and_not_demanded_before_the_whole_is() {
+        let contents = contents();
+        let mut whole = written(&contents, 0, 2 * BLOCK_BYTES).to_vec();
+        let part = written(&contents, 512, 1024);
+        assert_eq!(part.to_vec(), whole[512..1536], "a part of a phase has the phase's bytes");
+        let again = checked(&contents, 0, &Buffer::from_bytes(&whole));
+        assert_eq!((again.verified_bytes, again.corrupt_bytes), (2 * BLOCK, 0));
+        contents.next_phase();
+        let part = written(&contents, BLOCK - 512, 1024).to_vec();
+        whole[BLOCK_BYTES - 512..BLOCK_BYTES + 512].copy_from_slice(&part);
+        let mixed = checked(&contents, 0, &Buffer::from_bytes(&whole));
+        assert_eq!((mixed.verified_bytes, mixed.unknown_bytes), (0, 2 * BLOCK));
+        let anew = written(&contents, 0, 2 * BLOCK_BYTES);
+        assert_eq!(checked(&contents, 0, &anew).verified_bytes, 2 * BLOCK);
+        contents.discarded(0, 512);
+        assert_eq!(checked(&contents, 0, &anew).unknown_bytes, BLOCK);
+    }
+
+    #[test]
+    fn compressible_blocks_have_their_share_of_zeros_and_are_checked() {
+        for (data, zeros) in [(Data::Unique, 0), (Data::Compressible(75), 3072), (Data::Zeros, 4096)] {
+            let contents = Contents::new(3, 16 * BLOCK).with_data(data);
+            contents.next_phase();
+            let mut bytes = written(&contents, 0, 2 * BLOCK_BYTES).to_vec();
+            let tail = bytes[..BLOCK_BYTES].iter().rev().take_while(|byte| **byte == 0).count();
+            assert!((zeros..zeros + 4).contains(&tail), "{data:?}: {tail}");
+            assert!(checked(&contents, 0, &Buffer::from_bytes(&bytes)).is_clean());
+            bytes[BLOCK_BYTES - 1] ^= 1;
+            let damaged = checked(&contents, 0, &Buffer::from_bytes(&bytes));
+            assert_eq!(damaged.corrupt_bytes, BLOCK, "{data:?}");
+        }
     }
 
     #[test]

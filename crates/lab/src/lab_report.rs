@@ -7,6 +7,7 @@ use std::fmt::Write;
 use crate::record::{MeasurementRecord, RunRecord};
 use crate::report::STYLE;
 use crate::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::scenario::Timeline;
 use crate::store::Sample;
 
 /// A run and, for each of its figures, the samples it was made of.
@@ -77,6 +78,9 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
         if run.finished { "" } else { " <b class=\"bad\">Not finished.</b>" }
     );
     table(page, run);
+    if let Some(timeline) = &run.timeline {
+        let _ = writeln!(page, "<figure><h3>Bandwidth over time</h3>{}</figure>", marked_timeline(timeline));
+    }
     heat_map(page, run);
     page.push_str("<div class=\"charts\">\n");
     for (figure, samples) in run.measurements.iter().zip(&reported.samples).take(CHARTED) {
@@ -267,6 +271,40 @@ fn over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
     Some(svg.finish())
 }
 
+/// Bandwidth over the whole of a scenario, and a line where something happened.
+fn marked_timeline(timeline: &Timeline) -> String {
+    const ROW: f64 = 13.0;
+    let (width, left, right, plot) = (760.0, 60.0, 20.0, 170.0);
+    let top = 8.0 + ROW * timeline.markers.len() as f64;
+    let bottom = top + plot;
+    let pieces = timeline.mb_per_s.len().max(1) as f64;
+    let last = timeline.markers.last().map_or(0.0, |marker| marker.seconds);
+    let end = (pieces * timeline.step_seconds).max(last).max(1e-3);
+    let (steps, most) = round_steps(timeline.mb_per_s.iter().copied().fold(0.0, f64::max), 4.0);
+    let (times, _) = round_steps(end, 8.0);
+    let x = |seconds: f64| left + (width - left - right) * (seconds / end).clamp(0.0, 1.0);
+    let y = |rate: f64| bottom - plot * (rate / most).clamp(0.0, 1.0);
+    let mut svg = Svg::new(width, bottom + 34.0, "MB/s over time, with what happened to the array");
+    for step in steps {
+        svg.line("grid", left, y(step), width - right, y(step));
+        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+    }
+    for time in times.into_iter().filter(|time| *time <= end) {
+        svg.text("tick", x(time), bottom + 15.0, Anchor::Middle, &digits(Some(time)));
+    }
+    let middle = |piece: usize| (piece as f64 + 0.5) * timeline.step_seconds;
+    let point = |(piece, rate): (usize, &f64)| (x(middle(piece)), y(*rate));
+    svg.path("line", &timeline.mb_per_s.iter().enumerate().map(point).collect::<Vec<_>>());
+    for (number, marker) in timeline.markers.iter().enumerate() {
+        let (x, y) = (x(marker.seconds), 12.0 + ROW * number as f64);
+        svg.line("marker", x, y + 2.0, x, bottom);
+        let (at, anchor) = if x > width / 2.0 { (x - 4.0, Anchor::End) } else { (x + 4.0, Anchor::Start) };
+        svg.text("", at, y, anchor, &format!("{} ({} s)", marker.what, digits(Some(marker.seconds))));
+    }
+    svg.text("tick", (left + width) / 2.0, bottom + 30.0, Anchor::Middle, "seconds; MB/s");
+    svg.finish()
+}
+
 /// The figures as JSON, for programs that read the page.
 fn raw_data(page: &mut String, runs: &[ReportedRun]) {
     let all: Vec<&RunRecord> = runs.iter().map(|run| &run.run).collect();
@@ -336,6 +374,19 @@ mod tests {
         }
         assert!(!page.contains("read <1>") && page.contains("read &lt;1&gt;"));
         assert!(!page.contains("http://") && !page.contains("https://") && !page.contains(" src="));
+    }
+
+    #[test]
+    fn what_happened_is_marked_in_the_timeline() {
+        let mut one = reported(1);
+        let marker = |seconds, what: &str| crate::scenario::Marker { seconds, what: what.into() };
+        one.run.timeline = Some(Timeline {
+            step_seconds: 0.25,
+            mb_per_s: vec![100.0; 40],
+            markers: vec![marker(2.0, "fail begins"), marker(9.0, "recovered")],
+        });
+        let page = lab_report_html(&[one]);
+        assert!(page.contains("fail begins (2.00 s)") && page.contains("recovered (9.00 s)"), "{page}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod record;
 pub mod remarks;
 mod report;
 pub mod results;
+pub mod scenario;
 pub mod statistics;
 pub mod store;
 pub mod study;
@@ -28,7 +29,7 @@ mod target;
 mod testing;
 mod workload;
 
-pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Verification};
+pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Data, Verification};
 pub use environment::Environment;
 pub use load::{Load, LoadEnd, Surroundings, Tally, Window, WindowLimits};
 pub use metered::{MeteredDrive, Traffic};
@@ -36,6 +37,6 @@ pub use report::report_html;
 pub use sweep::{FillError, SweepOptions, fill, verify};
 pub use target::{DriveTarget, Target};
 pub use workload::{
-    Arrival, BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload, WorkloadError,
-    random_stream,
+    Access, Arrival, BlockShare, Choice, JobCursor, Pattern, Region, ResolvedWorkload, Workload,
+    WorkloadError, random_stream,
 };

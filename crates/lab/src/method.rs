@@ -7,7 +7,8 @@ mod profile;
 mod run;
 mod validity;
 
-pub(crate) use profile::size_text;
 pub use profile::{FileMethod, Profile, ProfileError, Statistic, Step, built_in, built_in_names};
-pub use run::{Observer, RunError, RunSettings, Runner, run_profile};
+pub(crate) use profile::{explain, parse_bytes, size_text};
+pub(crate) use run::{Condition, Session, Whole, end_of};
+pub use run::{Observer, RunError, RunSettings, Runner, run_interleaved, run_profile};
 pub use validity::{Circumstances, judge};

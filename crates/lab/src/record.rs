@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::load::Tally;
+use crate::scenario::Timeline;
 use crate::statistics::{interval95, median};
+use crate::workload::Workload;
 
 /// A run of a method, or what a foreign tool printed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,9 @@ pub struct RunRecord {
     pub notes: Vec<String>,
     /// The figures, in the method's order.
     pub measurements: Vec<MeasurementRecord>,
+    /// What became of the load while an array lost a drive and got another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// What a request does.
@@ -43,6 +48,8 @@ pub enum Operation {
     Read,
     /// Writes only.
     Write,
+    /// Discards only.
+    Discard,
     /// Both.
     Mixed,
     /// Reads a block and writes it back.
@@ -159,6 +166,20 @@ impl MeasurementRecord {
     /// A figure as a foreign tool printed it: one run.
     pub fn printed(name: impl Into<String>, op: Operation, unit: Unit, figure: f64) -> Self {
         Self { unit, ..Self::empty(name, op) }.with_runs(vec![figure])
+    }
+
+    /// Nothing measured yet of a load.
+    pub fn of_load(name: &str, op: Operation, workload: &Workload) -> Self {
+        let split = workload.split();
+        Self {
+            block_bytes: match split.as_slice() {
+                [only] => Some(only.bytes),
+                _ => None,
+            },
+            queue_depth: Some(workload.depth),
+            workers: Some(workload.jobs),
+            ..Self::empty(name, op)
+        }
     }
 
     /// Nothing measured yet.

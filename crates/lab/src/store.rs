@@ -12,9 +12,10 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::record::{MeasurementRecord, RunRecord};
+use crate::scenario::Timeline;
 
 /// The version of the tables; kept in the file as `user_version`.
-const STORE_VERSION: i64 = 1;
+const STORE_VERSION: i64 = 2;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -31,6 +32,11 @@ const TABLES: &str = "
         errors INTEGER NOT NULL, cpu_seconds REAL, read_latency BLOB, write_latency BLOB, per_second TEXT NOT NULL,
         PRIMARY KEY (run, position, sample));
     CREATE INDEX runs_by_date ON runs (date);";
+
+/// What version 2 has in addition.
+const TABLES_OF_2: &str = "
+    CREATE TABLE timelines (
+        run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document TEXT NOT NULL);";
 
 /// What can go wrong with the store.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +75,7 @@ impl StoreError {
 }
 
 /// One stretch of measuring.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// When it began, seconds after the run did.
     pub started_s: f64,
@@ -138,13 +144,15 @@ impl Store {
             database.pragma_update(None, "foreign_keys", true)
         })?;
         let version = || database.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
-        if self.try_to(version)? == 0 {
+        if self.try_to(version)? < STORE_VERSION {
             // Under the lock of a write, as another process may be making them too.
             self.try_to(|| {
                 database.execute_batch("BEGIN IMMEDIATE")?;
-                if version()? == 0 {
-                    database.execute_batch(TABLES)?;
-                    database.pragma_update(None, "user_version", STORE_VERSION)?;
+                for (had, tables) in [(0, TABLES), (1, TABLES_OF_2)] {
+                    if version()? == had {
+                        database.execute_batch(tables)?;
+                        database.pragma_update(None, "user_version", had + 1)?;
+                    }
                 }
                 database.execute_batch("COMMIT")
             })?;
@@ -221,6 +229,16 @@ impl Store {
         })
     }
 
+    /// Keeps what became of the load over time.
+    pub fn keep_timeline(&self, run: &str, timeline: &Timeline) -> Result<(), StoreError> {
+        let text = json(timeline);
+        self.try_to(|| {
+            self.database
+                .execute("INSERT OR REPLACE INTO timelines VALUES (?1, ?2)", params![run, text])
+                .map(drop)
+        })
+    }
+
     /// Marks a run as complete, with what there is to say about it.
     pub fn finish(&self, run: &str, notes: &[String]) -> Result<(), StoreError> {
         let text = json(notes);
@@ -284,6 +302,7 @@ impl Store {
                     environment: from_json(&row.get::<_, String>(6)?)?,
                     notes: from_json(&row.get::<_, String>(7)?)?,
                     measurements: Vec::new(),
+                    timeline: None,
                 })
             };
             self.database.query_row("SELECT * FROM runs WHERE run = ?1", [run], row).optional()
@@ -294,6 +313,10 @@ impl Store {
                 .database
                 .prepare("SELECT document FROM measurements WHERE run = ?1 ORDER BY position")?;
             asked.query_map([run], |row| from_json(&row.get::<_, String>(0)?))?.collect()
+        })?;
+        record.timeline = self.try_to(|| {
+            let asked = "SELECT document FROM timelines WHERE run = ?1";
+            self.database.query_row(asked, [run], |row| from_json(&row.get::<_, String>(0)?)).optional()
         })?;
         Ok(record)
     }
@@ -464,6 +487,20 @@ mod tests {
         store.database.pragma_update(None, "user_version", 99).expect("set");
         drop(store);
         assert!(Store::open(&path).err().expect("refused").to_string().contains("version 99"));
+    }
+
+    #[test]
+    fn a_store_of_the_first_version_keeps_its_runs_and_learns_of_timelines() {
+        let (_folder, path) = folder();
+        let store = Store::open(&path).expect("a store");
+        store.begin(&run("a1", "2026-01-01")).expect("begun");
+        store.database.execute_batch("DROP TABLE timelines").expect("as it was");
+        store.database.pragma_update(None, "user_version", 1).expect("set");
+        drop(store);
+        let store = Store::open(&path).expect("a store");
+        let timeline = Timeline { step_seconds: 1.0, mb_per_s: vec![1.0, 2.0], ..Timeline::default() };
+        store.keep_timeline("a1", &timeline).expect("kept");
+        assert_eq!(store.load("a1").expect("still there").timeline, Some(timeline));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod findings;
 mod measure;
+mod page;
 mod plan;
 mod published;
 
@@ -16,6 +17,7 @@ use crate::evaluate::DriveSource;
 
 pub use findings::Verdict;
 pub use measure::run_study;
+pub use page::{StudyChart, study_charts, study_html, study_markdown};
 
 /// Which study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest};
+use stripewise_drive::{Buffer, BufferPool, Drive, DriveError, IoRequest, Operation};
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
 
@@ -27,6 +27,13 @@ pub trait Target: Clone + 'static {
 
     /// Writes `data` at `offset_bytes`; durable only after a later flush.
     fn write(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Writes `data` at `offset_bytes`; complete only when it is durable (FUA).
+    fn write_through(&self, offset_bytes: u64, data: Buffer)
+    -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// What the range holds is no longer needed.
+    fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), Self::Error>>;
 
     /// Makes every write that has completed durable.
     fn flush(&self) -> impl Future<Output = Result<(), Self::Error>>;
@@ -67,6 +74,14 @@ impl Target for DriveTarget {
         self.drive.submit(IoRequest::write(offset_bytes, data, false)).await
     }
 
+    async fn write_through(&self, offset_bytes: u64, data: Buffer) -> Result<(), DriveError> {
+        self.drive.submit(IoRequest::write(offset_bytes, data, true)).await
+    }
+
+    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), DriveError> {
+        self.drive.submit(IoRequest::range(Operation::Discard, offset_bytes, length_bytes)).await
+    }
+
     async fn flush(&self) -> Result<(), DriveError> {
         self.drive.submit(IoRequest::flush()).await
     }
@@ -89,6 +104,14 @@ impl Target for Volume {
 
     fn write(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), ArrayError>> {
         Volume::write(self, offset_bytes, data, false)
+    }
+
+    fn write_through(&self, offset_bytes: u64, data: Buffer) -> impl Future<Output = Result<(), ArrayError>> {
+        Volume::write(self, offset_bytes, data, true)
+    }
+
+    fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), ArrayError>> {
+        Volume::discard(self, offset_bytes, length_bytes)
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), ArrayError>> {

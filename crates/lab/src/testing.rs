@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Completion, Context, Drive, DriveErrorKind, DriveInfo, IoRequest, Semaphore, completion,
+    Completion, Context, Drive, DriveErrorKind, DriveInfo, IoRequest, Operation, Semaphore, completion,
 };
 
 /// Answers one request at a time, each after a fixed time.
@@ -16,6 +16,7 @@ pub(crate) struct SlowDrive {
     request_ns: u64,
     /// Nothing is answered before this.
     paused_until_ns: Rc<Cell<u64>>,
+    asked: Cell<[u64; 3]>,
 }
 
 impl SlowDrive {
@@ -26,7 +27,13 @@ impl SlowDrive {
             turn: Semaphore::new(1),
             request_ns,
             paused_until_ns: Rc::default(),
+            asked: Cell::default(),
         })
+    }
+
+    /// Plain writes, forced ones and discards so far.
+    pub(crate) fn asked(&self) -> [u64; 3] {
+        self.asked.get()
     }
 
     /// Answers nothing for a while.
@@ -41,6 +48,13 @@ impl Drive for SlowDrive {
     }
 
     fn submit(&self, request: IoRequest) -> Completion {
+        let mut asked = self.asked.get();
+        match request.operation {
+            Operation::Write { fua } => asked[usize::from(fua)] += 1,
+            Operation::Discard => asked[2] += 1,
+            _ => {}
+        }
+        self.asked.set(asked);
         let (sender, answer) = completion();
         let (context, inner, turn) = (self.context.clone(), self.inner.clone(), self.turn.clone());
         let (request_ns, paused) = (self.request_ns, self.paused_until_ns.clone());

@@ -96,6 +96,35 @@ pub struct Workload {
     /// Flush after so many writes of a request slot; 0 never. The flush is no request of its own in the figures.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flush_every: u32,
+    /// Each so-manieth write of a request slot completes only when it is durable (FUA); 0 none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fua_every: u32,
+    /// Discards in place of writes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub discards: bool,
+    /// What may be asked for, by weight, in place of `blocks`, `read_share` and the share of random places (IOMeter's
+    /// access specifications); empty: those.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub accesses: Vec<Access>,
+    /// The load ends after so many requests.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub most_requests: Option<u64>,
+    /// The load ends once so many bytes were asked for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub most_bytes: Option<u64>,
+}
+
+/// One line of an access specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// How many of all requests it makes, relative to the other lines.
+    pub share: u32,
+    /// Length of its requests.
+    pub bytes: u64,
+    /// So many percent of them read.
+    pub read_percent: u32,
+    /// So many percent of them go anywhere, the others on from the one before.
+    pub random_percent: u32,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -161,6 +190,24 @@ impl Workload {
             arrival: Arrival::Closed,
             think_us: 0,
             flush_every: 0,
+            fua_every: 0,
+            discards: false,
+            accesses: Vec::new(),
+            most_requests: None,
+            most_bytes: None,
+        }
+    }
+
+    /// Whether it ends by itself.
+    pub fn is_counted(&self) -> bool {
+        self.most_requests.is_some() || self.most_bytes.is_some()
+    }
+
+    /// Lengths of requests, whatever they are given by.
+    pub fn split(&self) -> Vec<BlockShare> {
+        match self.accesses.as_slice() {
+            [] => self.blocks.clone(),
+            lines => lines.iter().map(|line| BlockShare { bytes: line.bytes, share: line.share }).collect(),
         }
     }
 
@@ -217,19 +264,20 @@ impl Workload {
 
     /// Mean length of a request in bytes.
     pub fn mean_block_bytes(&self) -> f64 {
-        let shares: f64 = self.blocks.iter().map(|block| f64::from(block.share)).sum();
-        self.blocks.iter().map(|block| block.bytes as f64 * f64::from(block.share)).sum::<f64>() / shares
+        let split = self.split();
+        let shares: f64 = split.iter().map(|block| f64::from(block.share)).sum();
+        split.iter().map(|block| block.bytes as f64 * f64::from(block.share)).sum::<f64>() / shares
     }
 
     /// The longest request in bytes; 0 for an empty split.
     pub fn largest_block_bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.bytes).max().unwrap_or(0)
+        self.split().iter().map(|block| block.bytes).max().unwrap_or(0)
     }
 
     /// Checks the description against a target of `capacity_bytes` and works out what the choices need.
     pub fn resolve(&self, capacity_bytes: u64) -> Result<ResolvedWorkload, WorkloadError> {
         let name = || self.name.clone();
-        let used: Vec<BlockShare> = self.blocks.iter().copied().filter(|block| block.share > 0).collect();
+        let used: Vec<BlockShare> = self.split().into_iter().filter(|block| block.share > 0).collect();
         let Some(smallest) = used.iter().map(|block| block.bytes).min() else {
             return Err(WorkloadError::NoBlocks { name: name() });
         };
@@ -262,7 +310,8 @@ impl Workload {
             )));
         }
         let largest = used.iter().map(|block| block.bytes).max().unwrap_or(smallest);
-        let parts = if self.pattern.is_sequential() { u64::from(self.jobs) } else { 1 };
+        let in_a_row = self.pattern.is_sequential() || !self.accesses.is_empty();
+        let parts = if in_a_row { u64::from(self.jobs) } else { 1 };
         self.check_pattern(align_bytes)?;
         let part_bytes = region.length_bytes / parts / align_bytes * align_bytes;
         if part_bytes < largest {
@@ -281,8 +330,9 @@ impl Workload {
             .collect();
         Ok(ResolvedWorkload {
             blocks,
+            accesses: self.accesses.iter().copied().filter(|line| line.share > 0).collect(),
             read_below: (self.read_share * (1u64 << 32) as f64) as u64,
-            pattern: self.pattern,
+            pattern: if self.accesses.is_empty() { self.pattern } else { Pattern::Partly(0) },
             zipf: match self.pattern {
                 Pattern::Zipf(theta) => {
                     Some(Zipf::new(region.length_bytes / align_bytes, f64::from(theta) / 100.0))
@@ -303,6 +353,10 @@ impl Workload {
                 return bad(format!("{rate} requests a second is no rate"));
             }
             _ => {}
+        }
+        let percents = self.accesses.iter().flat_map(|line| [line.read_percent, line.random_percent]);
+        if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
+            return bad(format!("{percent} % in an access specification"));
         }
         match self.pattern {
             Pattern::Partly(percent) if percent > 100 => bad(format!("{percent} % of requests cannot jump")),
@@ -355,6 +409,8 @@ pub struct Choice {
 pub struct ResolvedWorkload {
     /// (upper bound of a 32-bit random number, length): the first entry whose bound is above the number is taken.
     blocks: Vec<(u64, u64)>,
+    /// In place of read share and pattern, one for each of `blocks`; or none at all.
+    accesses: Vec<Access>,
     read_below: u64,
     pattern: Pattern,
     zipf: Option<Zipf>,
@@ -384,14 +440,19 @@ impl ResolvedWorkload {
     pub fn choose(&self, random: &mut SplitMix64, job: u32, cursor: &JobCursor) -> Choice {
         let dice = random.next_u64();
         let (low, high) = (dice & 0xffff_ffff, dice >> 32);
-        let is_read = high < self.read_below;
-        let length_bytes = match self.blocks.as_slice() {
-            [(_, only)] => *only,
-            blocks => blocks.iter().find(|(bound, _)| low < *bound).map_or(blocks[0].1, |(_, bytes)| *bytes),
+        let line = match self.blocks.as_slice() {
+            [_] => 0,
+            blocks => blocks.iter().position(|(bound, _)| low < *bound).unwrap_or(0),
         };
+        let length_bytes = self.blocks[line].1;
+        let (read_below, pattern) = match self.accesses.get(line) {
+            None => (self.read_below, self.pattern),
+            Some(line) => ((u64::from(line.read_percent) << 32) / 100, Pattern::Partly(line.random_percent)),
+        };
+        let is_read = high < read_below;
         let places = (self.region.length_bytes - length_bytes) / self.align_bytes + 1;
         let at_place = |place: u64| self.region.offset_bytes + place * self.align_bytes;
-        let offset_bytes = match self.pattern {
+        let offset_bytes = match pattern {
             Pattern::Sequential => self.go_on(job, cursor, length_bytes, length_bytes),
             Pattern::Strided(stride) => self.go_on(job, cursor, length_bytes, stride),
             Pattern::Partly(percent) if random.below(100) < u64::from(percent) => {
@@ -585,6 +646,31 @@ mod tests {
         }
         let nan = Workload { arrival: Arrival::Poisson(f64::NAN), ..Workload::random_read(1) };
         assert!(nan.resolve(1 << 20).is_err());
+    }
+
+    #[test]
+    fn access_specifications_mix_as_they_say() {
+        let line = |share, bytes, read_percent, random_percent| Access {
+            share,
+            bytes,
+            read_percent,
+            random_percent,
+        };
+        let accesses = vec![line(75, 4096, 100, 100), line(25, 65536, 0, 0)];
+        let workload = Workload { accesses, ..Workload::plain("a", Pattern::Random, 512, 0.5, 1) };
+        let resolved = workload.resolve(64 << 20).unwrap();
+        let (mut random, cursor) = (random_stream(1, 1), resolved.cursor(0));
+        let all: Vec<Choice> = (0..10_000).map(|_| resolved.choose(&mut random, 0, &cursor)).collect();
+        let small = all.iter().filter(|choice| choice.length_bytes == 4096).count();
+        assert!((7300..7700).contains(&small), "{small}");
+        assert!(all.iter().all(|choice| choice.is_read == (choice.length_bytes == 4096)));
+        let in_a_row = all.windows(2).filter(|two| {
+            !two[1].is_read && two[1].offset_bytes == two[0].offset_bytes + two[0].length_bytes
+        });
+        let large = all.len() - small;
+        assert!(in_a_row.count() + 3 >= large, "large ones go on from the one before: {large}");
+        let wrong = Workload { accesses: vec![line(1, 4096, 101, 0)], ..workload };
+        assert!(wrong.resolve(64 << 20).is_err());
     }
 
     #[test]

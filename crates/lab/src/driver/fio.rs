@@ -2,9 +2,15 @@
 //!
 //! Expects fio missing or of a version that prints something else, jobs it refuses, and an end by a signal. Latencies are
 //! fio's own completion latencies in its bins (about 1 % wide), from submission; its ramp time is left out as ours is.
+//! With hosts, fio's own client sends the job to a server on each, and their bins are added up.
 
-use std::path::Path;
+mod job;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
@@ -12,9 +18,8 @@ use serde_json::Value;
 use crate::import::{ImportError, import};
 use crate::load::Tally;
 use crate::method::{Circumstances, Profile, Step, judge};
-use crate::record::{Latencies, MeasurementRecord, Operation, Unit};
+use crate::record::{Latencies, MeasurementRecord};
 use crate::store::Sample;
-use crate::workload::{Arrival, Pattern, Workload};
 
 /// What can go wrong with fio.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +69,49 @@ pub struct Asked<'a> {
     pub seconds: f64,
     /// Whether anything may be written.
     pub may_write: bool,
+    /// Whether every block in use was written before.
+    pub filled: bool,
     /// Where the random choices start.
     pub seed: u64,
+    /// Hosts with a server of fio's that do the work; none: this one.
+    pub hosts: &'a [Host],
 }
+
+/// A host on which `fio --server` runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its name or address.
+    pub name: String,
+    /// Where its server listens.
+    pub port: u16,
+}
+
+impl std::str::FromStr for Host {
+    type Err = String;
+
+    /// `name` or `name:port`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no host; write NAME or NAME:PORT");
+        let (name, port) = match text.rsplit_once(':') {
+            Some((name, port)) => (name, port.parse().map_err(|_| wrong())?),
+            None => (text, FIO_PORT),
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        match name.is_empty() || name.starts_with('-') || !name.chars().all(is_name) {
+            true => Err(wrong()),
+            false => Ok(Self { name: name.to_owned(), port }),
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.name, self.port)
+    }
+}
+
+/// Where fio's servers listen unless told otherwise.
+const FIO_PORT: u16 = 8765;
 
 /// `fio-3.33`.
 pub fn version() -> Result<String, FioError> {
@@ -74,187 +119,220 @@ pub fn version() -> Result<String, FioError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Measures one step, giving the figure so far to `keep` after every run.
+/// Measures one step, giving the figures so far to `keep` after every run: one for each load of the step, with the rate
+/// of each host.
 pub fn measure(
     profile: &Profile,
     step: &Step,
     asked: &Asked<'_>,
-    keep: impl Fn(&MeasurementRecord, &Sample) -> Result<(), String>,
+    keep: impl Fn(usize, &MeasurementRecord, &Sample, &[(String, f64)]) -> Result<(), String>,
 ) -> Result<(), FioError> {
-    let mut figure = MeasurementRecord {
-        block_bytes: match step.workload.blocks.as_slice() {
-            [only] => Some(only.bytes),
-            _ => None,
-        },
-        queue_depth: Some(step.workload.depth),
-        workers: Some(step.workload.jobs),
-        unit: Unit::MbPerS,
-        ..MeasurementRecord::empty(&step.name, step.op)
-    };
+    let mut taken: Vec<Taken> =
+        step.loads().map(|load| Taken::of(MeasurementRecord::of_load(&load.name, step.op, load))).collect();
     let discarded = u32::from(profile.discard_first && asked.runs > 1);
-    let (mut rates, mut all, mut run_bytes) = (Vec::new(), Tally::new(), Vec::new());
     for run in 0..asked.runs.max(1) {
-        let job = job_file(step, asked, run)?;
-        let document = run_fio(step, &job)?;
-        let sample = sample_of(&document, f64::from(run) * asked.seconds);
+        let document = run_fio(step, &job::job_file(profile, step, asked, run)?, asked.hosts)?;
         if run < discarded {
             continue;
         }
-        rates.push(sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9));
-        run_bytes.push(sample.bytes);
-        for histogram in [&sample.read_latency, &sample.write_latency].into_iter().flatten() {
-            all.requests += histogram.len();
-            all.total_latency_ns += (histogram.mean() * histogram.len() as f64) as u128;
-            // Bounds are those of the tally's own histogram; what fio saw beyond an hour is cut.
-            all.latency_ns.add(histogram).unwrap_or_default();
+        for (number, taken) in taken.iter_mut().enumerate() {
+            let sample = sample_of(&document, number, f64::from(run) * asked.seconds);
+            if sample.requests == 0 {
+                let why = "it finished without a request".to_owned();
+                return Err(FioError::Failed { step: step.name.clone(), why });
+            }
+            taken.add(profile, asked, &sample);
+            keep(number, &taken.figure, &sample, &by_host(&document)).map_err(FioError::Keeping)?;
         }
-        figure = figure.with_runs(rates.clone());
-        figure.iops = Some(sample.requests as f64 / sample.seconds.max(1e-9));
-        figure.latency_us = Latencies::of(&all);
-        let around = Circumstances {
-            direct_io: Some(true),
-            filled_before: asked.may_write,
-            region_bytes: asked.size_bytes,
-            run_bytes: run_bytes.clone(),
-            errors: sample.errors,
-            ..Circumstances::default()
-        };
-        judge(&mut figure, &around);
-        keep(&figure, &sample).map_err(FioError::Keeping)?;
     }
     Ok(())
 }
 
-/// A job file with one job.
-fn job_file(step: &Step, asked: &Asked<'_>, run: u32) -> Result<String, FioError> {
-    let workload = &step.workload;
-    let unable = |why: &str| FioError::Unable { step: step.name.clone(), why: why.to_owned() };
-    let path = asked.path.to_str().filter(|path| !path.contains(['\n', '\r']));
-    let path = path.ok_or_else(|| unable("a path with a line break in it"))?.replace(':', "\\:");
-    let mut job = vec![
-        "[job]".to_owned(),
-        format!("filename={path}"),
-        format!("size={}", asked.size_bytes),
-        "direct=1".into(),
-        "ioengine=io_uring".into(),
-        "time_based=1".into(),
-        format!("runtime={}ms", (asked.seconds * 1e3) as u64),
-        format!("ramp_time={}ms", (asked.seconds * 100.0).min(250.0) as u64),
-        format!("iodepth={}", workload.depth),
-        format!("numjobs={}", workload.jobs),
-        "group_reporting=1".into(),
-        "norandommap=1".into(),
-        "randrepeat=1".into(),
-        "lat_percentiles=1".into(),
-        format!("randseed={}", asked.seed.wrapping_add(u64::from(run)) & 0xffff_ffff),
-    ];
-    if !asked.may_write {
-        job.push("readonly".into());
-    }
-    let reads = (workload.read_share * 100.0).round() as u32;
-    let (base, sides) = match step.op {
-        Operation::Read => ("read", String::new()),
-        Operation::Write => ("write", String::new()),
-        _ => ("rw", format!("rwmixread={reads}")),
-    };
-    job.extend(Some(sides).filter(|sides| !sides.is_empty()));
-    job.push(blocks(workload));
-    match workload.pattern {
-        Pattern::Sequential => job.push(format!("rw={base}")),
-        Pattern::Random => job.push(format!("rw=rand{base}")),
-        Pattern::Partly(percent) => {
-            job.extend([format!("rw=rand{base}"), format!("percentage_random={percent}")]);
-        }
-        Pattern::Strided(stride) => {
-            let gap = stride.checked_sub(workload.largest_block_bytes());
-            let gap = gap.ok_or_else(|| unable("strides shorter than a block"))?;
-            job.push(format!("rw={base}:{gap}"));
-        }
-        Pattern::Zipf(theta) => job.extend([
-            format!("rw=rand{base}"),
-            format!("random_distribution=zipf:{:.2}", f64::from(theta) / 100.0),
-        ]),
-        Pattern::HotSpot(requests, region) => job.extend([
-            format!("rw=rand{base}"),
-            format!("random_distribution=zoned:{requests}/{region}:{}/{}", 100 - requests, 100 - region),
-        ]),
-    }
-    // Each job its own part, as the native driver's.
-    if workload.pattern.is_sequential() && workload.jobs > 1 {
-        let part = asked.size_bytes / u64::from(workload.jobs) / 4096 * 4096;
-        job.extend([format!("offset_increment={part}"), format!("io_size={part}")]);
-    }
-    let per_job = |rate: f64| (rate / f64::from(workload.jobs)).max(1.0) as u64;
-    match workload.arrival {
-        Arrival::Closed => {}
-        Arrival::Fixed(rate) | Arrival::Limited(rate) => job.push(format!("rate_iops={}", per_job(rate))),
-        Arrival::Poisson(rate) => {
-            job.extend([format!("rate_iops={}", per_job(rate)), "rate_process=poisson".into()]);
-        }
-    }
-    if workload.think_us > 0 {
-        job.push(format!("thinktime={}", workload.think_us));
-    }
-    if workload.flush_every > 0 {
-        job.push(format!("fsync={}", workload.flush_every));
-    }
-    Ok(job.join("\n") + "\n")
+/// A figure and what it is made of.
+struct Taken {
+    figure: MeasurementRecord,
+    mb_per_s: Vec<f64>,
+    iops: Vec<f64>,
+    all: Tally,
+    run_bytes: Vec<u64>,
+    errors: u64,
 }
 
-fn blocks(workload: &Workload) -> String {
-    match workload.blocks.as_slice() {
-        [only] => format!("bs={}", only.bytes),
-        several => {
-            let total: u32 = several.iter().map(|block| block.share).sum();
-            let share = |share: u32| (f64::from(share) * 100.0 / f64::from(total.max(1))).round() as u32;
-            let parts: Vec<String> =
-                several.iter().map(|block| format!("{}/{}", block.bytes, share(block.share))).collect();
-            format!("bssplit={}", parts.join(":"))
+impl Taken {
+    fn of(figure: MeasurementRecord) -> Self {
+        let (mb_per_s, iops, run_bytes) = Default::default();
+        Self { figure, mb_per_s, iops, all: Tally::new(), run_bytes, errors: 0 }
+    }
+
+    fn add(&mut self, profile: &Profile, asked: &Asked<'_>, sample: &Sample) {
+        let seconds = sample.seconds.max(1e-9);
+        self.mb_per_s.push(sample.bytes as f64 / 1e6 / seconds);
+        self.iops.push(sample.requests as f64 / seconds);
+        self.run_bytes.push(sample.bytes);
+        self.errors += sample.errors;
+        for histogram in [&sample.read_latency, &sample.write_latency].into_iter().flatten() {
+            self.all.requests += histogram.len();
+            self.all.total_latency_ns += (histogram.mean() * histogram.len() as f64) as u128;
+            // Bounds are those of the tally's own histogram; what fio saw beyond an hour is cut.
+            self.all.latency_ns.add(histogram).unwrap_or_default();
         }
+        self.figure = self.figure.clone().with_runs(self.mb_per_s.clone());
+        self.figure.mb_per_s = profile.statistic.of(&self.mb_per_s);
+        self.figure.iops = profile.statistic.of(&self.iops);
+        self.figure.latency_us = Latencies::of(&self.all);
+        let around = Circumstances {
+            direct_io: Some(true),
+            filled_before: asked.filled,
+            region_bytes: asked.size_bytes,
+            run_bytes: self.run_bytes.clone(),
+            errors: self.errors,
+            ..Circumstances::default()
+        };
+        judge(&mut self.figure, &around);
     }
 }
 
-/// Runs fio on a job given on its standard input, and checks that its answer is one.
-fn run_fio(step: &Step, job: &str) -> Result<Value, FioError> {
-    use std::io::Write;
-    let mut child = Command::new("fio")
-        .args(["--output-format=json+", "-"])
+/// Runs fio on a job, here or on all hosts at once, and checks that its answer is one.
+fn run_fio(step: &Step, job: &str, hosts: &[Host]) -> Result<Value, FioError> {
+    let mut command = Command::new("fio");
+    command.arg("--output-format=json+");
+    // A client sends its servers a file; without hosts fio reads its standard input.
+    let file = (!hosts.is_empty()).then(|| JobFile::write(job)).transpose().map_err(FioError::Missing)?;
+    match &file {
+        None => {
+            command.arg("-");
+        }
+        Some(file) => hosts.iter().for_each(|host| {
+            command.arg(format!("--client=ip:{},{}", host.name, host.port)).arg(&file.path);
+        }),
+    }
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(FioError::Missing)?;
     let mut input = child.stdin.take().expect("it was asked for");
-    // If it ended early the pipe is broken, and its own message says why.
-    let _ = input.write_all(job.as_bytes());
+    if file.is_none() {
+        // If it ended early the pipe is broken, and its own message says why.
+        let _ = input.write_all(job.as_bytes());
+    }
     drop(input);
     let output = child.wait_with_output().map_err(FioError::Missing)?;
     let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned() + &text;
+    let said =
+        || errors.lines().rfind(|line| line.contains("fio:")).unwrap_or("no message").trim().to_owned();
+    let failed = |why: String| FioError::Failed { step: step.name.clone(), why };
     if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned() + &text;
-        let why = errors.lines().rfind(|line| line.starts_with("fio:")).unwrap_or("no message");
-        return Err(FioError::Failed { step: step.name.clone(), why: why.to_owned() });
+        return Err(failed(said()));
     }
-    import(&output.stdout).map_err(|source| FioError::Output { step: step.name.clone(), source })?;
     let start = text.find('{').unwrap_or(0);
     let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-    Ok(documents.next().and_then(Result::ok).unwrap_or(Value::Null))
+    let document = documents.next().and_then(Result::ok).unwrap_or(Value::Null);
+    if hosts.is_empty() {
+        import(&output.stdout).map_err(|source| FioError::Output { step: step.name.clone(), source })?;
+        return Ok(document);
+    }
+    for host in hosts {
+        let is_of = |one: &&Value| {
+            one["hostname"] == host.name.as_str() && one["port"].as_u64() == Some(u64::from(host.port))
+        };
+        if !jobs_of(&document).iter().any(is_of) {
+            return Err(failed(format!("{host} gave no result: {}", said())));
+        }
+    }
+    Ok(document)
 }
 
-fn sample_of(document: &Value, started_s: f64) -> Sample {
-    let job = &document["jobs"][0];
-    let whole = |side: &str, key: &str| job[side][key].as_u64().unwrap_or(0);
-    let ms = whole("read", "runtime").max(whole("write", "runtime"));
+/// A job file that goes when it was used.
+struct JobFile {
+    path: PathBuf,
+}
+
+impl JobFile {
+    fn write(job: &str) -> std::io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("stripewise-{}-{number}.fio", std::process::id()));
+        let mut file = File::options().write(true).create_new(true).open(&path)?;
+        let made = Self { path };
+        file.write_all(job.as_bytes())?;
+        Ok(made)
+    }
+}
+
+impl Drop for JobFile {
+    fn drop(&mut self) {
+        // Best effort: it is small, and its name says whose it was.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Every job of an answer; of hosts those of each, not their sum, which has no bins.
+fn jobs_of(document: &Value) -> Vec<&Value> {
+    let own = document["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let theirs = document["client_stats"].as_array().map(Vec::as_slice).unwrap_or_default();
+    own.iter().chain(theirs.iter().filter(|job| job["jobname"] != "All clients")).collect()
+}
+
+/// What each host gave to the last load, 10^6 bytes a second.
+fn by_host(document: &Value) -> Vec<(String, f64)> {
+    let one = |job: &&Value| {
+        let host = format!("{}:{}", job["hostname"].as_str()?, job["port"].as_u64()?);
+        let sample = sample_of_jobs(&[job], 0.0);
+        Some((host, sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)))
+    };
+    jobs_of(document).iter().filter_map(one).collect()
+}
+
+/// Load number `number` of an answer, over all hosts.
+fn sample_of(document: &Value, number: usize, started_s: f64) -> Sample {
+    let name = format!("job{number}");
+    let jobs = jobs_of(document);
+    let own: Vec<&Value> = jobs.iter().copied().filter(|job| job["jobname"] == name.as_str()).collect();
+    sample_of_jobs(if own.is_empty() { &jobs } else { &own }, started_s)
+}
+
+fn sample_of_jobs(jobs: &[&Value], started_s: f64) -> Sample {
+    let mut all = Sample { started_s, ..Sample::default() };
+    for job in jobs {
+        let one = sample_of_job(job);
+        // Hosts work at the same time.
+        all.seconds = all.seconds.max(one.seconds);
+        all.bytes += one.bytes;
+        all.requests += one.requests;
+        all.errors += one.errors;
+        all.cpu_seconds = all.cpu_seconds.or(Some(0.0)).zip(one.cpu_seconds).map(|(sum, one)| sum + one);
+        add_histogram(&mut all.read_latency, one.read_latency);
+        add_histogram(&mut all.write_latency, one.write_latency);
+    }
+    all
+}
+
+fn add_histogram(all: &mut Option<Histogram<u64>>, one: Option<Histogram<u64>>) {
+    match (all.as_mut(), one) {
+        // Both have the tally's bounds.
+        (Some(all), Some(one)) => all.add(one).unwrap_or_default(),
+        (None, one) => *all = one,
+        (Some(_), None) => {}
+    }
+}
+
+fn sample_of_job(job: &Value) -> Sample {
+    let sides = ["read", "write", "trim"];
+    let sum = |key: &str| sides.map(|side| job[side][key].as_u64().unwrap_or(0));
+    let ms = sum("runtime").into_iter().max().unwrap_or(0);
     let cpu = job["usr_cpu"].as_f64().zip(job["sys_cpu"].as_f64());
     Sample {
-        started_s,
+        started_s: 0.0,
         seconds: ms as f64 / 1e3,
-        bytes: whole("read", "io_bytes") + whole("write", "io_bytes"),
-        requests: whole("read", "total_ios") + whole("write", "total_ios"),
+        bytes: sum("io_bytes").iter().sum(),
+        requests: sum("total_ios").iter().sum(),
         errors: u64::from(job["error"].as_u64().unwrap_or(0) != 0),
         cpu_seconds: cpu.map(|(user, system)| (user + system) / 100.0 * ms as f64 / 1e3),
         read_latency: bins(&job["read"]),
-        write_latency: bins(&job["write"]),
+        write_latency: bins(&job["write"]).or_else(|| bins(&job["trim"])),
         per_second: Vec::new(),
     }
 }
@@ -274,51 +352,6 @@ fn bins(side: &Value) -> Option<Histogram<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::built_in;
-
-    fn asked() -> Asked<'static> {
-        Asked {
-            path: Path::new("/srv/a:b"),
-            size_bytes: 1 << 30,
-            runs: 1,
-            seconds: 2.0,
-            may_write: true,
-            seed: 7,
-        }
-    }
-
-    #[test]
-    fn loads_become_jobs() {
-        let toshiba = built_in("toshiba").expect("it");
-        let mixed = job_file(&toshiba.steps[2], &asked(), 0).expect("a job");
-        for line in [
-            "filename=/srv/a\\:b",
-            "rw=randrw",
-            "rwmixread=50",
-            "bssplit=4096/20:65536/50:262144/20:2097152/10",
-            "iodepth=64",
-            "numjobs=8",
-            "runtime=2000ms",
-        ] {
-            assert!(mixed.lines().any(|found| found == line), "{line}: {mixed}");
-        }
-        let change = |change: fn(&mut Workload)| {
-            let mut step = toshiba.steps[1].clone();
-            change(&mut step.workload);
-            job_file(&step, &asked(), 0)
-        };
-        assert!(change(|w| w.pattern = Pattern::Zipf(120)).expect("a job").contains("zipf:1.20"));
-        assert!(
-            change(|w| w.pattern = Pattern::HotSpot(80, 20)).expect("a job").contains("zoned:80/20:20/80")
-        );
-        assert!(
-            change(|w| w.pattern = Pattern::Strided(4 << 20)).expect("a job").contains("rw=read:3145728")
-        );
-        assert!(change(|w| w.pattern = Pattern::Strided(4096)).is_err());
-        assert!(
-            change(|w| w.arrival = Arrival::Poisson(500.0)).expect("a job").contains("rate_process=poisson")
-        );
-    }
 
     #[test]
     fn its_answer_becomes_a_sample() {
@@ -326,7 +359,7 @@ mod tests {
             "read": {"io_bytes": 4096000, "total_ios": 1000, "runtime": 2000,
                 "lat_ns": {"bins": {"100000": 900, "200000": 100}}},
             "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"bins": {}}}}]});
-        let sample = sample_of(&document, 4.0);
+        let sample = sample_of(&document, 0, 4.0);
         assert_eq!((sample.bytes, sample.requests, sample.seconds), (4_096_000, 1000, 2.0));
         let histogram = sample.read_latency.expect("bins");
         assert_eq!((histogram.len(), sample.write_latency), (1000, None));

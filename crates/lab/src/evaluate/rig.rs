@@ -49,7 +49,7 @@ impl Rig {
         Self::of(world, layout, drives, Vec::new(), rebuild_priority_percent, seed).await
     }
 
-    /// With drives for the journal alone.
+    /// With drives for the journal alone; where there are some, writes are acknowledged once they are in it.
     pub(crate) async fn with_journals(
         world: &World,
         layout: LayoutSpec,
@@ -84,7 +84,9 @@ impl Rig {
             ..PoolSpec::default()
         };
         let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(in_words)?;
-        let volume = pool.create_volume(VolumeSpec::new("array", layout)).await.map_err(in_words)?;
+        let write_back = (!journals.is_empty()).then_some(true);
+        let spec = VolumeSpec { write_back, ..VolumeSpec::new("array", layout) };
+        let volume = pool.create_volume(spec).await.map_err(in_words)?;
         pool.start_jobs();
         let known = pool.status().drives;
         let with_id = |drive: LabDrive| {

@@ -154,11 +154,12 @@ mod tests {
             let found = value(name);
             assert!((found / expected - 1.0).abs() < 0.03, "{name}: {found}, expected {expected}");
         };
-        near("block_read", 163.84);
-        near("block_write", 163.84);
-        near("rewrite", 81.92);
-        near("per_char_read", 40.96);
-        near("per_char_write", 40.96);
+        // 1 MiB a read but for the first, 2 MiB a write, and a flush.
+        near("block_read", 8388.608 / 0.9);
+        near("per_char_read", 8388.608 / 0.9);
+        near("block_write", 8388.608 / 0.5);
+        near("per_char_write", 8388.608 / 0.5);
+        near("rewrite", 8388.608 / 1.4);
         near("seeks", 10_000.0 / 1.1);
         assert_eq!(figures.len(), 6, "no processor in virtual time");
     }

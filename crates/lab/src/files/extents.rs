@@ -1,15 +1,21 @@
 //! Files on a bare target: first fit in runs of 4 KiB blocks, nothing about them on the target itself.
 //!
-//! What a file system adds (directories, a log, caching) is left out on purpose: figures are those of the data alone, and
-//! say so in the method's notes. Expects a target that runs full.
+//! Of a host's page cache there is as much as streams need: what is written in a row goes out in requests of 2 MiB, what
+//! is read in a row comes in requests of 1 MiB. The rest of what a file system adds (directories, a log, data kept) is
+//! left out on purpose: figures are those of the data alone, and say so in the method's notes. Expects a target that runs
+//! full.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
 use super::FileStore;
 use crate::target::Target;
 
 const BLOCK_BYTES: u64 = 4096;
+/// Bytes written in a row that go out together.
+const BEHIND_BYTES: u64 = 2 << 20;
+/// Bytes read at once where reads go in a row.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// What goes wrong with files on a target.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +38,35 @@ struct OneFile {
     runs: Vec<(u64, u64)>,
 }
 
+/// A part of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    number: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Part {
+    fn overlaps(self, other: Self) -> bool {
+        self.number == other.number && self.from < other.to && other.from < self.to
+    }
+
+    fn covers(self, other: Self) -> bool {
+        self.number == other.number && self.from <= other.from && other.to <= self.to
+    }
+
+    fn ends_where(self, other: Self) -> bool {
+        self.number == other.number && self.to == other.from
+    }
+}
+
 /// Files on a target.
 pub struct Extents<T: Target> {
     target: T,
+    /// Written, and not yet on its way.
+    behind: Cell<Option<Part>>,
+    /// Read last.
+    ahead: Cell<Option<Part>>,
     /// Free runs: first block, count.
     free: RefCell<BTreeMap<u64, u64>>,
     files: RefCell<HashMap<u64, OneFile>>,
@@ -44,7 +76,8 @@ impl<T: Target> Extents<T> {
     /// Without any file.
     pub fn new(target: T) -> Self {
         let blocks = target.capacity_bytes() / BLOCK_BYTES;
-        Self { target, free: RefCell::new(BTreeMap::from([(0, blocks)])), files: RefCell::default() }
+        let free = RefCell::new(BTreeMap::from([(0, blocks)]));
+        Self { target, behind: Cell::new(None), ahead: Cell::new(None), free, files: RefCell::default() }
     }
 
     /// The first free run, of at most `wanted` blocks.
@@ -121,6 +154,46 @@ impl<T: Target> Extents<T> {
     }
 }
 
+impl<T: Target> Extents<T> {
+    async fn write(&self, part: Part) -> Result<(), ExtentError<T::Error>> {
+        let together = match self.behind.get() {
+            Some(behind) if behind.ends_where(part) => Part { from: behind.from, ..part },
+            _ => {
+                self.write_behind().await?;
+                part
+            }
+        };
+        self.behind.set(Some(together));
+        if together.to - together.from >= BEHIND_BYTES {
+            self.write_behind().await?;
+        }
+        Ok(())
+    }
+
+    async fn write_behind(&self) -> Result<(), ExtentError<T::Error>> {
+        let Some(part) = self.behind.take() else { return Ok(()) };
+        self.over(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await
+    }
+
+    async fn read(&self, part: Part) -> Result<(), ExtentError<T::Error>> {
+        if self.behind.get().is_some_and(|behind| behind.overlaps(part)) {
+            self.write_behind().await?;
+        }
+        let before = self.ahead.get();
+        if before.is_some_and(|ahead| ahead.covers(part)) {
+            return Ok(());
+        }
+        let end = self.length_bytes(part.number)?;
+        let part = match before.is_some_and(|ahead| ahead.ends_where(part)) {
+            true => Part { to: part.to.max(part.from + AHEAD_BYTES).min(end.max(part.to)), ..part },
+            false => part,
+        };
+        self.over(part.number, part.from, part.to - part.from, AHEAD_BYTES, false).await?;
+        self.ahead.set(Some(part));
+        Ok(())
+    }
+}
+
 impl<T: Target> FileStore for Extents<T> {
     type Error = ExtentError<T::Error>;
 
@@ -135,16 +208,25 @@ impl<T: Target> FileStore for Extents<T> {
         while missing > 0 {
             let run = self.take(missing)?;
             missing -= run.1;
-            self.files.borrow_mut().entry(number).or_default().runs.push(run);
+            let mut files = self.files.borrow_mut();
+            let runs = &mut files.entry(number).or_default().runs;
+            match runs.last_mut().filter(|last| last.0 + last.1 == run.0) {
+                Some(last) => last.1 += run.1,
+                None => runs.push(run),
+            }
         }
-        self.over(number, length, bytes, block_bytes, true).await?;
         self.files.borrow_mut().entry(number).or_default().length_bytes += bytes;
+        for from in (length..length + bytes).step_by(block_bytes.max(1) as usize) {
+            self.write(Part { number, from, to: (from + block_bytes).min(length + bytes) }).await?;
+        }
         Ok(())
     }
 
     async fn read_all(&self, number: u64, block_bytes: u64) -> Result<u64, Self::Error> {
         let length = self.length_bytes(number)?;
-        self.over(number, 0, length, block_bytes, false).await?;
+        for from in (0..length).step_by(block_bytes.max(1) as usize) {
+            self.read(Part { number, from, to: (from + block_bytes).min(length) }).await?;
+        }
         Ok(length)
     }
 
@@ -155,9 +237,10 @@ impl<T: Target> FileStore for Extents<T> {
         block_bytes: u64,
         write_back: bool,
     ) -> Result<(), Self::Error> {
-        self.over(number, offset_bytes, block_bytes, block_bytes, false).await?;
+        let part = Part { number, from: offset_bytes, to: offset_bytes + block_bytes };
+        self.read(part).await?;
         if write_back {
-            self.over(number, offset_bytes, block_bytes, block_bytes, true).await?;
+            self.write(part).await?;
         }
         Ok(())
     }
@@ -165,10 +248,14 @@ impl<T: Target> FileStore for Extents<T> {
     async fn delete(&self, number: u64) -> Result<(), Self::Error> {
         let file = self.files.borrow_mut().remove(&number).ok_or(ExtentError::NoPlace(number))?;
         file.runs.into_iter().for_each(|run| self.give_back(run));
+        for last in [&self.behind, &self.ahead] {
+            last.set(last.get().filter(|part| part.number != number));
+        }
         Ok(())
     }
 
     async fn sync(&self) -> Result<(), Self::Error> {
+        self.write_behind().await?;
         self.target.flush().await.map_err(ExtentError::Target)
     }
 }

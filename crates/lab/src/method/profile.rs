@@ -5,16 +5,18 @@
 
 use serde::Deserialize;
 
+use crate::contents::Data;
 use crate::files::{Bonnie, POSTMARK_FIGURES, PostMark};
 use crate::import::BONNIE_TESTS;
 use crate::record::Operation;
-use crate::workload::{BlockShare, Pattern, Workload};
+use crate::statistics::{STEADY_ROUNDS, mean, median};
+use crate::workload::{Access, Arrival, BlockShare, Pattern, Workload};
 
 /// More measurements than this are a mistake in a profile.
 const MOST_STEPS: usize = 2000;
 
 /// The laboratory's own profiles.
-const BUILT_IN: [&str; 13] = [
+const BUILT_IN: [&str; 14] = [
     include_str!("../../../../profiles/crystaldiskmark.toml"),
     include_str!("../../../../profiles/atto.toml"),
     include_str!("../../../../profiles/iometer-latency.toml"),
@@ -24,6 +26,7 @@ const BUILT_IN: [&str; 13] = [
     include_str!("../../../../profiles/orion-simple.toml"),
     include_str!("../../../../profiles/orion-oltp.toml"),
     include_str!("../../../../profiles/orion-dss.toml"),
+    include_str!("../../../../profiles/orion-normal.toml"),
     include_str!("../../../../profiles/toshiba.toml"),
     include_str!("../../../../profiles/snia-steady.toml"),
     include_str!("../../../../profiles/postmark.toml"),
@@ -58,6 +61,18 @@ pub enum Statistic {
     Best,
     /// The mean of the last five rounds once they are steady, as SNIA has it.
     Steady,
+}
+
+impl Statistic {
+    /// The figure of these runs; `None` without runs.
+    pub fn of(self, runs: &[f64]) -> Option<f64> {
+        match self {
+            Self::Median => median(runs),
+            Self::Mean => mean(runs),
+            Self::Best => runs.iter().copied().max_by(f64::total_cmp),
+            Self::Steady => mean(&runs[runs.len().saturating_sub(STEADY_ROUNDS)..]),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -99,6 +114,10 @@ pub struct Profile {
     pub moves_size_once: bool,
     /// How often the region is written before anything is measured.
     pub precondition_passes: u32,
+    /// What writes carry.
+    pub data: Data,
+    /// Whether all that was written is read back and compared in the end.
+    pub verify: bool,
     /// The measurements, in order; none for methods on files.
     pub steps: Vec<Step>,
     /// A method on files instead.
@@ -153,6 +172,23 @@ pub struct Step {
     pub op: Operation,
     /// The load.
     pub workload: Workload,
+    /// Another at the same time, with a figure of its own.
+    pub beside: Option<Workload>,
+}
+
+impl Step {
+    /// Its loads; one with nothing in flight is none.
+    pub fn loads(&self) -> impl Iterator<Item = &Workload> {
+        std::iter::once(&self.workload).chain(&self.beside).filter(|load| load.depth > 0)
+    }
+
+    /// Whether anything of the target is changed.
+    pub fn writes(&self) -> bool {
+        self.loads().any(|load| {
+            load.accesses.iter().any(|line| line.read_percent < 100)
+                || load.accesses.is_empty() && load.read_share < 1.0
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -182,6 +218,9 @@ struct Text {
     bytes_per_measurement: Option<String>,
     #[serde(default)]
     precondition_passes: u32,
+    #[serde(default)]
+    verify: bool,
+    data: Option<String>,
     #[serde(rename = "measurement", default)]
     measurements: Vec<Entry>,
     postmark: Option<PostMark>,
@@ -212,6 +251,38 @@ struct Entry {
     think_us: u64,
     #[serde(default)]
     flush_every: u32,
+    #[serde(default)]
+    fua_every: u32,
+    arrival: Option<String>,
+    most_requests: Option<u64>,
+    most_bytes: Option<String>,
+    #[serde(default)]
+    accesses: Vec<Line>,
+    beside: Option<Beside>,
+}
+
+/// A line of an access specification.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    share: u32,
+    block: String,
+    #[serde(default = "a_hundred")]
+    read_percent: u32,
+    #[serde(default = "a_hundred")]
+    random_percent: u32,
+}
+
+/// A load at the same time as the measurement's own.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Beside {
+    name: String,
+    pattern: String,
+    block: String,
+    depths: Vec<u32>,
+    #[serde(default = "a_hundred")]
+    read_percent: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -219,10 +290,21 @@ struct Entry {
 enum Side {
     Read,
     Write,
+    Discard,
+}
+
+/// What requests do: so many percent of them read, the others write or discard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Sides {
+    reads: u32,
+    discards: bool,
 }
 
 fn six() -> u32 {
     6
+}
+fn a_hundred() -> u32 {
+    100
 }
 fn five() -> f64 {
     5.0
@@ -276,13 +358,14 @@ impl Profile {
             asked.check().map_err(wrong)?;
         }
         if text.order == Order::ReadsFirst {
-            steps.sort_by_key(|step: &Step| step.op == Operation::Write);
+            steps.sort_by_key(|step: &Step| matches!(step.op, Operation::Write | Operation::Discard));
         }
         let mut names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(wrong(format!("two measurements are called `{}`", twice[0])));
         }
+        let data = text.data.as_deref().map_or(Ok(Data::Unique), parse_data).map_err(wrong)?;
         let moves_size_once = match text.bytes_per_measurement.as_deref() {
             None => false,
             Some("size") => true,
@@ -301,6 +384,8 @@ impl Profile {
             sizes,
             moves_size_once,
             precondition_passes: text.precondition_passes,
+            data,
+            verify: text.verify,
             steps,
             files,
         })
@@ -310,27 +395,39 @@ impl Profile {
 /// All combinations of an entry's lists.
 fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), String> {
     let or = |list: &[u32], default: u32| if list.is_empty() { vec![default] } else { list.to_vec() };
-    let mut sides: Vec<u32> = entry.read_percents.clone();
-    let of_side = |side: &Side| if *side == Side::Read { 100 } else { 0 };
+    let of_share = |reads: &u32| Sides { reads: *reads, discards: false };
+    let mut sides: Vec<Sides> = entry.read_percents.iter().map(of_share).collect();
+    let of_side = |side: &Side| Sides {
+        reads: if *side == Side::Read { 100 } else { 0 },
+        discards: *side == Side::Discard,
+    };
     sides.extend(entry.ops.iter().map(of_side));
+    if sides.is_empty() && !entry.accesses.is_empty() {
+        sides.push(Sides { reads: 50, discards: false });
+    }
     if sides.is_empty() {
         return Err(format!("measurement `{}` has neither ops nor read_percents", entry.name));
     }
-    if let Some(share) = sides.iter().chain(&entry.random_percents).find(|share| **share > 100) {
+    let beside = entry.beside.iter().map(|beside| &beside.read_percent);
+    let shares = entry.read_percents.iter().chain(&entry.random_percents).chain(beside);
+    if let Some(share) = shares.into_iter().find(|share| **share > 100) {
         return Err(format!("measurement `{}`: {share} percent", entry.name));
     }
+    let like = likeness(entry)?;
     let blocks: Vec<Vec<BlockShare>> = match (&entry.split, entry.blocks.as_slice()) {
         (Some(split), []) => vec![parse_split(split)?],
         (None, [_, ..]) => {
             let one = |text: &String| parse_bytes(text).map(|bytes| vec![BlockShare { bytes, share: 100 }]);
             entry.blocks.iter().map(one).collect::<Result<_, _>>()?
         }
-        _ => return Err(format!("measurement `{}` needs either blocks or split", entry.name)),
+        (None, []) if !like.accesses.is_empty() => vec![like.split()],
+        _ => return Err(format!("measurement `{}` needs either blocks, split or accesses", entry.name)),
     };
-    let patterns = patterns(entry)?;
+    let patterns = if like.accesses.is_empty() { patterns(entry)? } else { vec![Pattern::Partly(0)] };
     let depths = or(&entry.depths, 1);
     let workers = or(&entry.workers, 1);
-    let count = patterns.len() * blocks.len() * depths.len() * workers.len() * sides.len();
+    let others = entry.beside.as_ref().map_or(vec![0], |beside| beside.depths.clone());
+    let count = patterns.len() * blocks.len() * depths.len() * workers.len() * sides.len() * others.len();
     if count > MOST_STEPS {
         return Err(format!("measurement `{}` stands for {count} measurements", entry.name));
     }
@@ -341,8 +438,12 @@ fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), Stri
         for block in &blocks {
             for &depth in &depths {
                 for &jobs in &workers {
-                    for &reads in &sides {
-                        steps.push(step(entry, *pattern, block, depth, jobs, reads));
+                    for &sides in &sides {
+                        let own = step(entry, &like, *pattern, block, (depth, jobs), sides);
+                        match &entry.beside {
+                            None => steps.push(own),
+                            Some(beside) => with_others(own, beside, steps)?,
+                        }
                     }
                 }
             }
@@ -351,8 +452,35 @@ fn expand(entry: &Entry, order: Order, steps: &mut Vec<Step>) -> Result<(), Stri
     Ok(())
 }
 
-fn step(entry: &Entry, pattern: Pattern, blocks: &[BlockShare], depth: u32, jobs: u32, reads: u32) -> Step {
+/// What all measurements of an entry have in common.
+fn likeness(entry: &Entry) -> Result<Workload, String> {
+    let line = |line: &Line| {
+        let (share, read_percent, random_percent) = (line.share, line.read_percent, line.random_percent);
+        parse_bytes(&line.block).map(|bytes| Access { share, bytes, read_percent, random_percent })
+    };
+    Ok(Workload {
+        think_us: entry.think_us,
+        flush_every: entry.flush_every,
+        fua_every: entry.fua_every,
+        arrival: entry.arrival.as_deref().map_or(Ok(Arrival::Closed), parse_arrival)?,
+        most_requests: entry.most_requests,
+        most_bytes: entry.most_bytes.as_deref().map(parse_bytes).transpose()?,
+        accesses: entry.accesses.iter().map(line).collect::<Result<_, _>>()?,
+        ..Workload::plain("", Pattern::Random, 4096, 1.0, 1)
+    })
+}
+
+fn step(
+    entry: &Entry,
+    like: &Workload,
+    pattern: Pattern,
+    blocks: &[BlockShare],
+    (depth, jobs): (u32, u32),
+    Sides { reads, discards }: Sides,
+) -> Step {
     let op = match reads {
+        _ if discards => Operation::Discard,
+        _ if !like.accesses.is_empty() => Operation::Mixed,
         0 => Operation::Write,
         100 => Operation::Read,
         _ => Operation::Mixed,
@@ -366,19 +494,36 @@ fn step(entry: &Entry, pattern: Pattern, blocks: &[BlockShare], depth: u32, jobs
     let name = name.replace("{pattern}", &pattern.text()).replace("{depth}", &depth.to_string());
     let name = name.replace("{reads}", &reads.to_string()).replace("{random}", &random.to_string());
     let side = match op {
-        Operation::Read if !entry.ops.is_empty() && entry.ops.len() > 1 => "_read",
-        Operation::Write if !entry.ops.is_empty() && entry.ops.len() > 1 => "_write",
+        Operation::Read if entry.ops.len() > 1 => "_read",
+        Operation::Write if entry.ops.len() > 1 => "_write",
+        Operation::Discard if entry.ops.len() > 1 => "_discard",
         _ => "",
     };
     let name = name.replace("{workers}", &jobs.to_string()) + side;
     let workload = Workload {
+        name: name.clone(),
+        pattern,
         blocks: blocks.to_vec(),
+        read_share: f64::from(reads) / 100.0,
+        depth,
         jobs,
-        think_us: entry.think_us,
-        flush_every: entry.flush_every,
-        ..Workload::plain(&name, pattern, blocks[0].bytes, f64::from(reads) / 100.0, depth)
+        discards,
+        ..like.clone()
     };
-    Step { name, op, workload }
+    Step { name, op, workload, beside: None }
+}
+
+/// A step with each depth of the load beside it; nothing in flight at all is no measurement.
+fn with_others(own: Step, beside: &Beside, steps: &mut Vec<Step>) -> Result<(), String> {
+    let (pattern, bytes) = (parse_pattern(&beside.pattern)?, parse_bytes(&beside.block)?);
+    for &depth in beside.depths.iter().filter(|depth| **depth + own.workload.depth > 0) {
+        let name = own.name.replace("{beside}", &depth.to_string());
+        let reads = f64::from(beside.read_percent) / 100.0;
+        let other = Workload::plain(&format!("{name}, {}", beside.name), pattern, bytes, reads, depth);
+        let workload = Workload { name: name.clone(), ..own.workload.clone() };
+        steps.push(Step { name, op: own.op, workload, beside: Some(other) });
+    }
+    Ok(())
 }
 
 fn patterns(entry: &Entry) -> Result<Vec<Pattern>, String> {
@@ -412,6 +557,35 @@ fn parse_pattern(text: &str) -> Result<Pattern, String> {
             let (requests, region) = shares.split_once('/').ok_or_else(wrong)?;
             let both = requests.parse().ok().zip(region.parse().ok());
             both.map(|(requests, region)| Pattern::HotSpot(requests, region)).ok_or_else(wrong)
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// `fixed:500`, `poisson:500`, `limited:500`: requests a second.
+fn parse_arrival(text: &str) -> Result<Arrival, String> {
+    let wrong = || format!("`{text}` is no arrival; write closed, fixed:500, poisson:500 or limited:500");
+    let (kind, rate) = text.split_once(':').unwrap_or((text, "0"));
+    let rate: f64 = rate.parse().map_err(|_| wrong())?;
+    match kind {
+        "closed" if rate == 0.0 => Ok(Arrival::Closed),
+        _ if !rate.is_finite() || rate <= 0.0 => Err(wrong()),
+        "fixed" => Ok(Arrival::Fixed(rate)),
+        "poisson" => Ok(Arrival::Poisson(rate)),
+        "limited" => Ok(Arrival::Limited(rate)),
+        _ => Err(wrong()),
+    }
+}
+
+/// `unique`, `compressible:50`, `zeros`.
+fn parse_data(text: &str) -> Result<Data, String> {
+    let wrong = || format!("`{text}` is no data; write unique, compressible:50 or zeros");
+    match text.split_once(':') {
+        None if text == "unique" => Ok(Data::Unique),
+        None if text == "zeros" => Ok(Data::Zeros),
+        Some(("compressible", percent)) => {
+            let percent = percent.parse().ok().filter(|percent| *percent <= 100);
+            percent.map(Data::Compressible).ok_or_else(wrong)
         }
         _ => Err(wrong()),
     }
@@ -457,7 +631,7 @@ pub(crate) fn size_text(bytes: u64) -> String {
 }
 
 /// A key that does not exist is told with the nearest that does.
-fn explain(error: &toml::de::Error) -> String {
+pub(crate) fn explain(error: &toml::de::Error) -> String {
     let message = error.message();
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default().trim();
@@ -518,6 +692,8 @@ mod tests {
         for (step, expected) in toshiba.steps.iter().zip(&ours) {
             assert_eq!(&step.workload, expected);
         }
+        let matrix = built_in("orion-normal").expect("it");
+        assert_eq!(matrix.steps.len(), 8 * 6 - 1, "all but nothing at all");
         let heavy = built_in("iometer-heavy").expect("it");
         assert_eq!(heavy.steps[0].workload.outstanding(), 160);
     }
@@ -540,6 +716,34 @@ mod tests {
         }
         let error = built_in("cristaldiskmark").expect_err("unknown").to_string();
         assert!(error.contains("the nearest is `crystaldiskmark`"), "{error}");
+    }
+
+    #[test]
+    fn every_part_of_a_load_has_its_key() {
+        let text = "name = \"x\"\nverify = true\ndata = \"compressible:60\"\n[[measurement]]\nname = \"a\"\n\
+                    ops = [\"write\", \"discard\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\nfua_every = 3\n\
+                    flush_every = 5\nthink_us = 7\narrival = \"poisson:50\"\nmost_requests = 11\n\
+                    most_bytes = \"1MiB\"\n[[measurement]]\nname = \"b\"\n\
+                    accesses = [{ share = 1, block = \"8KiB\", read_percent = 67 }, { share = 3, block = \"512\" }]\n";
+        let profile = Profile::parse(text).expect("a profile");
+        assert!(profile.verify && profile.data == Data::Compressible(60));
+        let load = |at: usize| &profile.steps[at].workload;
+        let find = |name: &str| profile.steps.iter().position(|step| step.name == name).expect(name);
+        let written = load(find("a_write"));
+        assert_eq!((written.fua_every, written.flush_every, written.think_us), (3, 5, 7));
+        assert_eq!((written.most_requests, written.most_bytes), (Some(11), Some(1 << 20)));
+        assert_eq!(written.arrival, Arrival::Poisson(50.0));
+        assert!(load(find("a_discard")).discards && !written.discards);
+        let lines = &load(find("b")).accesses;
+        assert_eq!((lines.len(), lines[0].read_percent, lines[1].bytes), (2, 67, 512));
+        for (from, to, part) in [
+            ("poisson:50", "poisson", "is no arrival"),
+            ("compressible:60", "gz", "is no data"),
+            ("read_percent = 67", "reed_percent = 67", "did you mean `read_percent`"),
+        ] {
+            let error = Profile::parse(&text.replace(from, to)).expect_err(part).to_string();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -3,26 +3,29 @@
 //! Expects targets that fail, that are too small for a step (told, the others go on), that stop answering, and an
 //! interrupt: what was measured until then is kept by the observer.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use stripewise_drive::Context;
 
 use super::profile::{Profile, Statistic, Step};
 use super::validity::{Circumstances, judge};
 use crate::contents::Contents;
 use crate::load::{Load, Surroundings, Tally, Window, WindowLimits};
-use crate::record::{Latencies, MeasurementRecord, Unit};
-use crate::statistics::{is_steady, mean};
+use crate::record::{Latencies, MeasurementRecord};
+use crate::statistics::{is_steady, median};
 use crate::store::Sample;
-use crate::sweep::{SweepOptions, fill};
+use crate::sweep::{SweepOptions, fill, verify};
 use crate::target::Target;
-use crate::workload::{Region, Workload, mix};
+use crate::workload::{Arrival, Region, Workload, mix, random_stream};
 
 /// A target that does not answer for so long is given up.
 const LIMIT_NS: u64 = 120_000_000_000;
 /// Pieces in which bandwidth over time is kept.
 const SECOND_NS: u64 = 1_000_000_000;
+/// How the target is filled, and compared in the end.
+const SWEEP: SweepOptions = SweepOptions { depth: 16, request_bytes: 1 << 20 };
 
 /// What ends a run early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +49,19 @@ pub enum RunError {
         /// The first message.
         why: String,
     },
+    /// What is there is not what was written.
+    #[error("{bytes} bytes are not as they were written; the first at {offset_bytes}: {what}")]
+    Damaged {
+        /// How many, in blocks of 4 KiB.
+        bytes: u64,
+        /// The first place.
+        offset_bytes: u64,
+        /// What is there instead.
+        what: String,
+    },
+    /// What was to be done to the target failed.
+    #[error("{0}")]
+    Hook(String),
     /// The observer could not keep a figure.
     #[error("{0}")]
     Observer(String),
@@ -56,6 +72,10 @@ pub enum RunError {
 pub struct RunSettings {
     /// Runs of each measurement, where the profile's own are not wanted.
     pub runs: Option<u32>,
+    /// More runs, until half the 95 % interval is at most this share of the figure.
+    pub within: Option<f64>,
+    /// But not more than this.
+    pub most_runs: u32,
     /// Length of each, where the profile's own is not wanted.
     pub seconds: Option<f64>,
     /// Bytes of the target in use.
@@ -104,135 +124,334 @@ pub async fn run_profile<T: Target>(
     profile: &Profile,
     runner: &Runner<'_, T>,
 ) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
-    let settings = &runner.settings;
-    let began_ns = runner.context.now_ns();
-    let contents = settings.may_write.then(|| Rc::new(Contents::new(settings.seed, settings.size_bytes)));
-    if let Some(contents) = &contents {
-        for _ in 0..profile.precondition_passes.max(1) {
-            precondition(runner, contents).await?;
-        }
-    }
-    let (mut figures, mut notes) = (Vec::new(), Vec::new());
-    for (position, step) in profile.steps.iter().enumerate() {
-        if runner.observer.is_interrupted() {
-            notes.push("interrupted: the measurements behind are missing".into());
+    let mut session = Session::begin(profile, runner, &[""]).await?;
+    for number in 0..session.plans.len() {
+        if session.is_interrupted() {
             break;
         }
-        if step.workload.read_share < 1.0 && !settings.may_write {
-            notes.push(format!("{}: left out, as nothing may be written", step.name));
-            continue;
+        runner.context.sleep_ns((profile.pause_seconds * 1e9) as u64).await;
+        while session.wants_more(number) && !session.is_interrupted() {
+            session.run_once(number, &Whole).await?;
+        }
+    }
+    session.end().await
+}
+
+/// Measures several targets in turns: each round takes one run of every step of each, the targets in random order, so
+/// that what changes with time changes for all of them. Gives what [`run_profile`] does, for each target.
+pub async fn run_interleaved<T: Target>(
+    profile: &Profile,
+    runners: &[Runner<'_, T>],
+) -> Result<Vec<(Vec<MeasurementRecord>, Vec<String>)>, RunError> {
+    let mut sessions = Vec::new();
+    for runner in runners {
+        sessions.push(Session::begin(profile, runner, &[""]).await?);
+    }
+    let mut random = random_stream(runners.first().map_or(0, |runner| runner.settings.seed), u64::MAX);
+    let mut going: Vec<usize> = (0..sessions.len()).collect();
+    while !going.is_empty() {
+        for at in (1..going.len()).rev() {
+            going.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        for at in &going {
+            let session = &mut sessions[*at];
+            for number in 0..session.plans.len() {
+                if session.wants_more(number) && !session.is_interrupted() {
+                    session.run_once(number, &Whole).await?;
+                }
+            }
+        }
+        going.retain(|at| {
+            let session = &sessions[*at];
+            !session.is_interrupted() && (0..session.plans.len()).any(|number| session.wants_more(number))
+        });
+    }
+    let mut all = Vec::new();
+    for session in sessions {
+        all.push(session.end().await?);
+    }
+    Ok(all)
+}
+
+/// What has to hold all through a run, for it to count as one.
+pub(crate) trait Condition {
+    /// Whether the run goes on.
+    fn holds(&self) -> bool;
+}
+
+/// Nothing but the clock ends a run.
+pub(crate) struct Whole;
+
+impl Condition for Whole {
+    fn holds(&self) -> bool {
+        true
+    }
+}
+
+/// A step of a profile, in one state of the target, with what was measured of it.
+struct Plan<'a> {
+    step: &'a Step,
+    /// A load each, and a figure each.
+    loads: Vec<Workload>,
+    /// Runs that count, of each load.
+    windows: Vec<Vec<Window>>,
+    figures: Vec<MeasurementRecord>,
+    /// Where its figures are among all.
+    at: usize,
+    /// Runs so far, those that are thrown away as well.
+    runs: u32,
+}
+
+/// A profile on a target, run by run.
+pub(crate) struct Session<'a, T: Target> {
+    profile: &'a Profile,
+    runner: &'a Runner<'a, T>,
+    contents: Option<Rc<Contents>>,
+    began_ns: u64,
+    plans: Vec<Plan<'a>>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+    /// Bytes moved by all loads.
+    pub moved: Rc<Cell<u64>>,
+}
+
+impl<'a, T: Target> Session<'a, T> {
+    /// Fills the target and plans every step, once for each of `states`: prefixes of the figures' names.
+    pub async fn begin(
+        profile: &'a Profile,
+        runner: &'a Runner<'a, T>,
+        states: &[&str],
+    ) -> Result<Self, RunError> {
+        let settings = &runner.settings;
+        let contents = settings
+            .may_write
+            .then(|| Rc::new(Contents::new(settings.seed, settings.size_bytes).with_data(profile.data)));
+        let mut session = Self {
+            profile,
+            runner,
+            contents,
+            began_ns: runner.context.now_ns(),
+            plans: Vec::new(),
+            notes: Vec::new(),
+            moved: Rc::default(),
+        };
+        if let Some(contents) = &session.contents {
+            for _ in 0..profile.precondition_passes.max(1) {
+                precondition(runner, contents).await?;
+            }
+        }
+        let mut at = 0;
+        for state in states {
+            for step in &profile.steps {
+                match session.plan(step, state, at) {
+                    Ok(plan) => {
+                        at += plan.figures.len();
+                        session.plans.push(plan);
+                    }
+                    Err(why) if session.notes.contains(&why) => {}
+                    Err(why) => session.notes.push(why),
+                }
+            }
+        }
+        Ok(session)
+    }
+
+    fn plan(&self, step: &'a Step, state: &str, at: usize) -> Result<Plan<'a>, String> {
+        let settings = &self.runner.settings;
+        if step.writes() && !settings.may_write {
+            return Err(format!("{}: left out, as nothing may be written", step.name));
         }
         let region = Region { offset_bytes: 0, length_bytes: settings.size_bytes };
-        let workload = Workload { region: Some(region), ..step.workload.clone() };
-        if let Err(error) = workload.resolve(settings.size_bytes) {
-            notes.push(format!("{}: left out: {error}", step.name));
-            continue;
+        let loads: Vec<Workload> =
+            step.loads().map(|load| Workload { region: Some(region), ..load.clone() }).collect();
+        for load in &loads {
+            load.resolve(settings.size_bytes).map_err(|error| format!("{}: left out: {error}", step.name))?;
         }
-        runner.context.sleep_ns((profile.pause_seconds * 1e9) as u64).await;
-        let at = figures.len();
-        let how = Measuring { profile, step, workload, contents: contents.clone(), began_ns };
-        figures.push(one_figure(runner, &how, (position, at)).await?);
+        let figure =
+            |load: &Workload| MeasurementRecord::of_load(&format!("{state}{}", load.name), step.op, load);
+        Ok(Plan {
+            step,
+            windows: vec![Vec::new(); loads.len()],
+            figures: loads.iter().map(figure).collect(),
+            loads,
+            at,
+            runs: 0,
+        })
     }
-    Ok((figures, notes))
+
+    /// Plans for one state.
+    pub fn steps(&self) -> usize {
+        self.plans.len()
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.runner.observer.is_interrupted()
+    }
+
+    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow as asked for.
+    pub fn wants_more(&self, number: usize) -> bool {
+        let (plan, settings) = (&self.plans[number], &self.runner.settings);
+        let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
+        let Some(first) = plan.figures.first() else { return false };
+        if self.profile.statistic == Statistic::Steady && is_steady(&first.runs) {
+            return false;
+        }
+        let is_wide = |figure: &MeasurementRecord| match (figure.ci95, median(&figure.runs)) {
+            (Some([low, high]), Some(middle)) => {
+                settings.within.is_some_and(|within| (high - low) / 2.0 > within * middle)
+            }
+            _ => settings.within.is_some(),
+        };
+        plan.runs < planned
+            || (plan.runs < settings.most_runs.max(planned) && plan.figures.iter().any(is_wide))
+    }
+
+    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less than half counts as
+    /// none.
+    pub async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
+        let runner = self.runner;
+        let plan = &self.plans[number];
+        runner.observer.begins(plan.step, number, self.plans.len(), plan.runs);
+        let at = (plan.at as u64) << 32 | u64::from(plan.runs);
+        let seed = mix(runner.settings.seed ^ mix(at));
+        let (windows, per_second, held) = self.windows_of(plan, seed, condition).await?;
+        let planned_ns = self.run_ns();
+        let plan = &mut self.plans[number];
+        let shortest = windows.iter().map(|window| window.duration_ns).min().unwrap_or(0);
+        if !held && shortest < planned_ns / 2 {
+            return Ok(false);
+        }
+        // With one run alone there is none to throw away.
+        let planned = runner.settings.runs.unwrap_or(self.profile.runs).max(1);
+        let discarded = self.profile.discard_first && planned > 1 && plan.runs == 0;
+        plan.runs += 1;
+        if discarded {
+            return Ok(held);
+        }
+        for (load, window) in windows.into_iter().enumerate() {
+            let sample = sample_of(&window, per_second.clone(), self.began_ns);
+            plan.windows[load].push(window);
+            let figure = plan.figures[load].clone();
+            let mut figure = conclude(figure, &plan.loads[load], &plan.windows[load], self.profile, runner);
+            if !held || figure.badges.get("all_through").is_some_and(|held| !held) {
+                let why = "the state of the array ended during a run".to_owned();
+                figure.badge("all_through", Err(why));
+            }
+            plan.figures[load] = figure;
+            runner.observer.measured(plan.at + load, &plan.figures[load], &sample)?;
+        }
+        Ok(held)
+    }
+
+    fn run_ns(&self) -> u64 {
+        (self.runner.settings.seconds.unwrap_or(self.profile.seconds) * 1e9) as u64
+    }
+
+    /// Starts the first load of the profile, to go on while something is done to the target.
+    pub fn carry_on(&self) -> Result<Option<Load<T>>, RunError> {
+        let Some(plan) = self.plans.first() else { return Ok(None) };
+        if let Some(contents) = &self.contents {
+            contents.next_phase();
+        }
+        let load = Workload { most_bytes: None, most_requests: None, ..plan.loads[0].clone() };
+        self.start(plan.step, &load).map(Some)
+    }
+
+    fn start(&self, step: &Step, load: &Workload) -> Result<Load<T>, RunError> {
+        let contents = self.contents.clone();
+        Load::start(&self.runner.context, &self.runner.target, load, contents, &self.moved)
+            .map_err(|error| RunError::Failed { step: step.name.clone(), why: error.to_string() })
+    }
+
+    /// A window of each load of a step, all at once; bytes moved in each second of it.
+    async fn windows_of(
+        &self,
+        plan: &Plan<'_>,
+        seed: u64,
+        condition: &dyn Condition,
+    ) -> Result<(Vec<Window>, Vec<u64>, bool), RunError> {
+        let (runner, context, moved) = (self.runner, &self.runner.context, &self.moved);
+        if let Some(contents) = &self.contents {
+            contents.next_phase();
+        }
+        let mut loads = Vec::new();
+        for (number, load) in plan.loads.iter().enumerate() {
+            let load = load.clone().with_seed(seed.wrapping_add(number as u64));
+            loads.push(self.start(plan.step, &load)?);
+        }
+        let ns = self.run_ns();
+        if !plan.loads.iter().any(Workload::is_counted) {
+            let least_ns = (ns / 10).min(SECOND_NS / 4);
+            join_all(loads.iter().map(|load| load.ramp_up(least_ns, ns))).await;
+        }
+        let (start_ns, start_bytes) = (context.now_ns(), moved.get());
+        let seen = Cell::new((start_ns, start_bytes));
+        let (per_second, held) = (RefCell::new(Vec::new()), Cell::new(true));
+        let holds = || {
+            let (now_ns, bytes) = (context.now_ns(), moved.get());
+            runner.observer.moved(bytes - start_bytes);
+            let (since_ns, since_bytes) = seen.get();
+            if now_ns - since_ns >= SECOND_NS {
+                per_second.borrow_mut().push(bytes - since_bytes);
+                seen.set((now_ns, bytes));
+            }
+            held.set(held.get() && condition.holds());
+            let moved_once =
+                self.profile.moves_size_once && bytes - start_bytes >= runner.settings.size_bytes;
+            held.get() && !moved_once && !runner.observer.is_interrupted()
+        };
+        let limits = WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns };
+        let around =
+            Surroundings { cpu_seconds: runner.cpu_seconds, holds: &holds, ..Surroundings::unknown() };
+        let windows = join_all(loads.iter().map(|load| load.measure(&limits, &around))).await;
+        for (load, window) in loads.into_iter().zip(&windows) {
+            end_of(load, &plan.step.name, window.requests()).await?;
+        }
+        Ok((windows, per_second.into_inner(), held.get()))
+    }
+
+    /// The figures and the notes; what was written is compared first, if that was asked for.
+    pub async fn end(mut self) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
+        if self.is_interrupted() {
+            self.notes.push("interrupted: the measurements behind are missing".into());
+        } else if let Some(contents) = self.contents.as_ref().filter(|_| self.profile.verify) {
+            let done = Rc::new(Cell::new(0));
+            let runner = self.runner;
+            let found = verify(&runner.context, &runner.target, contents, SWEEP, &done).await;
+            if !found.is_clean() {
+                let place = found.places.first();
+                let (offset_bytes, what) =
+                    place.map_or((0, String::new()), |place| (place.offset_bytes, place.found.clone()));
+                let bytes = found.corrupt_bytes + found.unreadable_bytes;
+                return Err(RunError::Damaged { bytes, offset_bytes, what });
+            }
+            self.notes.push(format!(
+                "{} bytes were read back and compared: none differ; {} were not comparable",
+                found.verified_bytes, found.unknown_bytes
+            ));
+        }
+        let taken = self.plans.into_iter().flat_map(|plan| plan.figures);
+        Ok((taken.filter(|figure| !figure.runs.is_empty()).collect(), self.notes))
+    }
+}
+
+/// Stops a load; an error where it did not answer, or answered nothing but errors.
+pub(crate) async fn end_of<T: Target>(load: Load<T>, step: &str, answered: u64) -> Result<(), RunError> {
+    let end = load.stop(LIMIT_NS).await;
+    if end.unanswered > 0 {
+        return Err(RunError::Stuck { step: step.to_owned(), count: end.unanswered });
+    }
+    match (answered, end.messages.first()) {
+        (0, Some(why)) => Err(RunError::Failed { step: step.to_owned(), why: why.clone() }),
+        _ => Ok(()),
+    }
 }
 
 async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>) -> Result<(), RunError> {
-    let options = SweepOptions { depth: 16, request_bytes: 1 << 20 };
     contents.next_phase();
     let moved = Rc::new(Cell::new(0));
-    let filled = fill(&runner.context, &runner.target, contents, options, &moved).await;
+    let filled = fill(&runner.context, &runner.target, contents, SWEEP, &moved).await;
     filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
-}
-
-/// One measurement of a profile on its way.
-struct Measuring<'a> {
-    profile: &'a Profile,
-    step: &'a Step,
-    workload: Workload,
-    contents: Option<Rc<Contents>>,
-    began_ns: u64,
-}
-
-async fn one_figure<T: Target>(
-    runner: &Runner<'_, T>,
-    how: &Measuring<'_>,
-    (position, at): (usize, usize),
-) -> Result<MeasurementRecord, RunError> {
-    let Measuring { profile, step, .. } = how;
-    let runs = runner.settings.runs.unwrap_or(profile.runs).max(1);
-    // With one run alone there is none to throw away.
-    let discarded = u32::from(profile.discard_first && runs > 1);
-    let mut windows: Vec<Window> = Vec::new();
-    let mut figure = MeasurementRecord {
-        block_bytes: match step.workload.blocks.as_slice() {
-            [only] => Some(only.bytes),
-            _ => None,
-        },
-        queue_depth: Some(step.workload.depth),
-        workers: Some(step.workload.jobs),
-        unit: Unit::MbPerS,
-        ..MeasurementRecord::empty(&step.name, step.op)
-    };
-    for run in 0..runs {
-        runner.observer.begins(step, position, profile.steps.len(), run);
-        let seed = mix(runner.settings.seed ^ mix((at as u64) << 32 | u64::from(run)));
-        let (window, per_second) = one_run(runner, how, how.workload.clone().with_seed(seed)).await?;
-        let sample = sample_of(&window, per_second, how.began_ns);
-        if run >= discarded {
-            windows.push(window);
-            figure = conclude(figure, &windows, profile, runner);
-            runner.observer.measured(at, &figure, &sample)?;
-        }
-        let steady = profile.statistic == Statistic::Steady && is_steady(&figure.runs);
-        if steady || runner.observer.is_interrupted() {
-            break;
-        }
-    }
-    Ok(figure)
-}
-
-async fn one_run<T: Target>(
-    runner: &Runner<'_, T>,
-    how: &Measuring<'_>,
-    workload: Workload,
-) -> Result<(Window, Vec<u64>), RunError> {
-    let context = &runner.context;
-    let step = &how.step.name;
-    let moved = Rc::new(Cell::new(0));
-    if let Some(contents) = &how.contents {
-        contents.next_phase();
-    }
-    let contents = how.contents.clone();
-    let load = Load::start(context, &runner.target, &workload, contents, &moved)
-        .map_err(|error| RunError::Failed { step: step.clone(), why: error.to_string() })?;
-    let seconds = runner.settings.seconds.unwrap_or(how.profile.seconds);
-    let ns = (seconds * 1e9) as u64;
-    load.ramp_up((ns / 10).min(SECOND_NS / 4), ns).await;
-    let (start_ns, start_bytes) = (context.now_ns(), moved.get());
-    let seen = Cell::new((start_ns, start_bytes));
-    let per_second = std::cell::RefCell::new(Vec::new());
-    let holds = || {
-        let (now_ns, bytes) = (context.now_ns(), moved.get());
-        runner.observer.moved(bytes);
-        let (since_ns, since_bytes) = seen.get();
-        if now_ns - since_ns >= SECOND_NS {
-            per_second.borrow_mut().push(bytes - since_bytes);
-            seen.set((now_ns, bytes));
-        }
-        let done = how.profile.moves_size_once && bytes - start_bytes >= runner.settings.size_bytes;
-        !done && !runner.observer.is_interrupted()
-    };
-    let limits = WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns };
-    let around = Surroundings { cpu_seconds: runner.cpu_seconds, holds: &holds, ..Surroundings::unknown() };
-    let window = load.measure(&limits, &around).await;
-    let end = load.stop(LIMIT_NS).await;
-    if end.unanswered > 0 {
-        return Err(RunError::Stuck { step: step.clone(), count: end.unanswered });
-    }
-    if let (0, Some(why)) = (window.requests(), end.messages.first()) {
-        return Err(RunError::Failed { step: step.clone(), why: why.clone() });
-    }
-    Ok((window, per_second.into_inner()))
 }
 
 fn sample_of(window: &Window, per_second: Vec<u64>, began_ns: u64) -> Sample {
@@ -252,6 +471,7 @@ fn sample_of(window: &Window, per_second: Vec<u64>, began_ns: u64) -> Sample {
 
 fn conclude<T: Target>(
     figure: MeasurementRecord,
+    load: &Workload,
     windows: &[Window],
     profile: &Profile,
     runner: &Runner<'_, T>,
@@ -264,16 +484,11 @@ fn conclude<T: Target>(
     let seconds: f64 = windows.iter().map(|window| window.duration_ns as f64 / 1e9).sum();
     let rates: Vec<f64> = windows.iter().map(Window::mb_per_s).collect();
     let mut figure = figure.with_runs(rates.clone());
-    figure.mb_per_s = chosen(profile.statistic, &rates);
-    figure.iops = chosen(profile.statistic, &windows.iter().map(Window::iops).collect::<Vec<_>>());
+    figure.mb_per_s = profile.statistic.of(&rates);
+    figure.iops = profile.statistic.of(&windows.iter().map(Window::iops).collect::<Vec<_>>());
     figure.latency_us = Latencies::of(&all);
     let outstanding = figure.queue_depth.unwrap_or(1) * figure.workers.unwrap_or(1);
-    let closed = profile.steps.iter().any(|step| {
-        step.name == figure.name
-            && step.workload.arrival == crate::workload::Arrival::Closed
-            && step.workload.think_us == 0
-            && step.workload.flush_every == 0
-    });
+    let closed = load.arrival == Arrival::Closed && load.think_us == 0 && load.flush_every == 0;
     let law = all
         .mean_latency_ns()
         .map(|mean_ns| mean_ns / 1e9 * all.requests as f64 / seconds / f64::from(outstanding));
@@ -292,22 +507,14 @@ fn conclude<T: Target>(
     figure
 }
 
-fn chosen(statistic: Statistic, values: &[f64]) -> Option<f64> {
-    match statistic {
-        Statistic::Median => crate::statistics::median(values),
-        Statistic::Mean => mean(values),
-        Statistic::Best => values.iter().copied().max_by(f64::total_cmp),
-        Statistic::Steady => mean(&values[values.len().saturating_sub(crate::statistics::STEADY_ROUNDS)..]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contents::Data;
     use crate::method::built_in;
     use crate::target::DriveTarget;
     use crate::testing::SlowDrive;
-    use std::cell::RefCell;
+    use crate::workload::BlockShare;
     use stripewise_drive::{BufferPool, MemoryDrive};
     use stripewise_runtime::VirtualExecutor;
 
@@ -342,6 +549,8 @@ mod tests {
     fn settings() -> RunSettings {
         RunSettings {
             runs: Some(3),
+            within: None,
+            most_runs: 0,
             seconds: Some(0.1),
             size_bytes: 64 << 20,
             may_write: true,
@@ -395,6 +604,73 @@ mod tests {
             let lengths = sample.bytes as f64 / f64::from(64 << 20);
             assert!((0.9..1.3).contains(&lengths), "{lengths}");
         }
+    }
+
+    fn small() -> Profile {
+        let text = "name = \"small\"\nseconds = 0.1\n[[measurement]]\nname = \"r\"\nops = [\"read\", \"write\"]\n\
+                    pattern = \"random\"\nblocks = [\"4KiB\"]\ndepths = [4]\n";
+        Profile::parse(text).expect("a profile")
+    }
+
+    #[test]
+    fn loads_beside_each_other_are_figures_of_their_own() {
+        let profile = built_in("orion-normal").expect("it");
+        let wanted = |step: &Step| ["small 4 large 0", "small 4 large 4"].contains(&step.name.as_str());
+        let steps: Vec<Step> = profile.steps.iter().filter(|step| wanted(step)).cloned().collect();
+        let (figures, _) = run(&Profile { steps, ..profile }, settings(), &Kept::default());
+        let names: Vec<&str> = figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert_eq!(names, ["small 4 large 0", "small 4 large 4", "small 4 large 4, large"]);
+        let rate = |at: usize| figures[at].iops.expect("a rate");
+        // The drive answers 10,000 a second, one after the other: four of eight are small.
+        assert!((rate(0) / 10_000.0 - 1.0).abs() < 0.02, "{}", rate(0));
+        assert!((rate(1) / 5000.0 - 1.0).abs() < 0.05, "{}", rate(1));
+        assert!((rate(2) / 5000.0 - 1.0).abs() < 0.05, "{}", rate(2));
+        assert_eq!((figures[1].block_bytes, figures[2].block_bytes), (Some(8192), Some(1 << 20)));
+    }
+
+    #[test]
+    fn what_was_written_is_compared_where_asked_for() {
+        for data in [Data::Unique, Data::Compressible(50)] {
+            let profile = Profile { verify: true, data, ..small() };
+            let (_, notes) = run(&profile, settings(), &Kept::default());
+            assert!(notes[0].starts_with("67108864 bytes were read back"), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn runs_go_on_until_the_interval_is_narrow_or_the_cap_is_reached() {
+        let count = |within, most_runs| {
+            let settings = RunSettings { within: Some(within), most_runs, ..settings() };
+            let mut profile = small();
+            // Each request takes as long as any other, so that bandwidth differs from run to run.
+            profile.steps[0].workload.blocks =
+                [(4096, 90), (1 << 20, 10)].map(|(bytes, share)| BlockShare { bytes, share }).to_vec();
+            run(&profile, settings, &Kept::default()).0[0].runs.len()
+        };
+        assert_eq!(count(1.0, 20), 3, "narrow from the start");
+        assert_eq!(count(1e-9, 20), 20, "never narrow enough");
+        assert!((4..20).contains(&count(0.12, 20)), "narrow after a few more");
+    }
+
+    #[test]
+    fn targets_in_turns_are_measured_as_often_and_each_as_itself() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let kept = Kept::default();
+        let runner = |request_ns: u64| {
+            let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 8 << 20), request_ns);
+            let target = DriveTarget::new(drive, BufferPool::new(8 << 20));
+            let settings = RunSettings { size_bytes: 8 << 20, ..settings() };
+            Runner { context: context.clone(), target, settings, observer: &kept, cpu_seconds: &|| None }
+        };
+        let runners = [runner(100_000), runner(200_000)];
+        let all = executor.block_on(run_interleaved(&small(), &runners)).expect("it runs");
+        let rates: Vec<f64> = all.iter().map(|(figures, _)| figures[0].iops.expect("a rate")).collect();
+        assert!(
+            (rates[0] / 10_000.0 - 1.0).abs() < 0.02 && (rates[1] / 5000.0 - 1.0).abs() < 0.02,
+            "{rates:?}"
+        );
+        assert!(all.iter().flat_map(|(figures, _)| figures).all(|figure| figure.runs.len() == 3));
     }
 
     #[test]

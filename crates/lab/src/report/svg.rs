@@ -97,6 +97,15 @@ impl Svg {
     }
 }
 
+/// A drawing as a file of its own, with the page's colours for light and dark.
+pub(crate) fn standalone(svg: &str, style: &str) -> String {
+    let opened = svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
+    match opened.split_once('>') {
+        Some((head, body)) => format!("{head}>\n<style>\n{style}</style>{body}"),
+        None => opened,
+    }
+}
+
 /// Round steps from 0 to at least `most`: the steps and the scale's end.
 pub(crate) fn round_steps(most: f64, wanted_steps: f64) -> (Vec<f64>, f64) {
     let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };

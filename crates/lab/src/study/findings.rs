@@ -9,6 +9,7 @@ use super::measure::Ours;
 use super::published::FINDINGS;
 use super::{FindingResult, StudyNumber};
 use crate::import::table::{Headings, fields};
+use crate::statistics::{median, ratio_interval};
 
 /// Whether a run agrees with a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ const fn check(id: &'static str, above: &'static str, below: &'static str, least
 }
 
 /// Bounds are those of the finding, a tenth wider.
-const CHECKS: [Check; 28] = [
+const CHECKS: [Check; 58] = [
     check("F000-01", "RAID0/SEQ1M_Q16T1/large/read", "single/SEQ1M_Q16T1/large/read", 2.9, 4.1),
     check("F000-01", "RAID0/SEQ1M_Q16T1/large/write", "single/SEQ1M_Q16T1/large/write", 2.9, 4.1),
     check("F000-05", "RAID1/SEQ1M_Q16T1/large/read", "single/SEQ1M_Q16T1/large/read", 1.5, 2.1),
@@ -67,13 +68,56 @@ const CHECKS: [Check; 28] = [
     check("F004-05", "RAID10/normal/mixed", "single/normal/mixed", 1.9, 2.4),
     check("F004-07", "RAID5/degraded/seq_write", "RAID5/normal/seq_write", 0.93, 1.07),
     check("F004-08", "RAID1/degraded/seq_read", "single/normal/seq_read", 0.9, 1.1),
+    check("F000-19", "RAID0/SEQ1M_Q16T1/large/write", "RAID5/SEQ1M_Q16T1/large/write", 15.0, 30.0),
+    check("F000-27", "RAID5/RND4K_Q1T1/large/write", "single/RND4K_Q1T1/large/write", 0.2, 0.33),
+    check("F000-31", "RAID0/RND4K_Q1T1/large/read", "single/RND4K_Q1T1/large/read", 1.9, 2.8),
+    check("F001-01", "RAID0/block_write", "RAID5/block_write", 1.0, 100.0),
+    check("F001-01", "RAID0/rewrite", "RAID50/rewrite", 1.0, 100.0),
+    check("F001-01", "RAID0/block_read", "RAID10/block_read", 0.98, 100.0),
+    check("F001-04", "RAID10/block_write", "RAID0/block_write", 0.75, 0.95),
+    check("F001-06", "RAID5/per_char_write", "RAID0/per_char_write", 0.85, 1.15),
+    check("F002-25", "RAID0n8/light/sequential/write/512", "RAID0n2/light/sequential/write/512", 3.2, 4.4),
+    check("F002-28", "RAID5x5/light/random/read/8", "singlex1/light/random/read/8", 0.0, 1.0),
+    check("F002-28", "RAID5x5/light/random/write/8", "singlex1/light/random/write/8", 0.0, 1.0),
+    check("F002-29", "RAID0x4/light/random/read/4", "singlex1/light/random/read/4", 0.0, 0.8),
+    check("F002-30", "RAID0x8/heavy/random/read/8", "RAID0x8/heavy/random/write/8", 2.2, 2.8),
+    check("F002-30", "RAID5x8/heavy/random/read/8", "RAID5x8/heavy/random/write/8", 3.6, 4.6),
+    check("F002-36", "RAID0x4u256/light/random/read/8", "RAID0x4u64/light/random/read/8", 0.85, 1.15),
+    check(
+        "F002-36",
+        "RAID0x4u256/light/sequential/read/512",
+        "RAID0x4u64/light/sequential/read/512",
+        0.85,
+        1.15,
+    ),
+    check("F002-38", "RAID0x4u256/light/random/write/8", "RAID0x4u64/light/random/write/8", 0.9, 100.0),
+    check("F002-42", "RAID5x5/latency/random/write/256", "RAID5x5/latency/random/read/256", 0.0, 1.0),
+    check("F002-46", "RAID0x4/latency/sequential/read/256", "singlex1/latency/sequential/read/256", 1.5, 4.4),
+    check("F003-01", "003-m1/1MiB_read", "003-m2/1MiB_read", 1.2, 100.0),
+    check("F003-10", "003-p3/64KiB_write", "003-p2/64KiB_write", 0.9, 1.1),
+    check("F003-10", "003-p4/64KiB_write", "003-p2/64KiB_write", 1.1, 100.0),
+    check("F003-16", "003-p1/1MiB_read", "003-m1/1MiB_read", 0.7, 100.0),
+    check("F004-09", "RAID5/degraded/seq_read", "RAID5/normal/seq_read", 0.33, 0.52),
+    check("F004-10", "RAID10/degraded/seq_read", "RAID10/normal/seq_read", 0.48, 0.83),
+    check("F004-11", "RAID5/degraded/mixed", "RAID5/normal/mixed", 0.58, 0.99),
+    check("F004-11", "RAID10/degraded/mixed", "RAID10/normal/mixed", 0.58, 0.99),
+    check("F004-12", "RAID5/rebuilding/seq_write", "RAID5/normal/seq_write", 0.56, 0.85),
+    check("F004-12", "RAID5/rebuilding/seq_read", "RAID5/normal/seq_read", 0.13, 0.24),
+    check("F004-12", "RAID5/rebuilding/mixed", "RAID5/normal/mixed", 0.3, 0.5),
 ];
 
-/// Findings that other systems alone can show.
-const OTHERS: [&str; 26] = [
-    "F000-02", "F000-03", "F000-06", "F000-08", "F000-12", "F000-13", "F000-14", "F000-15", "F000-16",
-    "F000-22", "F002-04", "F002-16", "F002-17", "F002-18", "F002-27", "F002-49", "F002-50", "F002-51",
-    "F002-52", "F002-53", "F002-54", "F004-16", "F004-21", "F004-22", "F004-27", "F004-30",
+/// How far off a ratio may be whose runs are too few for an interval.
+const FEW_RUNS: f64 = 1.1;
+
+/// Findings that other systems alone can show: controllers, other software, caches, flash, file systems, links.
+const OTHERS: [&str; 59] = [
+    "F000-02", "F000-03", "F000-06", "F000-08", "F000-09", "F000-12", "F000-13", "F000-14", "F000-15",
+    "F000-16", "F000-18", "F000-20", "F000-21", "F000-22", "F002-04", "F002-05", "F002-08", "F002-09",
+    "F002-10", "F002-16", "F002-17", "F002-18", "F002-19", "F002-20", "F002-21", "F002-27", "F002-33",
+    "F002-35", "F002-37", "F002-41", "F002-43", "F002-44", "F002-45", "F002-49", "F002-50", "F002-51",
+    "F002-52", "F002-53", "F002-54", "F002-55", "F002-56", "F002-57", "F003-12", "F003-17", "F003-18",
+    "F003-23", "F004-16", "F004-17", "F004-21", "F004-22", "F004-23", "F004-24", "F004-25", "F004-26",
+    "F004-27", "F004-29", "F004-30", "F004-31", "F004-32",
 ];
 
 /// All findings of a study, judged as far as our figures go.
@@ -93,27 +137,22 @@ pub(super) fn judge_findings(study: StudyNumber, ours: &Ours) -> Vec<FindingResu
 }
 
 fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
-    let value = |key: &str| ours.get(key).and_then(|figure| crate::statistics::median(&figure.runs));
-    let mut found: Vec<(bool, String)> = Vec::new();
+    let runs = |key: &str| ours.get(key).map(|figure| figure.runs.as_slice());
+    let mut found: Vec<(Verdict, String)> = Vec::new();
     let mut missing = Vec::new();
     for check in CHECKS.iter().filter(|check| check.id == id) {
-        match value(check.above).zip(value(check.below).filter(|below| *below > 0.0)) {
-            Some((above, below)) => {
-                let ratio = above / below;
-                let holds = (check.least..=check.most).contains(&ratio);
-                let text = format!(
-                    "{} is {ratio:.2} times {}; the finding asks for {} to {}",
-                    check.above, check.below, check.least, check.most
-                );
-                found.push((holds, text));
-            }
+        let both = runs(check.above).zip(runs(check.below));
+        match both.and_then(|(above, below)| one_check(check, above, below)) {
+            Some(judged) => found.push(judged),
             None => missing.push(check.above),
         }
     }
     let words = found.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>().join("; ");
-    match (found.is_empty(), found.iter().all(|(holds, _)| *holds)) {
-        (false, true) => (Verdict::Agrees, words),
-        (false, false) => (Verdict::Disagrees, words),
+    let any = |verdict| found.iter().any(|(one, _)| *one == verdict);
+    match (found.is_empty(), any(Verdict::Disagrees)) {
+        (false, true) => (Verdict::Disagrees, words),
+        (false, false) if any(Verdict::CannotTell) => (Verdict::CannotTell, words),
+        (false, false) => (Verdict::Agrees, words),
         (true, _) if !missing.is_empty() => {
             (Verdict::CannotTell, format!("not measured in this run: {}", missing.join(", ")))
         }
@@ -126,6 +165,29 @@ fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
         }
         (true, _) => (Verdict::CannotTell, "no pair of figures taken here shows it".into()),
     }
+}
+
+/// Whether a ratio lies within the bounds; where an interval of it reaches over one, the runs do not decide.
+fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, String)> {
+    let ratio = median(above)? / median(below).filter(|below| *below > 0.0)?;
+    let within = |ratio: f64| (check.least..=check.most).contains(&ratio);
+    let interval = ratio_interval(above, below);
+    let [low, high] = interval.unwrap_or([ratio / FEW_RUNS, ratio * FEW_RUNS]);
+    let reaches_over = within(low) != within(ratio) || within(high) != within(ratio);
+    let verdict = match (reaches_over, within(ratio)) {
+        (true, _) => Verdict::CannotTell,
+        (false, true) => Verdict::Agrees,
+        (false, false) => Verdict::Disagrees,
+    };
+    let around = interval.map_or_else(String::new, |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
+    // Beyond this a bound is none.
+    let asked = match check.most {
+        100.0.. => format!("{} or more", check.least),
+        most => format!("{} to {most}", check.least),
+    };
+    let text =
+        format!("{} is {ratio:.2} times {}{around}; the finding asks for {asked}", check.above, check.below);
+    Some((verdict, text))
 }
 
 #[cfg(test)]
@@ -153,6 +215,13 @@ mod tests {
         assert_eq!(found.verdict, Verdict::Disagrees);
         assert!(found.why.contains("1.02 times"), "{}", found.why);
         assert_eq!(verdict(&ours, "F004-30").verdict, Verdict::NotModelled);
+        // The same median, but runs that scatter over the bound of 1.3.
+        let scattered = |runs: &[f64]| figure(0.0).with_runs(runs.to_vec());
+        ours.insert("RAID10/normal/seq_write".into(), scattered(&[500.0; 4]));
+        ours.insert("RAID5/normal/seq_write".into(), scattered(&[600.0, 690.0, 700.0, 760.0]));
+        let found = verdict(&ours, "F004-03");
+        assert_eq!(found.verdict, Verdict::CannotTell, "{}", found.why);
+        assert!(found.why.contains("95 %"), "{}", found.why);
     }
 
     #[test]

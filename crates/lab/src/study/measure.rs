@@ -8,6 +8,7 @@ use stripewise_drive::Pace;
 use stripewise_runtime::{RealExecutor, VirtualExecutor, process_cpu_ns};
 
 use super::findings::judge_findings;
+use super::page::{DRIVE_COUNTS, STRIPE_UNITS};
 use super::plan::{Configuration, Part, drives, parts};
 use super::published::published;
 use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, StudyTable};
@@ -17,7 +18,8 @@ use crate::evaluate::world::{LabDrive, World};
 use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, evaluate};
 use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
 use crate::method::{
-    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, run_profile,
+    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, parse_bytes,
+    run_profile,
 };
 use crate::record::{MeasurementRecord, Unit};
 use crate::results::Evaluation;
@@ -162,6 +164,17 @@ async fn pace(
     Ok((Some(pace), notes))
 }
 
+/// Drives for journals are faster than the others by the same factor as in the study.
+fn journal_pace(study: StudyNumber, pace: Option<Pace>) -> Option<Pace> {
+    let speed = drives(study);
+    let Some((mb_per_s, iops)) = speed.journal else { return pace };
+    let scaled = |rate: u64, by: u64, of: u64| rate.saturating_mul(by) / of.max(1);
+    pace.map(|pace| Pace {
+        bytes_per_second: pace.bytes_per_second.map(|rate| scaled(rate, mb_per_s, speed.mb_per_s)),
+        iops: pace.iops.map(|rate| scaled(rate, iops, speed.iops)),
+    })
+}
+
 async fn measure(
     world: &World,
     options: &StudyOptions,
@@ -174,17 +187,17 @@ async fn measure(
         phase: part.profile.name.clone(),
         why,
     };
-    let take = |name: &str, count: usize| -> Result<Vec<LabDrive>, EvaluateError> {
+    let take = |name: &str, count: usize, pace| -> Result<Vec<LabDrive>, EvaluateError> {
         (0..count).map(|number| world.take(&format!("{name}{number}"), DRIVE_BYTES, pace)).collect()
     };
-    let drives = take("drive", configuration.drives)?;
+    let drives = take("drive", configuration.drives, pace)?;
     let Some(layout) = configuration.layout else {
         let target = DriveTarget::new(drives[0].metered.clone(), world.buffers.clone());
         let figures = on_target(world, options, &part.profile, target).await.map_err(failed)?;
         drives.into_iter().for_each(|drive| world.give_back(drive));
         return Ok(keyed(part, configuration, figures));
     };
-    let journals = take("journal", configuration.journals)?;
+    let journals = take("journal", configuration.journals, journal_pace(options.study, pace))?;
     let rig = Rig::with_journals(world, layout, drives, journals, options.seed).await.map_err(failed)?;
     let figures = on_target(world, options, &part.profile, rig.volume().clone()).await.map_err(failed)?;
     rig.close(world).await.map_err(failed)?;
@@ -225,6 +238,8 @@ async fn on_target<T: Target>(
         None => {
             let settings = RunSettings {
                 runs: None,
+                within: None,
+                most_runs: 0,
                 seconds: None,
                 size_bytes: target.capacity_bytes() / 4096 * 4096,
                 may_write: true,
@@ -295,11 +310,43 @@ fn conclude(study: StudyNumber, ours: &Ours, pace: Option<String>, notes: Vec<St
     let mut alone: Vec<(&String, &MeasurementRecord)> =
         ours.iter().filter(|(key, _)| !answered.contains(&key.as_str())).collect();
     alone.sort_by_key(|(key, _)| *key);
-    if !alone.is_empty() {
-        let rows = alone.into_iter().map(|(key, figure)| only_ours(key, figure, ours)).collect();
-        tables.push(StudyTable { table: "measured here only".into(), rows });
+    for (key, figure) in alone {
+        let (table, row) = (chart_of(study, key), only_ours(key, figure, ours));
+        match tables.iter_mut().find(|known| known.table == table) {
+            Some(known) => known.rows.push(row),
+            None => tables.push(StudyTable { table, rows: vec![row] }),
+        }
     }
+    tables.iter_mut().for_each(|table| table.rows.sort_by_key(|row| row_order(study, row)));
     StudyResult { study: study.text().into(), pace, tables, findings: judge_findings(study, ours), notes }
+}
+
+/// Which of the study's charts, of which there are no figures, one of ours belongs to.
+fn chart_of(study: StudyNumber, key: &str) -> String {
+    let configuration = key.split('/').next().unwrap_or_default();
+    match study {
+        StudyNumber::S002 if configuration.starts_with("RAID0x4u") => STRIPE_UNITS.into(),
+        StudyNumber::S002 if configuration.starts_with("RAID0n") => DRIVE_COUNTS.into(),
+        StudyNumber::S003 => format!("ATTO, {configuration}"),
+        _ => "measured here only".into(),
+    }
+}
+
+/// Charts go by what they vary, tables as they were printed.
+fn row_order(study: StudyNumber, row: &StudyRow) -> (String, u64) {
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok();
+    match (study, row.row.split_once(' ')) {
+        _ if row.published.is_some() => Default::default(),
+        (StudyNumber::S003, Some((_, test))) => {
+            let (size, op) = test.split_once('_').unwrap_or((test, ""));
+            (op.to_owned(), parse_bytes(size).unwrap_or(0))
+        }
+        (StudyNumber::S002, Some((configuration, test))) => {
+            let varied = configuration.rsplit(['u', 'n']).next().unwrap_or_default();
+            (test.to_owned(), digits(varied).unwrap_or(0))
+        }
+        _ => (row.row.clone(), 0),
+    }
 }
 
 fn only_ours(key: &str, figure: &MeasurementRecord, ours: &Ours) -> StudyRow {

@@ -15,6 +15,8 @@ pub struct StudyDrives {
     pub mb_per_s: u64,
     /// Requests a second.
     pub iops: u64,
+    /// Rates of the drives for journals, where the study has faster ones for them.
+    pub journal: Option<(u64, u64)>,
 }
 
 /// A configuration of a study that our engine can be.
@@ -42,16 +44,17 @@ pub struct Part {
 
 /// The speed of a study's drives.
 pub fn drives(study: StudyNumber) -> StudyDrives {
+    let of = |mb_per_s, iops| StudyDrives { mb_per_s, iops, journal: None };
     match study {
         // 500 GB, 5400 rpm: 88 MB/s on large files, 106 to 224 random requests a second.
-        StudyNumber::S000 => StudyDrives { mb_per_s: 88, iops: 224 },
+        StudyNumber::S000 => of(88, 224),
         // 2005's SATA disks; four of them fill the host's bus of 320 MB/s.
-        StudyNumber::S001 => StudyDrives { mb_per_s: 70, iops: 150 },
+        StudyNumber::S001 => of(70, 150),
         // X25-E by its data sheet: 250 MB/s, 35,000 reads of 4 KiB.
-        StudyNumber::S002 => StudyDrives { mb_per_s: 250, iops: 35_000 },
-        // 8 TB disks.
-        StudyNumber::S003 => StudyDrives { mb_per_s: 171, iops: 200 },
-        StudyNumber::S004 => StudyDrives { mb_per_s: 245, iops: 400 },
+        StudyNumber::S002 => of(250, 35_000),
+        // 8 TB disks; the SSDs for journals (Samsung 850 Pro) by their data sheet.
+        StudyNumber::S003 => StudyDrives { journal: Some((500, 90_000)), ..of(171, 200) },
+        StudyNumber::S004 => of(245, 400),
     }
 }
 
@@ -146,17 +149,44 @@ fn s002(quick: bool) -> Vec<Part> {
         ]
     };
     let blocks: &[u64] = if quick { &[4, 8, 64, 256] } else { &[4, 8, 16, 32, 64, 128, 256, 512, 1024] };
-    let part = |name: &str, configurations, key| {
+    let of_blocks = |name: &str, blocks: &[u64], configurations, key| {
         let wanted = |step: &Step| blocks.contains(&(step.workload.blocks[0].bytes >> 10));
         Part { profile: timed(keep(profile(name), wanted), quick), configurations, key }
     };
+    let part = |name, configurations, key| of_blocks(name, blocks, configurations, key);
+    // Smaller and larger than most stripe units.
+    let swept: &[u64] = if quick { &[8, 512] } else { &[4, 8, 64, 512, 1024] };
+    let sweep = |configurations, key| of_blocks("iometer-light", swept, configurations, key);
+    let light: fn(&str, &Step) -> String = |configuration, step| key_002(configuration, step, "light");
     vec![
-        part("iometer-light", equal_capacity(), |configuration, step| key_002(configuration, step, "light")),
+        part("iometer-light", equal_capacity(), light),
         part("iometer-latency", equal_capacity(), |configuration, step| {
             key_002(configuration, step, "latency")
         }),
         part("iometer-heavy", eight(), |configuration, step| key_002(configuration, step, "heavy")),
+        sweep(stripe_units(quick), light),
+        sweep(drive_counts(quick), light),
     ]
+}
+
+/// Figure 4: the stripe unit, on four drives. A key says it in KiB.
+fn stripe_units(quick: bool) -> Vec<Configuration> {
+    let units: &[u64] = if quick { &[16, 64, 256] } else { &[8, 16, 32, 64, 128, 256, 512, 1024] };
+    let one = |unit: &u64| {
+        let layout = LayoutSpec { interleave_bytes: Some(unit << 10), ..LayoutSpec::new(Level::Raid0) };
+        Configuration { layout: Some(layout), ..array(&format!("RAID0x4u{unit}"), Level::Raid0, 4) }
+    };
+    units.iter().map(one).collect()
+}
+
+/// Figure 5: one to eight drives.
+fn drive_counts(quick: bool) -> Vec<Configuration> {
+    let counts: &[usize] = if quick { &[1, 2, 4, 8] } else { &[1, 2, 3, 4, 5, 6, 7, 8] };
+    let one = |count: &usize| match count {
+        1 => Configuration { key: "RAID0n1".into(), ..bare() },
+        count => array(&format!("RAID0n{count}"), Level::Raid0, *count),
+    };
+    counts.iter().map(one).collect()
 }
 
 /// Without the metric: a figure answers throughput and latency both.
@@ -177,11 +207,16 @@ fn s003(quick: bool) -> Vec<Part> {
     let configurations = vec![
         bare(),
         one("003-m1", columns(Level::Raid10, 12), 0),
+        // Two columns and four: what few tiered SSDs leave of a mirror; without the tier itself.
+        one("003-m2", columns(Level::Raid1, 2), 0),
+        one("003-m3", columns(Level::Raid10, 4), 0),
         one("003-p1", columns(Level::Raid5, 8), 0),
         one("003-p2", columns(Level::Raid5, 8), 2),
+        one("003-p3", columns(Level::Raid5, 8), 3),
         one("003-p4", columns(Level::Raid5, 8), 4),
         one("003-d1", columns(Level::Raid6, 12), 0),
         one("003-d2", columns(Level::Raid6, 12), 3),
+        one("003-d3", columns(Level::Raid6, 12), 4),
     ];
     let sizes: &[u64] = if quick { &[4, 64, 1024] } else { &[4, 16, 64, 256, 1024, 4096, 16_384, 65_536] };
     let wanted = |step: &Step| sizes.contains(&(step.workload.blocks[0].bytes >> 10));

@@ -33,7 +33,8 @@ const S001: [&str; 2] = [
     include_str!("../../../../studies/001-table-1-bonnie.csv"),
     include_str!("../../../../studies/001-table-2-postmark.csv"),
 ];
-const S002: [&str; 7] = [
+const S002: [&str; 10] = [
+    include_str!("../../../../studies/002-table-3-single-ssd-latency.csv"),
     include_str!("../../../../studies/002-table-4-hdd-vs-ssd-raid.csv"),
     include_str!("../../../../studies/002-table-5-random-heavy-8ssd.csv"),
     include_str!("../../../../studies/002-table-6-sequential-heavy-8ssd.csv"),
@@ -41,7 +42,10 @@ const S002: [&str; 7] = [
     include_str!("../../../../studies/002-table-8-sequential-light-240gb.csv"),
     include_str!("../../../../studies/002-table-9-random-latency-240gb.csv"),
     include_str!("../../../../studies/002-table-10-sequential-latency-240gb.csv"),
+    include_str!("../../../../studies/002-table-12-software-raid0-options.csv"),
+    include_str!("../../../../studies/002-table-13-two-controllers-4ssd.csv"),
 ];
+const S002_SPECIFICATIONS: &str = include_str!("../../../../studies/002-table-1-hdd-ssd-raid0.csv");
 const S004: [&str; 2] = [
     include_str!("../../../../studies/004-table-4-single-drive.csv"),
     include_str!("../../../../studies/004-table-9-usb-das.csv"),
@@ -54,7 +58,10 @@ pub fn published(study: StudyNumber) -> Vec<Published> {
     match study {
         StudyNumber::S000 => S000.iter().flat_map(|text| groups_000(text)).collect(),
         StudyNumber::S001 => S001.iter().flat_map(|text| rows(text, row_001)).collect(),
-        StudyNumber::S002 => S002.iter().flat_map(|text| rows(text, row_002)).collect(),
+        StudyNumber::S002 => {
+            let specified = rows(S002_SPECIFICATIONS, specification_002);
+            specified.into_iter().chain(S002.iter().flat_map(|text| rows(text, row_002))).collect()
+        }
         StudyNumber::S003 => Vec::new(),
         StudyNumber::S004 => S004.iter().flat_map(|text| rows(text, row_004)).collect(),
     }
@@ -134,6 +141,22 @@ fn row_001(headings: &Headings, row: &[String]) -> Option<Published> {
         value,
         key: format!("{level}/{ours}"),
         single_key: format!("single/{ours}"),
+    })
+}
+
+/// Table 1: drives by their specifications, and an array whose method is not told. Nothing of ours stands beside them.
+fn specification_002(headings: &Headings, row: &[String]) -> Option<Published> {
+    let get = |name: &str| headings.get(row, name);
+    let value: f64 = get("value")?.parse().ok()?;
+    let (device, what) = (get("device")?, get("reconstructed_column")?.replace('_', " "));
+    // The prices are doubtful prints.
+    (!what.contains("price")).then(|| Published {
+        table: "Table 1".into(),
+        row: format!("{device}, {what}"),
+        metric: get("unit").unwrap_or_default().to_owned(),
+        value,
+        key: format!("{device}/{what}/"),
+        single_key: String::new(),
     })
 }
 

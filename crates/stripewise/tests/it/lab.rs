@@ -110,8 +110,107 @@ fn nothing_of_the_users_is_overwritten_unasked() {
     sandbox.ok(&format!("lab run @mine {QUICK} --force"));
     assert!(std::fs::read(sandbox.path("mine")).expect("there") != bytes);
     sandbox.pool(3);
-    let member = sandbox.run(&format!("lab run @drive0.img {QUICK}"));
-    assert_eq!(member.code, 1, "{}", member.err);
+    for force in ["", "--force"] {
+        let member = sandbox.run(&format!("lab run @d/drive0.img {QUICK} {force}"));
+        assert!(member.code == 1 && member.err.contains("is a drive of pool `tank`"), "{}", member.err);
+    }
+    sandbox.ok("pool scrub tank --wait");
+}
+
+#[test]
+fn requests_shorter_than_a_block_are_measured_and_what_they_wrote_is_compared() {
+    let sandbox = with_profile();
+    let text = "name = \"short\"\nruns = 1\nverify = true\n[[measurement]]\nname = \"{block} {pattern}\"\n\
+                ops = [\"read\", \"write\"]\npatterns = [\"sequential\", \"random\"]\nblocks = [\"512\", \"1KiB\"]\n\
+                depths = [4]\n";
+    std::fs::write(sandbox.path("short.toml"), text).expect("written");
+    let run = sandbox.json("lab run @folder --profile @short.toml --seconds 0.1 --size 8MiB");
+    assert_eq!(run["measurements"].as_array().map(Vec::len), Some(8));
+    assert!(run["notes"][0].as_str().is_some_and(|note| note.contains("none differ")), "{run}");
+}
+
+/// A method of one figure and hooks, of which one is `command`.
+fn hooks(sandbox: &Sandbox, hook: &str, command: &str) -> String {
+    let text = "name = \"one\"\nruns = 1\n[[measurement]]\nname = \"rnd\"\nread_percents = [50]\n\
+                pattern = \"random\"\nblocks = [\"4KiB\"]\ndepths = [2]\n";
+    std::fs::write(sandbox.path("one.toml"), text).expect("written");
+    let mut text = String::new();
+    for name in ["fail", "replace", "rebuild-done"] {
+        let command = if name == hook { command } else { "true" };
+        text += &format!("[{name}]\ncommand = '''{command}'''\nlimit_seconds = 1\n");
+    }
+    std::fs::write(sandbox.path("hooks.toml"), text + "every_seconds = 0.05\n").expect("written");
+    "lab run @folder --profile @one.toml --seconds 0.2 --size 8MiB --scenario failure --hooks @hooks.toml"
+        .into()
+}
+
+#[test]
+fn a_target_is_taken_through_its_states_by_hooks() {
+    let sandbox = with_profile();
+    let count = sandbox.path("count");
+    // Not yet for the first ten times.
+    let words = hooks(
+        &sandbox,
+        "rebuild-done",
+        &format!("echo x >> {0}; test $(wc -l < {0}) -gt 10", count.display()),
+    );
+    let run = sandbox.json(&words);
+    let figures = run["measurements"].as_array().expect("a list");
+    let names: Vec<&str> = figures.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["normal/rnd", "degraded/rnd", "rebuilding/rnd", "recovered/rnd"], "{run}");
+    let markers = run["timeline"]["markers"].as_array().expect("markers");
+    assert!(markers.len() == 9 && markers[1]["what"] == "fail begins", "{run}");
+    assert_eq!(sandbox.json("lab show latest"), run);
+    sandbox.ok("lab report latest -o @report.html");
+    let page = std::fs::read_to_string(sandbox.path("report.html")).expect("the page");
+    assert!(page.contains("fail begins (") && page.contains("rebuilt ("));
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_ends_the_run_and_keeps_its_figures() {
+    let sandbox = with_profile();
+    for (hook, command, part, kept) in [
+        ("fail", "echo no such drive >&2; exit 4", "the hook `fail` ended with 4: no such drive", 1),
+        ("replace", "sleep 60", "the hook `replace` did not end within 1 s and was killed", 2),
+        ("rebuild-done", "exit 2", "the hook `rebuild-done` ended with 2", 2),
+    ] {
+        let answer = sandbox.run(&hooks(&sandbox, hook, command));
+        assert!(answer.code == 1 && answer.err.contains(part), "{}", answer.err);
+        let run = sandbox.json("lab list --last 1");
+        let run = sandbox.json(&format!("lab show {}", run["runs"][0]["run"].as_str().expect("a name")));
+        let figures = run["measurements"].as_array().map_or(0, Vec::len);
+        assert!(figures >= kept && run["finished"] == false, "{hook}: {run}");
+        assert!(run["timeline"]["mb_per_s"].as_array().is_some_and(|rates| !rates.is_empty()), "{run}");
+        assert_eq!(entries(&sandbox, "folder"), 0, "the file it made is gone");
+    }
+    let words = hooks(&sandbox, "", "");
+    for (file, part) in [
+        ("[fail]\ncomand = 'true'\n", "did you mean `command`"),
+        ("[fail]\ncommand = 'true'\n", "missing field `replace`"),
+    ] {
+        std::fs::write(sandbox.path("hooks.toml"), file).expect("written");
+        let answer = sandbox.run(&words);
+        assert!(answer.code == 1 && answer.err.contains(part), "{}", answer.err);
+    }
+    assert_eq!(sandbox.run("lab run @folder --profile atto --scenario failure").code, 2, "without hooks");
+}
+
+#[test]
+fn several_targets_are_measured_in_turns() {
+    let sandbox = with_profile();
+    std::fs::create_dir(sandbox.path("other")).expect("made");
+    let both = sandbox.json(&format!("lab run @folder @other {QUICK} --size 8MiB --within 50 --most-runs 8"));
+    let runs = both["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let figures = run["measurements"].as_array().expect("figures");
+        assert_eq!((figures.len(), run["finished"].as_bool()), (4, Some(true)), "{run}");
+        assert!(figures.iter().all(|one| (3..=8).contains(&one["runs"].as_array().map_or(0, Vec::len))));
+    }
+    let name = |at: usize| runs[at]["run"].as_str().expect("a name").to_owned();
+    let compared = sandbox.json(&format!("lab compare {} {}", name(0), name(1)));
+    assert_eq!(compared["comparisons"].as_array().map(Vec::len), Some(4));
+    assert_eq!((entries(&sandbox, "folder"), entries(&sandbox, "other")), (0, 0));
 }
 
 #[test]
@@ -140,6 +239,11 @@ fn mistakes_are_told_with_what_to_do() {
         ("lab run @folder --profile atto --seconds 0", 2, "more than 0"),
         ("lab run @folder --profile @absent.toml", 1, "cannot read"),
         ("lab run model:nothing --profile atto", 1, "no modelled system"),
+        ("lab run @folder --profile atto --hosts a", 2, "--size"),
+        ("lab run @folder --profile atto --hosts a --size 1MiB", 2, "--driver fio"),
+        ("lab run /x --profile atto --driver fio --hosts a --size 1MiB", 1, "not known here"),
+        ("lab run /x --profile atto --driver fio --hosts a:b --size 1MiB", 2, "is no host"),
+        ("lab run @folder @quick.toml --profile bonnie", 2, "several targets"),
         ("lab show nothing", 1, "there is no run `nothing`"),
         ("lab show latest", 1, "no runs yet"),
     ] {
@@ -207,6 +311,13 @@ fn a_study_gives_its_tables_and_judges_its_findings() {
     for known in ["agrees", "cannot_tell", "not_modelled"] {
         assert!(verdicts.contains(&known), "{verdicts:?}");
     }
-    assert!(sandbox.path("out/study-004.md").exists() && sandbox.path("out/study-004.json").exists());
+    for file in ["study-004.md", "study-004.json", "study-004.html", "study-004-charts/01.svg"] {
+        assert!(sandbox.path(&format!("out/{file}")).exists(), "{file}");
+    }
+    let page = std::fs::read_to_string(sandbox.path("out/study-004.html")).expect("the page");
+    assert!(
+        page.contains("published only") && page.contains("<svg") && !page.contains("http"),
+        "it is complete"
+    );
     assert_eq!(sandbox.run("lab study 005").code, 2);
 }

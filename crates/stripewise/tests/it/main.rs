@@ -12,6 +12,7 @@ mod hostile;
 mod identity;
 mod kit;
 mod lab;
+mod lab_failure;
 mod licences;
 mod limits;
 mod members;

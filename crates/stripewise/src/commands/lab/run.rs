@@ -3,8 +3,11 @@
 //! Expected faults: targets that hold something, an interrupt (what was measured is kept), a full disk, a pool that a
 //! daemon has open, fio missing.
 
+mod turns;
+
 use std::cell::{Cell, RefCell};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
@@ -14,8 +17,9 @@ use stripewise_lab::method::{
     Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, built_in, run_profile,
 };
 use stripewise_lab::record::{MeasurementRecord, RunRecord};
+use stripewise_lab::scenario::{CommandHooks, HookFile, Timeline, run_failure};
 use stripewise_lab::store::{Sample, Store};
-use stripewise_lab::{Environment, Target};
+use stripewise_lab::{Contents, Environment, SweepOptions, Target, fill};
 use stripewise_runtime::{interrupt_requested, process_cpu_ns};
 
 use super::target::{self, Kind, OpenDrive, Use, usable_bytes};
@@ -38,9 +42,9 @@ use crate::size::{ByteSize, duration_text};
                         file of its own, which is removed again. `stripewise lab profiles` lists the methods."
 )]
 pub struct Options {
-    /// POOL/VOL, a file, a block device, a folder, or an nbd:// URI
-    #[arg(value_name = "TARGET")]
-    target: String,
+    /// POOL/VOL, a file, a block device, a folder, or an nbd:// URI; several are measured in turns
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
     /// The method: a name of `lab profiles`, or a TOML file
     #[arg(long, value_name = "NAME|FILE")]
     profile: String,
@@ -56,6 +60,22 @@ pub struct Options {
     /// Runs per figure
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
+    /// More runs, until half of every 95 % interval is at most PERCENT of its figure
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    within: Option<u32>,
+    /// But not more runs than this
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "within",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    most_runs: u32,
+    /// Take the target through a failure: normal, degraded, rebuilding, recovered
+    #[arg(long, value_name = "NAME", requires = "hooks")]
+    scenario: Option<ScenarioName>,
+    /// The commands that fail and replace a drive of the target, and say when it is rebuilt
+    #[arg(long, value_name = "FILE.toml", requires = "scenario")]
+    hooks: Option<PathBuf>,
+    /// Hosts with a server of fio's (`fio --server`), which measure the path TARGET on themselves, all at once
+    #[arg(long, value_name = "HOST[:PORT],…", value_delimiter = ',', requires = "sizes")]
+    hosts: Vec<fio::Host>,
     /// Where all random choices start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -73,6 +93,11 @@ enum Driver {
     Fio,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScenarioName {
+    Failure,
+}
+
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     if options.seconds.is_some_and(|seconds| !seconds.is_finite() || seconds <= 0.0) {
@@ -80,7 +105,24 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let profile = profile(app, &options.profile)?;
     let store = store(app)?;
-    app.executor()?.block_on(go(options, app, &profile, &store))
+    match options.targets.as_slice() {
+        [only] => {
+            let hooks = options.hooks.as_deref().map(|path| hook_file(app, path)).transpose()?;
+            app.executor()?.block_on(go(options, app, &profile, &store, only, hooks))
+        }
+        _ => app.executor()?.block_on(turns::go(options, app, &profile, &store)),
+    }
+}
+
+/// The user's hooks, read before anything is touched.
+fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
+    let path = app.absolute(path);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error))))?;
+    HookFile::parse(&text).map_err(|why| {
+        Failure::new(format!("cannot use {}: {why}", path.display()))
+            .hint("it needs [fail], [replace] and [rebuild-done], each with a command")
+    })
 }
 
 /// The laboratory's own, or a file of the user's.
@@ -97,24 +139,38 @@ fn profile(app: &App, name: &str) -> Result<Profile> {
         .map_err(|error| Failure::usage(error.to_string()).hint("stripewise lab profiles lists them"))
 }
 
-async fn go(options: &Options, app: &App, profile: &Profile, store: &Store) -> Result<Exit> {
-    if profile.files.is_some() && (options.driver == Driver::Fio || options.read_only) {
+async fn go(
+    options: &Options,
+    app: &App,
+    profile: &Profile,
+    store: &Store,
+    target: &str,
+    hooks: Option<HookFile>,
+) -> Result<Exit> {
+    if profile.files.is_some() && (options.driver == Driver::Fio || options.read_only || hooks.is_some()) {
         return Err(Failure::usage(format!("{} works on files, by itself, and writes them", profile.name)));
+    }
+    if options.driver == Driver::Fio && (options.within.is_some() || hooks.is_some()) {
+        return Err(Failure::usage("--within and --scenario are for --driver native"));
+    }
+    if options.driver == Driver::Native && !options.hosts.is_empty() {
+        return Err(Failure::usage("--hosts is for --driver fio, which has servers"));
     }
     let largest = options.sizes.iter().map(|size| size.0).max().or(profile.sizes.iter().copied().max());
     let how = Use { read_only: options.read_only, force: options.force, size_bytes: largest };
-    let folder = app.absolute(Path::new(&options.target));
+    let folder = app.absolute(Path::new(target));
     let kind = match profile.files {
+        _ if !options.hosts.is_empty() => Kind::OnHosts(on_hosts(options, target)?),
         Some(_) if folder.is_dir() => Kind::Folder(folder),
-        _ => target::open(app, &options.target, how).await?,
+        _ => target::open(app, target, how).await?,
     };
-    let mut run = RunRecord {
+    let run = RunRecord {
         run: run_name(),
         target: match &kind {
             Kind::Drive(OpenDrive { path: Some(path), .. }) | Kind::Folder(path) => {
                 path.display().to_string()
             }
-            _ => options.target.clone(),
+            _ => target.to_owned(),
         },
         profile: profile.name.clone(),
         tool: match options.driver {
@@ -127,14 +183,21 @@ async fn go(options: &Options, app: &App, profile: &Profile, store: &Store) -> R
     let path = match &kind {
         Kind::Drive(drive) => drive.path.clone(),
         Kind::Folder(folder) => Some(folder.clone()),
-        Kind::Volume(_) => None,
+        Kind::Volume(_) | Kind::OnHosts(_) => None,
     };
     let environment = Environment::capture(path.as_deref());
-    run.environment = environment.by_name();
+    let mut run = RunRecord { environment: environment.by_name(), ..run };
     run.environment.insert("load_average".into(), load_average());
+    if !options.hosts.is_empty() {
+        let hosts: Vec<String> = options.hosts.iter().map(ToString::to_string).collect();
+        run.environment.insert("hosts".into(), hosts.join(", "));
+    }
     store.begin(&run).map_err(|error| store_failure(&error))?;
-    let work = Work { options, app, profile, store, run: &run, environment: &environment };
+    let work = Work { options, app, profile, store, run: &run, environment: &environment, hooks };
     let measured = match &kind {
+        Kind::OnHosts(path) => {
+            work.by_fio(path, options.sizes.iter().map(|size| size.0).max().unwrap_or(0), false)
+        }
         Kind::Drive(drive) => work.on_drive(drive).await,
         Kind::Folder(folder) => work.in_folder(folder).await,
         Kind::Volume(name) => work.on_volume(name).await,
@@ -163,6 +226,21 @@ struct Work<'a> {
     store: &'a Store,
     run: &'a RunRecord,
     environment: &'a Environment,
+    hooks: Option<HookFile>,
+}
+
+/// A path that other hosts have: nothing is known of it here, so writing to it needs `--force`.
+fn on_hosts(options: &Options, target: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(target);
+    if !path.is_absolute() {
+        return Err(Failure::usage("with --hosts TARGET is an absolute path that every host has"));
+    }
+    if !options.read_only && !options.force {
+        return Err(Failure::new(format!("what {target} holds on other hosts is not known here")).hint(
+            "--read-only measures reads alone; --force overwrites it: all that it holds would be lost",
+        ));
+    }
+    Ok(path)
 }
 
 impl Work<'_> {
@@ -176,7 +254,19 @@ impl Work<'_> {
                 };
                 self.natively(&drive.target, drive.capacity_bytes, circumstances).await
             }
-            (Driver::Fio, Some(path)) => self.by_fio(path, drive.capacity_bytes),
+            (Driver::Fio, Some(path)) => {
+                let sizes = self.sizes();
+                let largest = sizes.iter().copied().max().flatten();
+                let bytes = usable_bytes(
+                    self.fitting(largest, drive.capacity_bytes),
+                    drive.capacity_bytes,
+                    &self.run.target,
+                )?;
+                if !self.options.read_only {
+                    self.fill(&drive.target, bytes).await?;
+                }
+                self.by_fio(path, drive.capacity_bytes, !self.options.read_only)
+            }
             (Driver::Fio, None) => Err(Failure::usage("fio needs a path: a file or a block device")),
         }
     }
@@ -285,7 +375,7 @@ impl Work<'_> {
     ) -> Result<Vec<String>> {
         if let Some(method) = self.profile.files {
             let files = Extents::new(target.clone());
-            let note = "files lie on the target without a file system: nothing is cached, named or logged";
+            let note = "files lie on the target without a file system: only streams are gathered, nothing is kept, named or logged";
             return self.by_files(method, &files).await.map(|()| vec![note.to_owned()]);
         }
         let sizes = self.sizes();
@@ -306,25 +396,39 @@ impl Work<'_> {
             let runner = Runner {
                 context: self.app.executor()?.context(),
                 target: target.clone(),
-                settings: RunSettings {
-                    runs: self.options.runs,
-                    seconds: self.options.seconds,
-                    size_bytes,
-                    may_write: !self.options.read_only,
-                    virtual_time: false,
-                    seed: self.options.seed,
-                    circumstances: circumstances.clone(),
-                },
+                settings: settings(self.options, size_bytes, circumstances.clone()),
                 observer: &shown,
                 cpu_seconds: &|| Some(process_cpu_ns() as f64 / 1e9),
             };
-            let (figures, told) = run_profile(&named, &runner)
-                .await
-                .map_err(|error| Failure::because(format!("cannot measure {}", self.run.target), &error))?;
+            let measured = match &self.hooks {
+                None => run_profile(&named, &runner).await,
+                Some(hooks) => self.through_failure(&named, &runner, hooks).await,
+            };
+            let (figures, told) = measured.map_err(|error| not_measured(&self.run.target, &error))?;
             first.set(first.get() + figures.len());
             notes.extend(told);
         }
         Ok(notes)
+    }
+
+    /// Through the states of an array; bandwidth over time is kept after each.
+    async fn through_failure<T: Target>(
+        &self,
+        profile: &Profile,
+        runner: &Runner<'_, T>,
+        hooks: &HookFile,
+    ) -> std::result::Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
+        let hooks = CommandHooks {
+            context: runner.context.clone(),
+            file: hooks.clone(),
+            target: self.run.target.clone(),
+        };
+        let kept = RefCell::new(Ok(()));
+        let keep =
+            |timeline: &Timeline| *kept.borrow_mut() = self.store.keep_timeline(&self.run.run, timeline);
+        let measured = run_failure(profile, runner, &hooks, &keep).await?;
+        kept.into_inner().map_err(|error| RunError::Observer(error.to_string()))?;
+        Ok(measured)
     }
 
     /// A profile's own size is cut to what there is; one that was asked for is not.
@@ -335,7 +439,17 @@ impl Work<'_> {
         }
     }
 
-    fn by_fio(&self, path: &Path, capacity_bytes: u64) -> Result<Vec<String>> {
+    /// So that fio, too, reads what was written.
+    async fn fill<T: Target>(&self, target: &T, bytes: u64) -> Result<()> {
+        let contents = Rc::new(Contents::new(self.options.seed, bytes));
+        contents.next_phase();
+        let sweep = SweepOptions { depth: 16, request_bytes: 1 << 20 };
+        let context = self.app.executor()?.context();
+        let filled = fill(&context, target, &contents, sweep, &Rc::default()).await;
+        filled.map(drop).map_err(|error| Failure::because(format!("cannot fill {}", self.run.target), &error))
+    }
+
+    fn by_fio(&self, path: &Path, capacity_bytes: u64, filled: bool) -> Result<Vec<String>> {
         let sizes = self.sizes();
         let mut notes = Vec::new();
         let mut position = 0;
@@ -349,26 +463,61 @@ impl Work<'_> {
                 runs: self.options.runs.unwrap_or(named.runs),
                 seconds: self.options.seconds.unwrap_or(named.seconds),
                 may_write: !self.options.read_only,
+                filled,
                 seed: self.options.seed,
+                hosts: &self.options.hosts,
             };
             for step in &named.steps {
                 if interrupt_requested() {
                     return Ok(notes);
                 }
-                if step.workload.read_share < 1.0 && self.options.read_only {
+                if step.writes() && self.options.read_only {
                     notes.push(format!("{}: left out, as nothing may be written", step.name));
                     continue;
                 }
                 self.app.printer.note(format!("fio: {}", step.name));
-                let keep = |figure: &MeasurementRecord, sample: &Sample| {
-                    let kept = self.store.record(&self.run.run, position, figure, Some(sample));
-                    kept.map_err(|error| error.to_string())
-                };
+                let by_host = RefCell::new(Vec::new());
+                let keep =
+                    |load: usize, figure: &MeasurementRecord, sample: &Sample, hosts: &[(String, f64)]| {
+                        *by_host.borrow_mut() = hosts.to_vec();
+                        let kept = self.store.record(&self.run.run, position + load, figure, Some(sample));
+                        kept.map_err(|error| error.to_string())
+                    };
                 fio::measure(&named, step, &asked, keep).map_err(|error| failure(&error))?;
-                position += 1;
+                position += step.loads().count();
+                let hosts = by_host.into_inner();
+                if !hosts.is_empty() {
+                    let each: Vec<String> =
+                        hosts.iter().map(|(host, rate)| format!("{host} {rate:.1} MB/s")).collect();
+                    notes.push(format!("{}: {}", step.name, each.join(", ")));
+                }
             }
         }
         Ok(notes)
+    }
+}
+
+/// What is asked of every run.
+fn settings(options: &Options, size_bytes: u64, circumstances: Circumstances) -> RunSettings {
+    RunSettings {
+        runs: options.runs,
+        within: options.within.map(|percent| f64::from(percent) / 100.0),
+        most_runs: options.most_runs,
+        seconds: options.seconds,
+        size_bytes,
+        may_write: !options.read_only,
+        virtual_time: false,
+        seed: options.seed,
+        circumstances,
+    }
+}
+
+fn not_measured(target: &str, error: &RunError) -> Failure {
+    let failure = Failure::because(format!("cannot measure {target}"), error);
+    match error {
+        RunError::Hook(_) => failure
+            .hint("the array is as the hooks left it; `stripewise lab show latest` has what was measured"),
+        _ => failure,
     }
 }
 

@@ -3,14 +3,16 @@
 //! Expected faults: no room for the drives, a host too slow for them (all are slowed by one factor, and it is said).
 
 use std::cell::RefCell;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
 use stripewise_drive::Pace;
 use stripewise_lab::evaluate::DriveSource;
-use stripewise_lab::study::{StudyNumber, StudyOptions, StudyProgress, StudyResult, Verdict, run_study};
+use stripewise_lab::study::{
+    StudyNumber, StudyOptions, StudyProgress, StudyResult, Verdict, run_study, study_charts, study_html,
+    study_markdown,
+};
 
 use super::text::number;
 use crate::commands::App;
@@ -42,7 +44,7 @@ pub struct Options {
     /// Where all random choices start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The folder for study-NUMBER.md and study-NUMBER.json
+    /// The folder for study-NUMBER.html, .md, .json and its charts
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
@@ -76,9 +78,15 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let name = format!("study-{}", options.study.text());
     let json = serde_json::to_string_pretty(&result).expect("plain data becomes JSON") + "\n";
     write(&out.join(format!("{name}.json")), &json)?;
-    write(&out.join(format!("{name}.md")), &markdown(options.study, &result))?;
+    write(&out.join(format!("{name}.md")), &study_markdown(options.study, &result))?;
+    let report = out.join(format!("{name}.html"));
+    write(&report, &study_html(options.study, &result))?;
+    let charts = evaluate::prepare_output(&out.join(format!("{name}-charts")))?;
+    for (number, chart) in study_charts(&result).iter().enumerate() {
+        write(&charts.join(format!("{:02}.svg", number + 1)), &chart.svg)?;
+    }
     app.printer.result(&result, |page| page_of(&result, page))?;
-    app.printer.note(format!("report: {}", out.join(format!("{name}.md")).display()));
+    app.printer.note(format!("report: {}", report.display()));
     Ok(Exit::Success)
 }
 
@@ -108,7 +116,7 @@ fn page_of(result: &StudyResult, page: &mut Page) {
             shown.row([
                 plain(row.row.clone()),
                 plain(row.metric.clone()),
-                plain(number(row.measured)),
+                plain(row.here()),
                 plain(percent(row.percent_of_single)),
                 plain(number(row.published)),
                 plain(percent(row.published_percent_of_single)),
@@ -119,56 +127,16 @@ fn page_of(result: &StudyResult, page: &mut Page) {
     page.line("");
     let mut shown = Table::new(&["FINDING", "VERDICT", "WHY"]);
     for finding in &result.findings {
-        let verdict = match finding.verdict {
-            Verdict::Agrees => ("agrees".to_owned(), Style::Good),
-            Verdict::Disagrees => ("disagrees".to_owned(), Style::Bad),
-            Verdict::CannotTell => plain("cannot tell"),
-            Verdict::NotModelled => plain("not modelled"),
+        let style = match finding.verdict {
+            Verdict::Agrees => Style::Good,
+            Verdict::Disagrees => Style::Bad,
+            Verdict::CannotTell | Verdict::NotModelled => Style::Plain,
         };
+        let verdict = (finding.verdict.text().to_owned(), style);
         shown.row([plain(finding.id.clone()), verdict, plain(finding.why.clone())]);
     }
     page.table(&shown);
     for note in &result.notes {
         page.line(format!("note: {note}"));
     }
-}
-
-fn markdown(study: StudyNumber, result: &StudyResult) -> String {
-    let mut text = format!("# Study {}: {}\n\n", result.study, study.title());
-    if let Some(pace) = &result.pace {
-        let _ = writeln!(text, "Each drive was held to {pace}.\n");
-    }
-    for note in &result.notes {
-        let _ = writeln!(text, "- {note}");
-    }
-    for table in &result.tables {
-        let _ = writeln!(
-            text,
-            "\n## {}\n\n| | metric | here | of single | published | of single |\n|---|---|---|---|---|---|",
-            table.table
-        );
-        for row in &table.rows {
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} | {} | {} |",
-                row.row,
-                row.metric,
-                number(row.measured),
-                percent(row.percent_of_single),
-                number(row.published),
-                percent(row.published_percent_of_single)
-            );
-        }
-    }
-    text += "\n## Findings\n\n| finding | what the study found | this run | why |\n|---|---|---|---|\n";
-    for finding in &result.findings {
-        let verdict = match finding.verdict {
-            Verdict::Agrees => "agrees",
-            Verdict::Disagrees => "disagrees",
-            Verdict::CannotTell => "cannot tell",
-            Verdict::NotModelled => "not modelled",
-        };
-        let _ = writeln!(text, "| {} | {} | {verdict} | {} |", finding.id, finding.finding, finding.why);
-    }
-    text
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{BufferPool, Drive};
+use stripewise_engine::pool::{PoolError, inspect};
 use stripewise_lab::DriveTarget;
 use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
@@ -17,7 +18,7 @@ use crate::contents::contents_of;
 use crate::failure::{Failure, Result, chain, system_text};
 use crate::names::VolumeName;
 use crate::network;
-use crate::session::{OpenedDrive, open_drive};
+use crate::session::{OpenedDrive, open_drive, pool_failure};
 use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
@@ -33,6 +34,8 @@ pub enum Kind {
     Volume(VolumeName),
     /// A folder, for methods on files.
     Folder(PathBuf),
+    /// A path on other hosts.
+    OnHosts(PathBuf),
 }
 
 /// An opened target, with the file that was made for it.
@@ -81,7 +84,7 @@ pub async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
             refuse_data(text, &opened, how).await?;
             Ok(Kind::Drive(of_drive(&opened, None, None)))
         }
-        Place::Path(path) => file_or_device(app, &path, how).map(Kind::Drive),
+        Place::Path(path) => file_or_device(app, &path, how).await.map(Kind::Drive),
     }
 }
 
@@ -96,7 +99,7 @@ fn of_drive(opened: &OpenedDrive, path: Option<PathBuf>, made: Option<PathBuf>) 
     }
 }
 
-fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
+async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     let (path, made) = match std::fs::metadata(path) {
         Ok(about) if about.is_dir() => {
             let file = path.join(format!(".stripewise-lab-{}.dat", std::process::id()));
@@ -114,11 +117,17 @@ fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     };
     let kept = OpenedLater { made: made.clone() };
     let candidate = Candidate::at(&path)?;
-    if made.is_none() && !how.read_only {
-        refuse_overwriting(app, &candidate, how.force)?;
+    let is_users = made.is_none() && !how.read_only;
+    if is_users {
+        refuse_in_use(&path)?;
     }
+    // A device that is mounted, has mounted partitions, or belongs to md, LVM or ZFS cannot be opened: it is in use.
     let options = OpenOptions { read_only: how.read_only, ..OpenOptions::default() };
     let opened = open_drive(app, &*app.executor()?, &path, &options)?;
+    if is_users {
+        refuse_members(&path, &opened).await?;
+        refuse_overwriting(app, &candidate, how.force)?;
+    }
     std::mem::forget(kept);
     Ok(of_drive(&opened, Some(path), made))
 }
@@ -142,6 +151,36 @@ fn make(path: &Path, bytes: u64) -> Result<()> {
         let failure = Failure::new(format!("cannot make {}", chain(&error)));
         failure.hint(error.hint().unwrap_or("--size takes a smaller one"))
     })
+}
+
+/// A file that a loop device has is a device that may be mounted.
+fn refuse_in_use(path: &Path) -> Result<()> {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    for device in devices {
+        let file = std::fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        if !file.is_empty() && Path::new(file.trim_end_matches('\n')) == real {
+            let name = format!("/dev/{}", device.file_name().to_string_lossy());
+            return Err(Failure::new(format!("{} is in use: it is what {name} is made of", path.display()))
+                .hint("nothing was changed; `losetup -d` gives it free, once nothing of it is mounted"));
+        }
+    }
+    Ok(())
+}
+
+/// A drive of a pool is never overwritten, whatever is said: the pool would lose it without a word.
+async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
+    let path = path.display();
+    let pool = match inspect(&*opened.bare).await {
+        Ok(None) => return Ok(()),
+        Ok(Some(label)) => format!("pool `{}`", label.pool_name),
+        Err(
+            PoolError::NewerFormat { .. } | PoolError::OlderFormat { .. } | PoolError::UnknownFeatures { .. },
+        ) => "a pool of another version".to_owned(),
+        Err(error) => return Err(pool_failure(format!("cannot read what {path} holds"), &error)),
+    };
+    Err(Failure::new(format!("{path} is a drive of {pool}; nothing was changed"))
+        .hint("measure a volume of the pool instead, or destroy the pool first: `stripewise pool destroy`"))
 }
 
 /// Writing to what exists needs `--force`; at a terminal its name is asked for, too.

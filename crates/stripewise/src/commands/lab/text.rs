@@ -35,6 +35,9 @@ pub fn page_of(run: &RunRecord, page: &mut Page) {
             page.line(format!("{}: not {}: {why}", figure.name, name.replace('_', " ")));
         }
     }
+    for marker in run.timeline.iter().flat_map(|timeline| &timeline.markers) {
+        page.line(format!("{:>8.1} s: {}", marker.seconds, marker.what));
+    }
     for note in &run.notes {
         page.line(format!("note: {note}"));
     }

@@ -1,0 +1,84 @@
+//! Bandwidth over time, with what happened meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use stripewise_drive::Context;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Seconds after the beginning.
+    pub seconds: f64,
+    /// What.
+    pub what: String,
+}
+
+/// What a load moved over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// Length of each of the pieces in `mb_per_s`.
+    pub step_seconds: f64,
+    /// 10^6 bytes a second in each piece.
+    pub mb_per_s: Vec<f64>,
+    /// In the order of time.
+    pub markers: Vec<Marker>,
+}
+
+/// Watches bytes moved until it is stopped or dropped.
+pub(super) struct Watch {
+    context: Context,
+    start_ns: u64,
+    step_ns: u64,
+    kept: Rc<RefCell<Timeline>>,
+    over: Rc<Cell<bool>>,
+}
+
+impl Watch {
+    /// Looks at `moved` every `step_ns` from now on.
+    pub fn start(context: &Context, moved: &Rc<Cell<u64>>, step_ns: u64) -> Self {
+        let kept =
+            Rc::new(RefCell::new(Timeline { step_seconds: step_ns as f64 / 1e9, ..Timeline::default() }));
+        let over = Rc::new(Cell::new(false));
+        let start_ns = context.now_ns();
+        let watch =
+            Self { context: context.clone(), start_ns, step_ns, kept: kept.clone(), over: over.clone() };
+        let (context, moved) = (context.clone(), moved.clone());
+        watch.context.spawn(async move {
+            let mut before = moved.get();
+            for step in 1.. {
+                context.sleep_until_ns(start_ns + step * step_ns).await;
+                if over.get() {
+                    return;
+                }
+                let now = moved.get();
+                kept.borrow_mut().mb_per_s.push((now - before) as f64 * 1e3 / step_ns as f64);
+                before = now;
+            }
+        });
+        watch
+    }
+
+    /// Something happens now.
+    pub fn mark(&self, what: impl Into<String>) {
+        let seconds = (self.context.now_ns() - self.start_ns) as f64 / 1e9;
+        self.kept.borrow_mut().markers.push(Marker { seconds, what: what.into() });
+    }
+
+    /// How long each piece is.
+    pub fn step_ns(&self) -> u64 {
+        self.step_ns
+    }
+
+    /// What there is so far.
+    pub fn so_far(&self) -> Timeline {
+        self.kept.borrow().clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.over.set(true);
+    }
+}

@@ -1,0 +1,262 @@
+//! fio beside the native driver: the same load on the same file, and fio's own servers on several hosts.
+//!
+//! Passed over where fio is not installed; a host is a network namespace where the test may make one.
+
+use std::cell::RefCell;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use stripewise_drive::BufferPool;
+use stripewise_lab::driver::fio::{self, Asked, Host};
+use stripewise_lab::method::{
+    Circumstances, Observer, Profile, RunError, RunSettings, Runner, Step, run_profile,
+};
+use stripewise_lab::record::MeasurementRecord;
+use stripewise_lab::statistics::{Direction, Pair, Verdict, compare, median};
+use stripewise_lab::store::Sample;
+use stripewise_lab::{Contents, DriveTarget, SweepOptions, fill};
+use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_file};
+
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 32 * MIB;
+
+fn is_here() -> bool {
+    let found = fio::version().is_ok();
+    if !found {
+        eprintln!("passed over: this test needs fio");
+    }
+    found
+}
+
+fn profile(text: &str) -> Profile {
+    let start =
+        "name = \"x\"\nruns = 1\nseconds = 0.25\n[[measurement]]\nname = \"{depth}\"\nblocks = [\"4KiB\"]\n";
+    Profile::parse(&(start.to_owned() + text)).expect("a profile")
+}
+
+fn made(folder: &Path) -> PathBuf {
+    let path = folder.join("file");
+    create_drive_file(&path, &CreateOptions { allocate: true, ..CreateOptions::new(SIZE) }).expect("made");
+    path
+}
+
+fn asked<'a>(path: &'a Path, hosts: &'a [Host]) -> Asked<'a> {
+    Asked { path, size_bytes: SIZE, runs: 1, seconds: 0.25, may_write: true, filled: true, seed: 1, hosts }
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {
+    fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
+    fn moved(&self, _: u64) {}
+    fn measured(&self, _: usize, _: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
+        Ok(())
+    }
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn native_and_fio_agree_on_the_same_file_within_the_noise() {
+    if !is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = made(folder.path());
+    let executor = RealExecutor::new().expect("io_uring");
+    let drive = executor.open_drive(&path, &OpenOptions::default()).expect("open");
+    if !drive.is_direct() {
+        eprintln!("passed over: no direct I/O here");
+        return;
+    }
+    let target = DriveTarget::new(drive, BufferPool::new(8 << 20));
+    let context = executor.context();
+    let contents = Rc::new(Contents::new(1, SIZE));
+    contents.next_phase();
+    let sweep = SweepOptions { depth: 8, request_bytes: MIB };
+    executor.block_on(fill(&context, &target, &contents, sweep, &Rc::default())).expect("filled");
+    let profile = profile("ops = [\"read\"]\npattern = \"random\"\ndepths = [1, 8]\n");
+    let mut rates = vec![(Vec::new(), Vec::new()); profile.steps.len()];
+    for round in 0..5 {
+        let settings = RunSettings {
+            runs: None,
+            within: None,
+            most_runs: 0,
+            seconds: None,
+            size_bytes: SIZE,
+            may_write: false,
+            virtual_time: false,
+            seed: round,
+            circumstances: Circumstances::default(),
+        };
+        let runner = Runner {
+            context: context.clone(),
+            target: target.clone(),
+            settings,
+            observer: &Unobserved,
+            cpu_seconds: &|| None,
+        };
+        let (figures, _) = executor.block_on(run_profile(&profile, &runner)).expect("it runs");
+        for ((step, figure), rates) in profile.steps.iter().zip(figures).zip(&mut rates) {
+            rates.0.extend(figure.iops);
+            let by_fio = RefCell::new(None);
+            let keep = |_: usize, figure: &MeasurementRecord, sample: &Sample, _: &[(String, f64)]| {
+                // What was in flight when the ramp ended is in one of them alone.
+                assert!(sample.bytes.abs_diff(4096 * sample.requests) * 20 <= sample.bytes, "{sample:?}");
+                let latency = figure.latency_us.and_then(|latency| latency.mean).expect("a latency");
+                assert!(latency > 1.0 && latency < 1e6, "{latency} us");
+                *by_fio.borrow_mut() = figure.iops;
+                Ok(())
+            };
+            fio::measure(&profile, step, &asked(&path, &[]), keep).expect("fio measures it");
+            rates.1.extend(by_fio.into_inner());
+        }
+    }
+    for (step, (native, by_fio)) in profile.steps.iter().zip(rates) {
+        let middle = |runs: &[f64]| median(runs).expect("runs");
+        let spread =
+            |runs: &[f64]| runs.iter().map(|run| (run / middle(runs) - 1.0).abs()).fold(0.0, f64::max);
+        let ratio = middle(&by_fio) / middle(&native);
+        let noise = spread(&native).max(spread(&by_fio)).max(0.15);
+        let pair = Pair {
+            name: step.name.clone(),
+            first: native.clone(),
+            second: by_fio.clone(),
+            direction: Direction::HigherIsBetter,
+        };
+        let agrees = compare(&[pair])[0].verdict == Verdict::CannotTell;
+        assert!(
+            agrees || (1.0 / (1.0 + noise)..1.0 + noise).contains(&ratio),
+            "{ratio}: {native:?} {by_fio:?}"
+        );
+    }
+}
+
+/// A server of fio's, killed in the end with the namespace that it is in.
+struct Server {
+    process: Child,
+    host: Host,
+    namespace: Option<Namespace>,
+}
+
+impl Server {
+    fn start(namespace: Option<Namespace>) -> Self {
+        let address = namespace.as_ref().map_or_else(|| "127.0.0.1".to_owned(), |one| one.address.clone());
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let mut words: Vec<String> = Vec::new();
+        if let Some(namespace) = &namespace {
+            words.extend(["ip", "netns", "exec", &namespace.name].map(str::to_owned));
+        }
+        words.extend(["fio".to_owned(), format!("--server=ip:{address},{port}")]);
+        let process = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
+        let host: Host = format!("{address}:{port}").parse().expect("a host");
+        let server = Self { process, host, namespace };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect((address.as_str(), port)).is_err() {
+            assert!(Instant::now() < deadline, "fio serves within 20 s");
+            std::thread::yield_now();
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        drop(self.namespace.take());
+    }
+}
+
+/// A network namespace with one cable to this one.
+struct Namespace {
+    name: String,
+    address: String,
+}
+
+impl Namespace {
+    /// `None` where none may be made.
+    fn new() -> Option<Self> {
+        let id = std::process::id();
+        let (name, cable) = (format!("lab{id}"), format!("lab{}", id % 100_000));
+        // Addresses for measuring devices (RFC 2544), which no network has.
+        let net = format!("198.19.{}", id % 250);
+        let made = Self { name: name.clone(), address: format!("{net}.2") };
+        let all = [
+            format!("netns add {name}"),
+            format!("link add {cable} type veth peer name far netns {name}"),
+            format!("addr add {net}.1/30 dev {cable}"),
+            format!("link set {cable} up"),
+            format!("-n {name} addr add {net}.2/30 dev far"),
+            format!("-n {name} link set far up"),
+            format!("-n {name} link set lo up"),
+        ];
+        let is_made = all.iter().all(|words| ip(words));
+        if !is_made {
+            eprintln!("in part: no network namespace may be made here");
+        }
+        is_made.then_some(made)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        ip(&format!("netns del {}", self.name));
+    }
+}
+
+fn ip(words: &str) -> bool {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("ip");
+    command.args(words.split(' ')).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn hosts_measure_at_once_and_their_requests_are_added_up() {
+    if !is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = made(folder.path());
+    let servers = [Server::start(None), Server::start(Namespace::new())];
+    let hosts: Vec<Host> = servers.iter().map(|server| server.host.clone()).collect();
+    let profile = profile("read_percents = [50]\npattern = \"random\"\ndepths = [4]\n");
+    let seen = RefCell::new(None);
+    let keep = |_: usize, figure: &MeasurementRecord, sample: &Sample, by_host: &[(String, f64)]| {
+        *seen.borrow_mut() = Some((figure.clone(), sample.clone(), by_host.to_vec()));
+        Ok(())
+    };
+    fio::measure(&profile, &profile.steps[0], &asked(&path, &hosts), keep).expect("both measure");
+    let (figure, sample, by_host) = seen.into_inner().expect("a figure");
+    let names: Vec<&str> = by_host.iter().map(|(host, _)| host.as_str()).collect();
+    assert_eq!(names, [hosts[0].to_string(), hosts[1].to_string()]);
+    let sum: f64 = by_host.iter().map(|(_, rate)| rate).sum();
+    let all = figure.mb_per_s.expect("a rate");
+    assert!(
+        by_host.iter().all(|(_, rate)| *rate > 0.0) && (all / sum - 1.0).abs() < 0.1,
+        "{all} {by_host:?}"
+    );
+    let merged: u64 =
+        [&sample.read_latency, &sample.write_latency].into_iter().flatten().map(|one| one.len()).sum();
+    assert!(merged.abs_diff(sample.requests) * 50 <= sample.requests, "{merged} of {}", sample.requests);
+    let gone = Host { name: "127.0.0.1".into(), port: 1 };
+    let with_one_gone = [hosts[0].clone(), gone];
+    let keep = |_: usize, _: &MeasurementRecord, _: &Sample, _: &[(String, f64)]| Ok(());
+    let error = fio::measure(&profile, &profile.steps[0], &asked(&path, &with_one_gone), keep)
+        .expect_err("one host is not there")
+        .to_string();
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+}

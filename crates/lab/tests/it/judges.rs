@@ -1,0 +1,131 @@
+//! The tools that study 001 used, as Debian has them, beside our own methods of the same names on the same directory.
+//!
+//! Passed over, with a message, where a tool is not installed.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use stripewise_lab::files::{Bonnie, Folder, PostMark, run_bonnie, run_postmark};
+use stripewise_lab::import::import;
+use stripewise_lab::record::MeasurementRecord;
+use stripewise_lab::statistics::rank_sum_p;
+use stripewise_runtime::RealExecutor;
+
+const FILES: u64 = 200;
+const TRANSACTIONS: u64 = 500;
+const SEEDS: u64 = 8;
+/// Names of counts and where the tool's report has them.
+const COUNTS: [(&str, &str); 6] = [
+    ("created_mixed", "Mixed with transactions"),
+    ("files_read", "read ("),
+    ("files_appended", "appended ("),
+    ("deleted", "deleted ("),
+    ("data_read", "bytes read ("),
+    ("data_written", "bytes written ("),
+];
+
+/// What the program says, given its input; `None` where it is not installed.
+fn said(program: &str, words: &[&str], input: &str) -> Option<String> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(program);
+    command.args(words).env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else {
+        eprintln!("passed over: this test needs {program}");
+        return None;
+    };
+    child.stdin.take().expect("asked for").write_all(input.as_bytes()).expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Files and bytes as PostMark counted them.
+fn counts_of_report(report: &str) -> Vec<f64> {
+    let count = |part: &str| {
+        let line =
+            report.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}: {report}"));
+        let text = line.rsplit_once(':').map_or(line, |(_, text)| text).trim();
+        let (value, unit) = text.split_once(' ').expect("a number and what it is");
+        let scale = match unit {
+            _ if unit.starts_with("kilobytes") => 1024.0,
+            _ if unit.starts_with("megabytes") => 1024.0 * 1024.0,
+            _ => 1.0,
+        };
+        scale * value.parse::<f64>().expect("a number")
+    };
+    COUNTS.iter().map(|(_, part)| count(part)).collect()
+}
+
+/// The same of ours, from rates and times.
+fn counts_of_figures(figures: &[MeasurementRecord]) -> Vec<f64> {
+    let value = |name: &str| figures.iter().find(|figure| figure.name == name).expect(name).runs[0];
+    let (total, mixed) = (value("total_time"), TRANSACTIONS as f64 / value("transactions"));
+    let count = |name: &str| match name {
+        "deleted" => value(name) * total,
+        "data_read" | "data_written" => value(name) * total * 1e6,
+        _ => value(name) * mixed,
+    };
+    COUNTS.iter().map(|(name, _)| count(name)).collect()
+}
+
+fn our_counts(folder: &Path, seed: u64) -> Vec<f64> {
+    let executor = RealExecutor::new().expect("io_uring");
+    let files = Folder::new(folder, false).expect("a folder");
+    let asked = PostMark { files: FILES, transactions: TRANSACTIONS, seed, ..small() };
+    let figures = executor.block_on(run_postmark(&executor.context(), &files, &asked, &|_| {}));
+    counts_of_figures(&figures.expect("it runs"))
+}
+
+fn small() -> PostMark {
+    PostMark { least_bytes: 500, most_bytes: 9_770, ..PostMark::default() }
+}
+
+#[test]
+fn postmark_and_ours_do_as_much_of_everything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for seed in 1..=SEEDS {
+        let input = format!(
+            "set location {}\nset number {FILES}\nset transactions {TRANSACTIONS}\nset size 500 9770\n\
+             set seed {seed}\nrun\nquit\n",
+            folder.path().display()
+        );
+        let Some(report) = said("postmark", &[], &input) else { return };
+        assert_eq!(import(report.as_bytes()).expect("its report is read").measurements.len(), 12);
+        theirs.push(counts_of_report(&report));
+        ours.push(our_counts(folder.path(), seed));
+    }
+    for (at, (name, _)) in COUNTS.iter().enumerate() {
+        let column = |rows: &[Vec<f64>]| -> Vec<f64> { rows.iter().map(|row| row[at]).collect() };
+        let (theirs, ours) = (column(&theirs), column(&ours));
+        let p = rank_sum_p(&theirs, &ours);
+        assert!(p > 0.002, "{name}: {p}; postmark {theirs:?}, ours {ours:?}");
+    }
+}
+
+#[test]
+fn bonnie_plus_plus_has_our_figures_and_ours_has_its() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().to_str().expect("text");
+    let words = ["-d", at, "-s", "8", "-r", "4", "-n", "0", "-u", "root", "-q"];
+    let Some(line) = said("bonnie++", &words, "") else { return };
+    if line.is_empty() {
+        eprintln!("passed over: bonnie++ takes a user, which needs root");
+        return;
+    }
+    let theirs = import(line.as_bytes()).expect("its line is read").measurements;
+    let executor = RealExecutor::new().expect("io_uring");
+    let files = Folder::new(folder.path(), true).expect("a folder");
+    let asked = Bonnie { file_bytes: 8 << 20, seeks: 400, ..Bonnie::default() };
+    let ours = executor.block_on(run_bonnie(&executor.context(), &files, &asked, &|| Some(0.0), &|_| {}));
+    let ours = ours.expect("it runs");
+    let blocks = ["block_write", "rewrite", "block_read", "seeks"];
+    for name in blocks {
+        let found = |figures: &[MeasurementRecord]| figures.iter().find(|one| one.name == name).cloned();
+        // A file of 8 MiB may be over before bonnie++ can tell its time: then its line has pluses.
+        let Some(theirs) = found(&theirs) else { continue };
+        let ours = found(&ours).expect(name);
+        assert_eq!(theirs.unit, ours.unit, "{name}");
+        assert!(theirs.runs[0] > 0.0 && ours.runs[0] > 0.0, "{name}: {theirs:?} {ours:?}");
+    }
+}

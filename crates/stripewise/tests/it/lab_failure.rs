@@ -1,0 +1,128 @@
+//! `lab run --scenario failure` on storage that is not ours: btrfs RAID 1 on loop devices, one of which shrinks under it.
+//!
+//! Passed over without root, loop devices or btrfs. Whatever becomes of it, nothing stays mounted or attached.
+
+use std::path::Path;
+
+use crate::kit::Sandbox;
+use crate::kit::programs::{is_possible, program, succeeds};
+
+/// btrfs RAID 1 of two loop devices, and a third one.
+struct Btrfs {
+    mounted_at: String,
+    devices: Vec<String>,
+}
+
+impl Btrfs {
+    fn new(sandbox: &Sandbox) -> Self {
+        let at = sandbox.path("mounted");
+        std::fs::create_dir(&at).expect("made");
+        let mut made = Self { mounted_at: at.display().to_string(), devices: Vec::new() };
+        for name in ["first", "second", "third"] {
+            let path = sandbox.path(name);
+            // Sparse: only what is written takes space. btrfs wants room to replace a drive.
+            std::fs::File::create(&path).and_then(|file| file.set_len(1 << 30)).expect("made");
+            let device = succeeds(&["losetup", "--find", "--show", text(&path)]);
+            made.devices.push(device.trim().to_owned());
+        }
+        let [first, second, _] = made.devices.as_slice() else { panic!("three devices") };
+        succeeds(&["mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1", first, second]);
+        succeeds(&["mount", first, &made.mounted_at]);
+        made
+    }
+}
+
+impl Drop for Btrfs {
+    fn drop(&mut self) {
+        program(&["umount", &self.mounted_at]);
+        for device in &self.devices {
+            program(&["losetup", "--detach", device]);
+        }
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("text")
+}
+
+#[test]
+fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
+    if !is_possible(&["mkfs.btrfs", "btrfs", "losetup", "truncate", "mount", "umount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let btrfs = Btrfs::new(&sandbox);
+    let [_, second, third] = btrfs.devices.as_slice() else { panic!("three devices") };
+    let (at, file) = (&btrfs.mounted_at, sandbox.path("second"));
+    // Behind its end a device fails every read and every write.
+    let hooks = format!(
+        "[fail]\ncommand = 'truncate -s 16M {} && losetup -c {second}'\n\
+         [replace]\ncommand = 'btrfs replace start -f -r {second} {third} {at}'\n\
+         [rebuild-done]\nevery_seconds = 0.05\nrebuild_limit_seconds = 60\n\
+         command = '''case \"$(btrfs replace status -1 {at})\" in *finished*) exit 0 ;; *done*) exit 1 ;; *) exit 2 ;; esac'''\n",
+        file.display()
+    );
+    std::fs::write(sandbox.path("hooks.toml"), hooks).expect("written");
+    let profile = "name = \"mixed\"\nruns = 1\nseconds = 0.3\nverify = true\n[[measurement]]\nname = \"mixed\"\n\
+                   read_percents = [50]\npattern = \"random\"\nblocks = [\"64KiB\"]\ndepths = [4]\n";
+    std::fs::write(sandbox.path("mixed.toml"), profile).expect("written");
+    let run = sandbox
+        .json("lab run @mounted --profile @mixed.toml --size 48MiB --scenario failure --hooks @hooks.toml");
+    let notes = run["notes"].to_string();
+    assert!(notes.contains("50331648 bytes were read back and compared: none differ"), "{run}");
+    let figures = run["measurements"].as_array().expect("a list");
+    for state in ["normal", "degraded", "recovered"] {
+        let name = format!("{state}/mixed");
+        let figure = figures.iter().find(|one| one["name"] == name.as_str()).expect(state);
+        assert!(figure["mb_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
+        assert_eq!(figure["badges"]["no_errors"], true, "{figure}");
+    }
+    let marks: Vec<&str> = run["timeline"]["markers"]
+        .as_array()
+        .expect("markers")
+        .iter()
+        .filter_map(|marker| marker["what"].as_str())
+        .collect();
+    assert!(marks.contains(&"rebuilt") && marks.contains(&"recovered"), "{marks:?}");
+    let status = succeeds(&["btrfs", "filesystem", "show", at]);
+    assert!(status.contains(third.as_str()) && !status.contains(second.as_str()), "{status}");
+    assert!(
+        !sandbox.path("mounted").read_dir().expect("the folder").any(|_| true),
+        "the file it made is gone"
+    );
+}
+
+#[test]
+fn a_mounted_device_and_the_file_below_it_are_refused_whatever_is_said() {
+    if !is_possible(&["mkfs.ext4", "losetup", "mount", "umount"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (file, at) = (sandbox.path("disk"), sandbox.path("mounted"));
+    std::fs::create_dir(&at).expect("made");
+    std::fs::File::create(&file).and_then(|file| file.set_len(32 << 20)).expect("made");
+    let device = succeeds(&["losetup", "--find", "--show", text(&file)]).trim().to_owned();
+    let mut made = Btrfs { mounted_at: text(&at).to_owned(), devices: vec![device.clone()] };
+    let refused = |target: &str, part: &str| {
+        let answer = sandbox.run(&format!("lab run {target} --profile atto --seconds 0.05 --force"));
+        assert!(answer.code == 1 && answer.err.contains(part), "{target}: {}", answer.err);
+    };
+    refused("@disk", "is what /dev/loop");
+    succeeds(&["mkfs.ext4", "-q", &device]);
+    refused(&device, "holds an ext4 file system");
+    succeeds(&["mount", &device, text(&at)]);
+    std::fs::write(at.join("letter"), "dear friend").expect("written");
+    refused(&device, "in use");
+    assert_eq!(std::fs::read_to_string(at.join("letter")).expect("there"), "dear friend");
+    succeeds(&["umount", text(&at)]);
+    assert!(program(&["e2fsck", "-fn", &device]).status.success(), "nothing was written");
+    succeeds(&["losetup", "--detach", &device]);
+    made.devices.clear();
+    // The file itself holds a file system now: overwritten only if that is said.
+    let answer = sandbox.run("lab run @disk --profile atto --seconds 0.05");
+    assert!(
+        answer.code == 1 && answer.err.contains("ext4") && answer.err.contains("--force"),
+        "{}",
+        answer.err
+    );
+}
