@@ -450,6 +450,13 @@ impl Member {
         self.counters.set(counters);
     }
 
+    /// Counts errors from none again; requests and bytes go on.
+    pub fn forget_errors(&self) {
+        self.count(|counters| {
+            (counters.read_errors, counters.write_errors, counters.checksum_errors) = (0, 0, 0);
+        });
+    }
+
     /// Counts blocks found wrong on this drive.
     pub fn count_checksum_errors(&self, blocks: u64) {
         self.count(|counters| counters.checksum_errors += blocks);

@@ -58,10 +58,35 @@ pub struct ScrubReport {
 
 impl ScrubReport {
     fn blame(&mut self, label: &str) {
+        self.blame_for(label, 1);
+    }
+
+    fn blame_for(&mut self, label: &str, blocks: u64) {
         match self.blamed.iter_mut().find(|(blamed, _)| blamed == label) {
-            Some((_, blocks)) => *blocks += 1,
-            None => self.blamed.push((label.to_owned(), 1)),
+            Some((_, sum)) => *sum = sum.saturating_add(blocks),
+            None => self.blamed.push((label.to_owned(), blocks)),
         }
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        // What was recorded comes from a drive.
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.checked_bytes, other.checked_bytes);
+        other.blamed.iter().for_each(|(label, blocks)| self.blame_for(label, *blocks));
+        add(&mut self.unattributed_blocks, other.unattributed_blocks);
+        add(&mut self.unreadable_strips, other.unreadable_strips);
+        add(&mut self.regions_without_redundancy, other.regions_without_redundancy);
+        add(&mut self.checksum_errors, other.checksum_errors);
+        add(&mut self.pages_repaired, other.pages_repaired);
+        add(&mut self.pages_lost, other.pages_lost);
+        add(&mut self.sums_recorded, other.sums_recorded);
+    }
+
+    /// Whether something was wrong.
+    pub fn found_something(&self) -> bool {
+        !self.blamed.is_empty()
+            || self.unattributed_blocks + self.unreadable_strips + self.pages_repaired + self.pages_lost > 0
     }
 }
 

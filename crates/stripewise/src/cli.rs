@@ -147,6 +147,8 @@ pub enum PoolCommand {
     Replace(pool_replace::Options),
     /// Verify every stripe, repair errors, and name the drive that caused them
     Scrub(pool_scrub::Options),
+    /// Reset error counts and acknowledge what the status reports of drives
+    Clear(pool_clear::Options),
     /// Run a pool's jobs in the foreground until they are done
     Wait(pool_wait::Options),
     /// Change a setting of a pool

@@ -48,6 +48,7 @@ async fn pool(command: &PoolCommand, app: &App) -> Result<Exit> {
         PoolCommand::Online(options) => pool_online::run(options, app).await,
         PoolCommand::Replace(options) => pool_replace::run(options, app).await,
         PoolCommand::Scrub(options) => pool_scrub::run(options, app).await,
+        PoolCommand::Clear(options) => pool_clear::run(options, app).await,
         PoolCommand::Wait(options) => pool_wait::run(options, app).await,
         PoolCommand::Set(options) => pool_set::run(options, app).await,
         PoolCommand::Destroy(options) => pool_destroy::run(options, app).await,

@@ -26,6 +26,9 @@ pub struct Done {
     kind: JobKind,
     /// Whether there was anything to do.
     worked: bool,
+    /// Only what a crash left open was compared: no scrub was asked for.
+    #[serde(skip)]
+    only_resync: bool,
     /// What a scrub found, by volume.
     scrubs: Vec<ScrubbedVolume>,
     /// The pool afterwards.
@@ -79,6 +82,7 @@ pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
     let progress = RefCell::new(Progress::new(&app.printer));
     let was_due = session.report().activity.iter().any(|job| job.kind == kind.to_string());
     let before = pool.generation();
+    let only_resync = kind == JobKind::Scrub && was_due && !pool.is_scrub_due();
     let interrupted = app.interrupted()?;
     let looking = async {
         loop {
@@ -105,8 +109,18 @@ pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
         Some(result) => result
             .map_err(|error| pool_failure(format!("cannot finish the {kind} of pool `{name}`"), &error))?,
         None => {
-            return Err(Failure::new(format!("interrupted; the {kind} of pool `{name}` is not done"))
-                .hint(format!("`stripewise pool wait {name} {kind}` goes on from here")));
+            let report = session.report();
+            let so_far: Vec<String> = report
+                .activity
+                .iter()
+                .filter(|job| job.kind == kind.to_string())
+                .map(|job| format!("{} {:.1} % done", job.volume, job.percent))
+                .collect();
+            let so_far = if so_far.is_empty() { String::new() } else { format!(" ({})", so_far.join(", ")) };
+            return Err(Failure::new(format!(
+                "interrupted; the {kind} of pool `{name}` is not done{so_far}"
+            ))
+            .hint(format!("`stripewise pool wait {name} {kind}` goes on from here")));
         }
     }
     let report = session.report();
@@ -114,7 +128,7 @@ pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
         pool.scrub_reports().into_iter().map(|summary| scrubbed(summary, &report)).collect();
     // What becomes due by the way (a spare takes over) has been recorded.
     let worked = was_due || pool.generation() != before || !scrubs.is_empty();
-    Ok(Done { kind, worked, scrubs, pools: vec![report] })
+    Ok(Done { kind, worked, only_resync, scrubs, pools: vec![report] })
 }
 
 fn scrubbed(summary: ScrubSummary, pool: &PoolReport) -> ScrubbedVolume {
@@ -145,7 +159,16 @@ impl Done {
         app.printer.result(self, |page| {
             let pool = &self.pools[0];
             match self.worked {
+                true if self.only_resync => page.line(format!(
+                    "pool {}: what a crash left open was compared. No scrub was asked for; `stripewise pool scrub {0} --wait` reads \
+                     and compares everything",
+                    pool.name
+                )),
                 true => page.line(format!("the {} of pool {} is done", self.kind, pool.name)),
+                false if self.kind == JobKind::Scrub => page.line(format!(
+                    "pool {}: no scrub was asked for, so nothing was checked; `stripewise pool scrub {0} --wait` does that",
+                    pool.name
+                )),
                 false => page.line(format!("pool {} has no {} to do", pool.name, self.kind)),
             }
             self.scrubs.iter().for_each(|scrub| scrub.print(page));

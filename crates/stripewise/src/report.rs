@@ -65,6 +65,28 @@ pub struct PoolReport {
     pub space_warning_percent: u32,
     /// Most that is moved between fast and data drives per second; `null`: what the rebuild priority gives.
     pub tier_bytes_per_s: Option<u64>,
+    /// What the last scrub that ended found; `null`: there was none.
+    #[serde(default)]
+    pub last_scrub: Option<LastScrubReport>,
+}
+
+/// A scrub that ended, all volumes together.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LastScrubReport {
+    /// When it was asked for, milliseconds since 1970.
+    pub began_unix_ms: u64,
+    /// When it ended.
+    pub ended_unix_ms: u64,
+    /// Bytes read and compared.
+    pub checked_bytes: u64,
+    /// Blocks of 4 KiB found wrong on a known drive, and repaired.
+    pub repaired_blocks: u64,
+    /// Blocks that disagreed where the layout cannot tell which copy was right; made to agree.
+    pub unattributed_blocks: u64,
+    /// Strips that could be neither read nor rebuilt.
+    pub unreadable_strips: u64,
+    /// Volumes whose check ended early.
+    pub volumes_cut_short: u64,
 }
 
 /// A drive of a pool.
@@ -276,6 +298,15 @@ impl From<&PoolStatus> for PoolReport {
             patrol_interval_s: status.patrol_interval_s,
             space_warning_percent: status.space_warning_percent,
             tier_bytes_per_s: status.tier_bytes_per_s,
+            last_scrub: status.last_scrub.as_ref().map(|scrub| LastScrubReport {
+                began_unix_ms: scrub.began_unix_s.saturating_mul(1000),
+                ended_unix_ms: scrub.ended_unix_s.saturating_mul(1000),
+                checked_bytes: scrub.checked_bytes,
+                repaired_blocks: scrub.repaired_blocks,
+                unattributed_blocks: scrub.unattributed_blocks,
+                unreadable_strips: scrub.unreadable_strips,
+                volumes_cut_short: scrub.cut_short,
+            }),
             activity: activity.collect(),
             condition: status.condition.clone(),
             action: status.action.clone(),

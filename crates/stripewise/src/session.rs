@@ -286,16 +286,45 @@ pub async fn with_pool<T>(
     doing: &str,
     work: impl AsyncFnOnce(&Session) -> Result<T>,
 ) -> Result<T> {
-    let session = Session::open(app, name, access, doing).await?;
-    let result = work(&session).await;
-    let closed = session.close().await;
-    // The first error is the one that explains the other.
-    let value = result?;
-    closed?;
-    Ok(value)
+    Session::open(app, name, access, doing).await?.work_and_close(work).await
+}
+
+/// As [`with_pool`], to read the contents of volumes: a pool that was not closed is recovered first. Where that cannot
+/// be done (drives are missing, or cannot be written) it is done in memory, for this command alone.
+pub async fn with_pool_to_read<T>(
+    app: &App,
+    name: &str,
+    doing: &str,
+    work: impl AsyncFnOnce(&Session) -> Result<T>,
+) -> Result<T> {
+    let mut session = Session::open(app, name, Access::Look, doing).await?;
+    if session.can_be_recovered() {
+        session.close().await?;
+        if let Ok(recovering) = Session::open(app, name, Access::Change, doing).await {
+            recovering.close().await?;
+            app.printer.note(format!("pool {name} was not closed; what its journals hold was put in place"));
+        }
+        session = Session::open(app, name, Access::Look, doing).await?;
+    }
+    session.work_and_close(work).await
 }
 
 impl Session {
+    /// Whether a crash left something in the pool's journals, and all drives are there to put it in place.
+    fn can_be_recovered(&self) -> bool {
+        let is_there = |drive: &DriveStatus| takes_part(&drive.state);
+        self.pool.is_recovered_in_memory() && self.pool.status().drives.iter().all(is_there)
+    }
+
+    async fn work_and_close<T>(self, work: impl AsyncFnOnce(&Session) -> Result<T>) -> Result<T> {
+        let result = work(&self).await;
+        let closed = self.close().await;
+        // The first error is the one that explains the other.
+        let value = result?;
+        closed?;
+        Ok(value)
+    }
+
     /// Opens a known pool, and those below it; one that this process serves, or is about to, is
     /// lent.
     pub async fn open(app: &App, name: &str, access: Access, doing: &str) -> Result<Self> {

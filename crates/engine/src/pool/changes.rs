@@ -199,6 +199,7 @@ impl Replay {
             scrub: head.scrub,
             settings: head.settings,
             host: head.host,
+            care: head.care,
             events: self.events,
         };
         manifest.check().is_ok().then_some(manifest)

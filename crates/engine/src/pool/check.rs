@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::addresses::{MAX_DRIVE_BYTES, is_slab_size};
+use super::care::MAX_TAKEOVERS;
 use super::format::{
     Branch, MAX_BRANCHES, MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };
@@ -37,8 +38,12 @@ impl Manifest {
         if self.drives.len() > MAX_DRIVE_RECORDS
             || self.volumes.len() > MAX_VOLUMES
             || self.former.len() > MAX_FORMER
+            || self.care.takeovers.len() > MAX_TAKEOVERS
         {
             return Err("too many drives or volumes".to_owned());
+        }
+        if self.scrub.as_ref().is_some_and(|scrub| !scrub.is_bounded()) {
+            return Err("a scrub has found more than it can".to_owned());
         }
         if !(1..=100).contains(&self.rebuild_priority_percent)
             || !(1..=100).contains(&self.settings.space_warning_percent)

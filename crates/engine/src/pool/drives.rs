@@ -206,7 +206,7 @@ impl Inner {
         }
         match role {
             Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
-            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number).await?,
+            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number, None).await?,
         }
         self.kick_jobs();
         Ok(())
@@ -256,7 +256,12 @@ impl Inner {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
+        let open = OpenDrive {
+            member: member.clone(),
+            errors_before: Errors::default(),
+            behind: None,
+            shadow: None,
+        };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
@@ -398,7 +403,8 @@ impl Inner {
         self.attempted.set(self.attempted.get().max(manifest.generation));
         let behind = self.believed(record, manifest)?;
         let member = Member::new(&self.context, drive, self.options.member());
-        let open = OpenDrive { member, errors_before: record.errors, behind: Some(Rc::new(behind)) };
+        let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
+        let open = OpenDrive { member, errors_before, behind, shadow: None };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::care::{Care, ScrubRecord};
 use super::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use super::events::Events;
 use super::host::HostUse;
@@ -56,6 +57,29 @@ pub(crate) struct Moment {
 pub(crate) struct ScrubIntent {
     pub volumes: Vec<VolumeId>,
     pub next_region: u64,
+    /// When it was asked for; left out by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_unix_s: Option<u64>,
+    /// What was found below `next_region`.
+    #[serde(default, skip_serializing_if = "ScrubRecord::is_empty")]
+    pub found: ScrubRecord,
+    /// What was found on volumes that are done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<ScrubRecord>,
+}
+
+impl ScrubIntent {
+    /// Whether it has what versions that did not count what a scrub finds would not understand.
+    pub fn has_counts(&self) -> bool {
+        self.began_unix_s.is_some() || !self.found.is_empty() || !self.done.is_empty()
+    }
+
+    /// Whether it can be, as read from a drive.
+    pub fn is_bounded(&self) -> bool {
+        self.done.len() <= MAX_VOLUMES
+            && self.found.is_bounded()
+            && self.done.iter().all(ScrubRecord::is_bounded)
+    }
 }
 
 /// How scrubs run.
@@ -113,6 +137,8 @@ pub(crate) struct Manifest {
     pub settings: Settings,
     /// The host that has the pool, or had it last.
     pub host: Option<HostUse>,
+    /// What a person is to be told until it is acknowledged, or replaced by news.
+    pub care: Care,
     pub events: Events,
 }
 
@@ -133,6 +159,7 @@ impl Manifest {
             scrub: None,
             settings: Settings::default(),
             host: None,
+            care: Care::default(),
             events: Events::default(),
         }
     }

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::care::Takeover;
 use super::commit::{Change, map_place};
 use super::drive_record::{DriveRecord, ExclusionKind, Role};
 use super::error::PoolError;
@@ -54,7 +55,9 @@ impl Inner {
                 continue;
             }
             if let Some((old, new)) = self.next_for_spare() {
-                let outcome = self.take_over_by(old, new).await;
+                let takeover = self.takeover_of(old, new);
+                // It was not asked for, so it is shown until it is acknowledged.
+                let outcome = self.take_over_by(old, new, takeover).await;
                 // A spare that fails at this gives way to the next.
                 if outcome.is_err() && self.working_member(new).is_some() {
                     return outcome;
@@ -143,8 +146,13 @@ impl Inner {
     }
 
     /// Has one drive take the place of another that is out, as far as it is large enough; records that its rows are to be
-    /// rebuilt.
-    pub(super) async fn take_over_by(&self, old: u32, new: u32) -> Result<(), PoolError> {
+    /// rebuilt, and what a person is to be told of it.
+    pub(super) async fn take_over_by(
+        &self,
+        old: u32,
+        new: u32,
+        noted: Option<Takeover>,
+    ) -> Result<(), PoolError> {
         if self.working_member(new).is_none() {
             return Err(PoolError::Job(format!("{} failed before it could take over", self.path_of(new))));
         }
@@ -161,6 +169,7 @@ impl Inner {
                     drive.role = role;
                 }
                 manifest.set_replaced(old);
+                noted.into_iter().for_each(|takeover| manifest.care.note_takeover(takeover));
             },
         )
         .await?;

@@ -5,8 +5,10 @@
 //! the last one ended, by the clock that events are dated with. Faults expected: drives fail meanwhile (what lacks a member
 //! is not compared), the pool is closed, a clock that jumps.
 
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
+use super::care::ScrubRecord;
 use super::commit::Change;
 use super::error::PoolError;
 use super::events::EventKind;
@@ -18,6 +20,8 @@ use crate::array::Array;
 use crate::error::ArrayError;
 use crate::scrub::ScrubReport;
 
+/// What a scrub has found is recorded within this time: a block that was repaired is not found again.
+const NEWS_NS: u64 = SECOND_NS;
 /// The clock is looked at this often at least: it may have jumped.
 const LOOK_S: u64 = 600;
 /// The slowest patrol that can be set.
@@ -68,13 +72,16 @@ impl Pool {
 
 impl Inner {
     async fn begin_scrub(&self) -> Result<(), PoolError> {
+        let now_s = self.unix_ms() / 1000;
         let begun = self
-            .try_commit(None, |manifest| {
+            .try_commit(None, move |manifest| {
                 let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
                 if manifest.scrub.is_some() || volumes.is_empty() {
                     return Ok(Change::Nothing(false));
                 }
-                manifest.scrub = Some(ScrubIntent { volumes, next_region: 0 });
+                let (found, done) = (ScrubRecord::default(), Vec::new());
+                manifest.scrub =
+                    Some(ScrubIntent { volumes, next_region: 0, began_unix_s: Some(now_s), found, done });
                 Ok(Change::Commit(true))
             })
             .await?;
@@ -160,7 +167,9 @@ impl Inner {
                 .volume_by_id(volume)
                 .map_or_else(Vec::new, |volume| volume.parts.iter().map(|p| p.id).collect())
         };
-        let mut report = ScrubReport::default();
+        let report = RefCell::new(self.take_up_scrub(volume));
+        let recorded_ns = Cell::new(self.context.now_ns());
+        let news = Cell::new(false);
         let mut error = None;
         // Regions are counted through all parts.
         let mut passed = 0;
@@ -177,15 +186,26 @@ impl Inner {
             let (parts, progress) = self.begin_check(part, Some(&array));
             let next_region = self.manifest.borrow().scrub.as_ref().map_or(0, |scrub| scrub.next_region);
             let first = next_region.saturating_sub(passed).min(regions);
-            let at = std::cell::Cell::new(first);
-            let work = self.scrub_array(&array, &at, &progress, &mut report);
-            let checkpoint = || self.checkpoint_scrub(volume, &array, passed + at.get());
-            match self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, checkpoint).await {
+            let at = Cell::new(first);
+            let interval_ns = self.tuning().scrub_checkpoint_ns;
+            let work = self.scrub_array(&array, &at, &progress, &report, &news);
+            let checkpoint = async || {
+                let now_ns = self.context.now_ns();
+                if !news.replace(false) && now_ns < recorded_ns.get() + interval_ns {
+                    return Ok(());
+                }
+                recorded_ns.set(now_ns);
+                // One beside the other: what is counted is below the place that is recorded.
+                let so_far = (passed + at.get(), report.borrow().clone());
+                self.checkpoint_scrub(volume, &array, so_far).await
+            };
+            match self.watched(&parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
                     if self.array(part).is_some() {
                         // The pool is being closed; its last commit is still to come.
-                        let _ = self.checkpoint_scrub(volume, &array, passed + at.get()).await;
+                        let so_far = (passed + at.get(), report.borrow().clone());
+                        let _ = self.checkpoint_scrub(volume, &array, so_far).await;
                     }
                     return self.jobs.end(lane);
                 }
@@ -198,8 +218,23 @@ impl Inner {
             }
             passed += regions;
         }
+        let report = report.into_inner();
         self.end_scrub(volume, ScrubSummary { volume: name, report, error }).await;
         self.jobs.end(lane);
+    }
+
+    /// What a scrub that goes on has found so far of this volume; what it has found of others is told with what it will find.
+    fn take_up_scrub(&self, volume: VolumeId) -> ScrubReport {
+        let manifest = self.manifest.borrow();
+        let Some(scrub) = &manifest.scrub else { return ScrubReport::default() };
+        let mut reports = self.jobs.reports.borrow_mut();
+        if reports.len() < scrub.done.len() {
+            *reports = scrub.done.iter().map(|record| record.summary(&manifest)).collect();
+        }
+        match scrub.volumes.first() == Some(&volume) {
+            true => scrub.found.summary(&manifest).report,
+            false => ScrubReport::default(),
+        }
     }
 
     /// Whether a part is of no volume any more: it was converted, or deleted.
@@ -211,9 +246,10 @@ impl Inner {
     async fn scrub_array(
         &self,
         array: &Array,
-        at: &std::cell::Cell<u64>,
+        at: &Cell<u64>,
         progress: &Progress,
-        report: &mut ScrubReport,
+        report: &RefCell<ScrubReport>,
+        news: &Cell<bool>,
     ) -> Result<(), ArrayError> {
         let regions = array.regions();
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
@@ -231,13 +267,17 @@ impl Inner {
                 }
                 continue;
             }
-            let checked_before = report.checked_bytes;
-            array.scrub_range(at.get()..at.get() + 1, report).await?;
+            let mut found = ScrubReport::default();
+            let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
+            report.borrow_mut().add(&found);
+            if found.found_something() {
+                news.set(true);
+            }
+            scrubbed?;
             at.set(at.get() + 1);
             progress.add(per_region);
             if let Some(rate) = rate {
-                let read = report.checked_bytes - checked_before;
-                let cost_ns = (read as f64 * 1e9 / rate as f64) as u64;
+                let cost_ns = (found.checked_bytes as f64 * 1e9 / rate as f64) as u64;
                 next_ns = next_ns.max(self.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
             }
         }
@@ -247,17 +287,17 @@ impl Inner {
     async fn end_scrub(&self, volume: VolumeId, summary: ScrubSummary) {
         let now = self.unix_ms();
         let text = in_words(&summary);
+        let record = ScrubRecord::of(&summary, &self.manifest.borrow());
         self.jobs.reports.borrow_mut().push(summary);
+        let counted = self.counted_wrong_blocks();
         let ended = self
             .commit(None, move |manifest| {
                 let Some(scrub) = &mut manifest.scrub else { return };
                 scrub.volumes.retain(|other| *other != volume);
-                scrub.next_region = 0;
+                (scrub.next_region, scrub.found) = (0, ScrubRecord::default());
+                scrub.done.push(record);
                 manifest.events.push(now, EventKind::Scrub, &text);
-                if scrub.volumes.is_empty() {
-                    manifest.scrub = None;
-                    manifest.patrol.last_unix_s = Some(now / 1000);
-                }
+                manifest.end_scrub_when_done(now / 1000, counted);
             })
             .await;
         if let Err(error) = ended {
@@ -271,12 +311,18 @@ impl Inner {
         &self,
         volume: VolumeId,
         array: &Array,
-        next_region: u64,
+        (next_region, report): (u64, ScrubReport),
     ) -> Result<(), PoolError> {
         array.0.release_records().await?;
+        let summary = ScrubSummary { volume: String::new(), report, error: None };
+        let found = ScrubRecord::of(&summary, &self.manifest.borrow());
         self.try_commit(None, move |manifest| match &mut manifest.scrub {
-            Some(scrub) if scrub.volumes.first() == Some(&volume) && next_region > scrub.next_region => {
-                scrub.next_region = next_region;
+            Some(scrub)
+                if scrub.volumes.first() == Some(&volume)
+                    && next_region >= scrub.next_region
+                    && (next_region, &found) != (scrub.next_region, &scrub.found) =>
+            {
+                (scrub.next_region, scrub.found) = (next_region, found);
                 Ok(Change::Commit(()))
             }
             _ => Ok(Change::Nothing(())),

@@ -314,7 +314,8 @@ impl Pool {
         }
     }
 
-    /// What the last scrub found, so far; of volumes checked since the pool was opened.
+    /// What the last scrub found, so far: of volumes that it is done with, by whatever process. Of one that ended before the pool was
+    /// opened the status tells.
     pub fn scrub_reports(&self) -> Vec<ScrubSummary> {
         self.0.jobs.reports.borrow().clone()
     }
@@ -484,7 +485,14 @@ impl Inner {
                 all.push(progress.activity(JobKind::Tier, name.clone(), None));
             }
             if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
-                let progress = checking.unwrap_or_default();
+                let progress = checking.unwrap_or_else(|| {
+                    let progress = Rc::new(Progress::default());
+                    let volume = volume_of(&manifest, part.id).0;
+                    let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume));
+                    progress.done_bytes.set(next.map_or(0, |scrub| scrub.next_region) as f64);
+                    progress.total_bytes.set(array.regions() as f64);
+                    progress
+                });
                 all.push(progress.activity(JobKind::Scrub, name, None));
             }
         }

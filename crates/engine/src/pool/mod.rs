@@ -19,6 +19,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod assemble;
+mod care;
 pub(crate) mod changes;
 mod check;
 mod commit;
@@ -84,6 +85,7 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
 
+pub use care::LastScrub;
 pub use convert::ConversionPlan;
 pub use drive_record::{ExclusionKind, Role};
 pub use error::{NeedsDrives, PoolError};
@@ -111,6 +113,7 @@ use format::Manifest;
 use freed::Freed;
 use ids::IdSource;
 use jobs::Jobs;
+use shadow::Shadow;
 use space::FreeSlabs;
 use volume_io::VolumeIo;
 use writer::Writer;
@@ -206,6 +209,8 @@ pub(crate) struct OpenDrive {
     /// What the drive itself recorded last, where it was away while the pool was used: it takes no part before its standing is
     /// online again, and then what it says was current on it may be brought up to date instead of being rebuilt.
     behind: Option<Rc<Manifest>>,
+    /// Where the pool is only read: what keeps writes from the drive.
+    shadow: Option<Rc<Shadow>>,
 }
 
 impl OpenDrive {

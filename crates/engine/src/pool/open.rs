@@ -286,8 +286,9 @@ pub(super) fn open_drive(
     options: &PoolOptions,
     errors_before: Errors,
 ) -> OpenDrive {
-    let drive = if mode == OpenMode::ReadOnly { Shadow::over(context, drive) } else { drive };
-    OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None }
+    let shadow = (mode == OpenMode::ReadOnly).then(|| Shadow::over(context, drive.clone()));
+    let drive = shadow.clone().map_or(drive, |shadow| shadow as Rc<dyn Drive>);
+    OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None, shadow }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct

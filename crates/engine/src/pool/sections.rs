@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::care::Care;
 use super::drive_record::DriveRecord;
 use super::events::Event;
 use super::format::{Branch, Manifest, Patrol, ScrubIntent, Settings};
@@ -45,6 +46,8 @@ pub(super) struct Head {
     pub settings: Settings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostUse>,
+    #[serde(default, skip_serializing_if = "Care::is_empty")]
+    pub care: Care,
 }
 
 impl Head {
@@ -62,6 +65,7 @@ impl Head {
             scrub: manifest.scrub.clone(),
             settings: manifest.settings,
             host: manifest.host.clone(),
+            care: manifest.care.clone(),
         }
     }
 }

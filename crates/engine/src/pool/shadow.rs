@@ -11,6 +11,7 @@ use stripewise_drive::{
     Buffer, Completion, Context, Drive, DriveErrorKind, DriveInfo, IoRequest, IoResult, Operation, completion,
 };
 
+use super::Pool;
 use crate::member::{Class, Member};
 
 /// Kept for each drive.
@@ -33,9 +34,26 @@ pub(crate) struct Shadow {
     pages: Pages,
 }
 
+impl Pool {
+    /// Whether the pool is only read, and what a crash left in its journals was carried out in memory: opened for writing
+    /// it would be put in place.
+    pub fn is_recovered_in_memory(&self) -> bool {
+        let drives = self.0.drives.borrow();
+        let mut shadows = drives.values().filter_map(|drive| drive.shadow.as_ref()).peekable();
+        let arrays = self.0.arrays.borrow();
+        // Part of it is put in place later, or would be.
+        shadows.peek().is_some() && arrays.values().any(|array| array.pending_bytes() > 0)
+            || shadows.any(|shadow| shadow.keeps_something())
+    }
+}
+
 impl Shadow {
-    pub fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<dyn Drive> {
+    pub fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<Self> {
         Rc::new(Self { context: context.clone(), drive, pages: Rc::default() })
+    }
+
+    fn keeps_something(&self) -> bool {
+        !self.pages.borrow().is_empty()
     }
 
     /// The same before a drive that others go on using through its queue.

@@ -6,6 +6,7 @@
 use serde::Serialize;
 use stripewise_layout::Shape;
 
+use super::care::LastScrub;
 use super::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use super::format::Manifest;
 use super::ids::{DriveId, PoolId, VolumeId};
@@ -142,6 +143,8 @@ pub struct PoolStatus {
     pub space_warning_percent: u32,
     /// So many bytes per second are moved between tiers at most; left out: what the rebuild priority gives.
     pub tier_bytes_per_s: Option<u64>,
+    /// What the last scrub that ended found.
+    pub last_scrub: Option<LastScrub>,
 }
 
 /// What a drive holds of a volume.
@@ -293,6 +296,7 @@ impl Inner {
             patrol_interval_s: manifest.patrol.interval_s,
             space_warning_percent: manifest.settings.space_warning_percent,
             tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
+            last_scrub: manifest.care.last_scrub.clone(),
         }
     }
 

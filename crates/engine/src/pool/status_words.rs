@@ -1,6 +1,7 @@
 //! What a pool's state means, in words, and what to type next.
 
 use super::Inner;
+use super::care::{LastScrub, Takeover};
 use super::convert::in_words;
 use super::drive_record::{DriveRecord, Exclusion, ExclusionKind};
 use super::format::Manifest;
@@ -144,6 +145,9 @@ impl Inner {
             }
             None => {}
         }
+        if let Some(told) = care_in_words(manifest, drives) {
+            return told;
+        }
         if let Some(short) = self.space_in_words(manifest) {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
         }
@@ -234,6 +238,7 @@ impl Inner {
             ));
         }
         notices.extend(self.space_in_words(&manifest));
+        notices.extend(manifest.care.takeovers.iter().map(takeover_in_words));
         notices.extend(self.retiring_without_room(&manifest));
         let is_away = |number: u32| self.working_member(number).is_none();
         for volume in &manifest.volumes {
@@ -266,6 +271,37 @@ pub fn full_in_words(pool: &str, drive: &str) -> (String, String) {
          deleted"
     );
     (condition, format!("free space there, or: stripewise volume delete {pool}/VOL --yes"))
+}
+
+fn takeover_in_words(takeover: &Takeover) -> String {
+    format!("spare {} took the place of {}", takeover.spare_path, takeover.path)
+}
+
+/// What a person has not acknowledged yet: wrong blocks, and spares that stood in.
+fn care_in_words(manifest: &Manifest, drives: &[DriveStatus]) -> Option<(String, String)> {
+    let pool = &manifest.name;
+    let wrong: Vec<String> = drives
+        .iter()
+        .filter(|drive| drive.checksum_errors > 0)
+        .map(|drive| format!("{} ({})", drive.path, drive.checksum_errors))
+        .collect();
+    let clear = format!("stripewise pool clear {pool}");
+    if !wrong.is_empty() {
+        let condition = format!(
+            "all there; blocks were found wrong on {}, and repaired where there is redundancy. A drive that goes on \
+             like this should be replaced; `{clear}` sets the counts back",
+            wrong.join(", ")
+        );
+        let counted = drives.iter().fold(0, |sum: u64, drive| sum.saturating_add(drive.checksum_errors));
+        let is_old = |scrub: &LastScrub| scrub.is_clean() && scrub.counted_before == counted;
+        let was_clean = manifest.care.last_scrub.as_ref().is_some_and(is_old);
+        return Some((
+            condition,
+            if was_clean { clear } else { format!("stripewise pool scrub {pool} --wait") },
+        ));
+    }
+    let takeover = manifest.care.takeovers.last()?;
+    Some((format!("all there; {}", takeover_in_words(takeover)), clear))
 }
 
 /// What helps with drives that are out of service.

@@ -4,6 +4,7 @@ use stripewise_drive::SplitMix64;
 use stripewise_layout::{LayoutSpec, Level};
 
 use super::MIB;
+use super::care::{LastScrub, ScrubRecord, Takeover};
 use super::drive_record::{Exclusion, ExclusionKind, Role};
 use super::events::EventKind;
 use super::format::{Manifest, ScrubIntent};
@@ -94,7 +95,26 @@ pub(super) fn sample() -> Manifest {
     volume.parts[0].meta.map_rows = 100;
     manifest.exclude(&[Exclusion { drive: 4, reason: "it broke".to_owned(), kind: ExclusionKind::Failed }]);
     manifest.drives[2].successor = Some(3);
-    manifest.scrub = Some(ScrubIntent { volumes: vec![Id(55)], next_region: 4 });
+    manifest.scrub = Some(ScrubIntent {
+        volumes: vec![Id(55)],
+        next_region: 4,
+        began_unix_s: Some(1_700_000_000),
+        found: ScrubRecord { checked_bytes: 9 * MIB, blamed: vec![(Some(2), 3)], ..ScrubRecord::default() },
+        done: vec![ScrubRecord { volume: "v56".to_owned(), unreadable_strips: 1, ..ScrubRecord::default() }],
+    });
+    manifest.care.last_scrub = Some(LastScrub {
+        began_unix_s: 1_600_000_000,
+        ended_unix_s: 1_600_000_100,
+        cut_short: 1,
+        ..LastScrub::default()
+    });
+    manifest.care.note_takeover(Takeover {
+        unix_s: 1_650_000_000,
+        drive: Id(77),
+        path: "/dev/old".to_owned(),
+        spare: Id(104),
+        spare_path: "/dev/d4".to_owned(),
+    });
     manifest.patrol.interval_s = Some(86_400);
     manifest.patrol.last_unix_s = Some(1_700_000_000);
     manifest.settings.tier_bytes_per_s = Some(50_000_000);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_layout::Geometry;
 
+use super::care::ScrubRecord;
 use super::commit::Change;
 use super::error::PoolError;
 use super::events::EventKind;
@@ -204,18 +205,17 @@ impl Pool {
             _ => inner.manifest.borrow().volume(name).expect("just found").id,
         };
         inner.event(EventKind::Volume, &format!("volume {name} was deleted"));
+        let (now_s, counted) = (inner.unix_ms() / 1000, inner.counted_wrong_blocks());
         inner
             .commit_regardless(None, move |manifest| {
                 manifest.volumes.retain(|volume| volume.id != id);
                 if let Some(scrub) = &mut manifest.scrub {
                     if scrub.volumes.first() == Some(&id) {
-                        scrub.next_region = 0;
+                        (scrub.next_region, scrub.found) = (0, ScrubRecord::default());
                     }
                     scrub.volumes.retain(|volume| *volume != id);
                 }
-                if manifest.scrub.as_ref().is_some_and(|scrub| scrub.volumes.is_empty()) {
-                    manifest.scrub = None;
-                }
+                manifest.end_scrub_when_done(now_s, counted);
                 manifest.forget_replaced();
                 Ok(Change::Commit(()))
             })

@@ -21,10 +21,10 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
 use super::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_HOST, FEATURE_SUCCESSOR, FEATURE_TURNED_BACK, Header,
-    entry_bytes, entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_SUCCESSOR,
+    FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
 };
-use super::format::Manifest;
+use super::format::{Manifest, ScrubIntent};
 use super::ids::{DriveId, PoolId};
 use super::slots::version_1_places;
 use super::volume_record::VolumeRecord;
@@ -341,9 +341,11 @@ fn features(manifest: &Manifest) -> u64 {
     };
     let host = if manifest.host.is_some() { FEATURE_HOST } else { 0 };
     let turned_back = if manifest.volumes.iter().any(is_turned_back) { FEATURE_TURNED_BACK } else { 0 };
+    let has_care = !manifest.care.is_empty() || manifest.scrub.as_ref().is_some_and(ScrubIntent::has_counts);
+    let care = if has_care { FEATURE_CARE } else { 0 };
     let has_successor = manifest.drives.iter().any(|drive| drive.successor.is_some());
     let successor = if has_successor { FEATURE_SUCCESSOR } else { 0 };
-    host | turned_back | successor
+    host | turned_back | care | successor
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every

@@ -182,6 +182,19 @@ fn a_spare_takes_over_before_free_slabs_do() {
         let blocks = client.end().await;
         check_sound(&pool, &volume, &blocks).await;
         pool.close().await.unwrap();
+
+        // Nobody asked for it: it is said until it is acknowledged, also by the next process.
+        let pool = life.open(&drives).await.unwrap();
+        let status = pool.status();
+        let told = "spare drive5 took the place of drive2";
+        assert!(status.condition.contains(told) && status.notices.contains(&told.to_owned()), "{status:?}");
+        assert_eq!(status.action, "stripewise pool clear tank");
+        pool.clear(None).await.unwrap();
+        pool.close().await.unwrap();
+        let pool = life.open(&drives).await.unwrap();
+        let status = pool.status();
+        assert!(!status.condition.contains(told) && status.action.is_empty(), "{status:?}");
+        pool.close().await.unwrap();
     });
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, ModelDrive, ModelSpec};
-use stripewise_engine::pool::EventKind;
+use stripewise_engine::pool::{EventKind, LastScrub};
 use stripewise_engine::{JobKind, OpenMode, Pool, PoolState, VolumeState};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -351,6 +351,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
     });
     drop(life);
     let mut percents = Vec::new();
+    let (mut came_to, mut rested) = (None::<(String, f64)>, 0);
     for round in 0..8 {
         let life = Life::new();
         let done = life.run(async {
@@ -360,13 +361,29 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
                 pool.scrub().await.unwrap();
             }
             pool.scrub_reports().is_empty().then_some(()).expect("nothing was checked yet");
+            // How far it came is shown while it rests; closing may have taken it to the end of the volume.
+            if let Some((volume, before)) = &came_to {
+                let paused = pool.activity();
+                let paused = paused.iter().find(|job| job.volume == *volume);
+                assert!(
+                    paused.is_none_or(|job| job.percent >= *before),
+                    "{before} % of {volume}: {paused:?}"
+                );
+                rested += usize::from(paused.is_some());
+            }
             pool.start_jobs();
             pool.scrub().await.unwrap(); // One is under way: nothing changes.
             life.context.sleep_ns(4 * SECOND_NS).await;
             let activity = pool.activity();
             percents.push(activity.iter().map(|job| job.percent).collect::<Vec<_>>());
+            came_to = activity.first().map(|job| (job.volume.clone(), job.percent));
             let done = activity.is_empty();
-            if !done {
+            if done {
+                let reports = pool.scrub_reports();
+                let wrong: u64 =
+                    reports.iter().flat_map(|summary| &summary.report.blamed).map(|(_, blocks)| blocks).sum();
+                assert_eq!((reports.len(), wrong), (2, 2), "all of it, whoever found it: {reports:?}");
+            } else {
                 assert!(activity.iter().all(|job| job.kind == JobKind::Scrub));
             }
             pool.close().await.unwrap();
@@ -376,7 +393,7 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
             break;
         }
     }
-    assert!((3..8).contains(&percents.len()), "{percents:?}");
+    assert!((3..8).contains(&percents.len()) && rested > 0, "{percents:?}");
     let life = Life::new();
     life.run(async {
         let pool = life.open(&as_drives(&images)).await.unwrap();
@@ -384,12 +401,31 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
         assert_eq!(status.activity, []);
         let errors: Vec<u64> = status.drives.iter().map(|drive| drive.checksum_errors).collect();
         assert_eq!(errors, [0, 0, 2, 0], "the drive that lied is named, for good");
+        let last = status.last_scrub.expect("it ended");
+        assert_eq!((last.repaired_blocks, last.volumes, last.cut_short), (2, 2, 0));
+        assert!(last.checked_bytes >= 80 * MIB && !last.is_clean(), "{last:?}");
+        assert!(
+            status.condition.contains("drive2 (2)") && status.action.contains("pool scrub"),
+            "{}",
+            status.condition
+        );
         pool.scrub().await.unwrap();
         pool.wait(JobKind::Scrub).await.unwrap();
         let reports = pool.scrub_reports();
         assert_eq!(reports.len(), 2);
         assert!(reports.iter().all(|summary| summary.error.is_none() && summary.report.blamed.is_empty()));
         assert!(reports.iter().all(|summary| summary.report.checked_bytes >= 40 * MIB), "{reports:?}");
+        let status = pool.status();
+        assert!(status.last_scrub.as_ref().is_some_and(LastScrub::is_clean), "{status:?}");
+        assert_eq!(status.action, "stripewise pool clear tank");
+        pool.clear(Some(id_of(&status, "drive0"))).await.unwrap();
+        assert_eq!(pool.status().action, "stripewise pool clear tank", "that was another drive");
+        pool.clear(None).await.unwrap();
+        let status = pool.status();
+        assert!(status.action.is_empty() && status.drives.iter().all(|drive| drive.checksum_errors == 0));
+        pool.close().await.unwrap();
+        let pool = life.open(&as_drives(&images)).await.unwrap();
+        assert!(pool.status().drives.iter().all(|drive| drive.checksum_errors == 0), "for good");
         pool.close().await.unwrap();
     });
 }

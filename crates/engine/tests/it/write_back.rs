@@ -4,10 +4,10 @@ use crate::kit;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::kit::pool::{Life, MIB, contents, memory_drives, spec, volume_spec};
+use crate::kit::pool::{Life, MIB, as_drives, contents, memory_drives, spec, volume_spec};
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, Drive, MemoryDrive, ModelDrive, ModelSpec, SplitMix64};
-use stripewise_engine::{JobKind, Pool, PoolSpec, Volume, VolumeSpec};
+use stripewise_engine::{JobKind, OpenMode, Pool, PoolSpec, Volume, VolumeSpec};
 
 const BLOCK: u64 = 4096;
 const SPAN: u64 = 16 * MIB;
@@ -110,4 +110,71 @@ fn on_quick_drives_everybody_gets_on() {
 fn on_slow_drives_everybody_gets_on() {
     let slow = ModelSpec { latency_ns: 4_000_000, bytes_per_second: 200_000_000, queue_depth: 4 };
     more_than_the_journal_takes(slow, true);
+}
+
+/// What a read of everything gives, block by block.
+async fn all_of(volume: &Volume) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for at in (0..volume.capacity_bytes()).step_by(MIB as usize) {
+        bytes.extend(volume.read(at, MIB as usize).await.expect("read").to_vec());
+    }
+    bytes
+}
+
+#[test]
+fn a_pool_opened_for_reading_only_shows_what_its_journals_hold_and_writes_nothing() {
+    for checksums in [true, false] {
+        let images = memory_drives(4, 64);
+        let life = Life::new();
+        life.run(async {
+            let pool = life.create(&as_drives(&images), &[]).await.expect("a pool");
+            let wish = VolumeSpec {
+                write_back: Some(true),
+                checksums: Some(checksums),
+                ..volume_spec("data", "raid5", Some(24 * MIB))
+            };
+            let volume = pool.create_volume(wish).await.expect("a volume");
+            kit::pool::fill(&volume, 1, 0, 12 * MIB).await;
+            volume.flush().await.expect("flushed");
+            // Over what is there, and where nothing was ever written.
+            for block in (0..20 * MIB / BLOCK).step_by(97) {
+                let data = Buffer::from_bytes(&contents(2, block * BLOCK, BLOCK as usize));
+                volume.write(block * BLOCK, data, false).await.expect("written");
+            }
+            volume.flush().await.expect("flushed");
+            assert!(volume.array().pending_bytes() > 0, "some of it is in the journal only");
+            // As a kill leaves it.
+        });
+        let before: Vec<Vec<u8>> = images.iter().map(|image| kit::pool::image(image)).collect();
+        let life = Life::new();
+        let shown = life.run(async {
+            let pool = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.expect("opened");
+            assert!(pool.is_recovered_in_memory());
+            let volume = pool.volume("data").expect("it is there");
+            let (first, second) = futures_util::future::join(all_of(&volume), all_of(&volume)).await;
+            assert!(first == second);
+            assert!(volume.write(0, Buffer::from_bytes(&[0; 4096]), false).await.is_err());
+            pool.close().await.expect("closed");
+            first
+        });
+        for block in (0..20 * MIB / BLOCK).step_by(97) {
+            let at = (block * BLOCK) as usize;
+            assert!(
+                shown[at..at + BLOCK as usize] == contents(2, at as u64, BLOCK as usize),
+                "block {block}"
+            );
+        }
+        for (image, before) in images.iter().zip(&before) {
+            assert!(kit::pool::image(image) == *before, "nothing was written to a drive");
+        }
+        life.run(async {
+            let pool = life.open(&as_drives(&images)).await.expect("opened");
+            let volume = pool.volume("data").expect("it is there");
+            assert!(all_of(&volume).await == shown, "the same as with everything put in place");
+            pool.close().await.expect("closed");
+            let pool = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.expect("opened");
+            assert!(!pool.is_recovered_in_memory(), "nothing was left to do");
+            pool.close().await.expect("closed");
+        });
+    }
 }

@@ -7,6 +7,7 @@ pub mod evaluate;
 pub mod lab;
 pub mod mount;
 pub mod pool_add;
+pub mod pool_clear;
 pub mod pool_create;
 pub mod pool_destroy;
 pub mod pool_events;

@@ -1,6 +1,7 @@
 //! `volume read`: bytes of a volume to standard output, several pieces in flight.
 //!
-//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that leaves early.
+//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that leaves early, a pool that was not closed
+//! (it is recovered, in memory where its drives cannot be written).
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use crate::names::VolumeName;
 use crate::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::session::{Access, with_pool};
+use crate::session::with_pool_to_read;
 use crate::size::ByteSize;
 
 /// Copy bytes of a volume to standard output
@@ -40,7 +41,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         ));
     }
     let name = &options.name;
-    with_pool(app, &name.pool, Access::Look, &format!("volume read {name}"), async |session| {
+    with_pool_to_read(app, &name.pool, &format!("volume read {name}"), async |session| {
         session.show_notices();
         let volume = find_volume(session, name)?;
         let (capacity, offset) = (volume.capacity_bytes(), options.offset.0);

@@ -63,6 +63,7 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Rout
         .routes(routes!(list_events))
         .routes(routes!(show_load))
         .routes(routes!(scrub_pool))
+        .routes(routes!(clear_pool))
         .routes(routes!(wait_for_job))
         .routes(routes!(list_known_pools))
         .routes(routes!(test_alerts))
@@ -479,6 +480,25 @@ struct Wait {
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn scrub_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
     api.document(Words::new("pool scrub").flag("wait", how.wait).operand(pool)).await
+}
+
+/// Which drive; all if left out.
+#[derive(Deserialize, IntoParams)]
+struct OneDrive {
+    /// The drive, by path or identity.
+    drive: Option<String>,
+}
+
+/// Resets error counts, and acknowledges what the status reports of drives.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/clear", params(OneDrive),
+    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+async fn clear_pool(
+    State(api): State<Api>,
+    Path(pool): Path<String>,
+    Query(which): Query<OneDrive>,
+) -> Response {
+    let words = Words::new("pool clear").operand(pool);
+    api.document(which.drive.into_iter().fold(words, Words::operand)).await
 }
 
 /// Which job.

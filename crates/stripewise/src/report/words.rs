@@ -1,8 +1,9 @@
 //! What reports say to people: as fields, tables and sentences.
 
-use super::{ActivityReport, DriveReport, PoolReport, VolumeReport};
+use super::{ActivityReport, DriveReport, LastScrubReport, PoolReport, VolumeReport};
 use crate::printer::{Page, Style, Table, plain};
 use crate::size::{ByteSize, duration_text};
+use crate::times::moment_text;
 
 fn state_style(state: &str) -> Style {
     match state {
@@ -35,6 +36,10 @@ impl PoolReport {
         }
         for job in &self.activity {
             page.field(&job.kind, job.in_words(&self.name), Style::Plain);
+        }
+        if let Some(scrub) = &self.last_scrub {
+            let style = if scrub.found_nothing() { Style::Plain } else { Style::Warning };
+            page.field("scrubbed", scrub.in_words(), style);
         }
         for notice in &self.notices {
             page.field("note", notice, Style::Plain);
@@ -76,6 +81,32 @@ impl PoolReport {
         let percent = self.provisioned_bytes as f64 * 100.0 / self.capacity_bytes.max(1) as f64;
         format!(
             "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
+        )
+    }
+}
+
+impl LastScrubReport {
+    fn found_nothing(&self) -> bool {
+        self.repaired_blocks + self.unattributed_blocks + self.unreadable_strips == 0
+            && self.volumes_cut_short == 0
+    }
+
+    /// In one line.
+    pub fn in_words(&self) -> String {
+        let took = duration_text((self.ended_unix_ms.saturating_sub(self.began_unix_ms)) as f64 / 1000.0);
+        let mut found = Vec::new();
+        let mut add = |count: u64, what: &str, then: &str| {
+            found.extend((count > 0).then(|| format!("{} {then}", counted(count as usize, what))));
+        };
+        add(self.repaired_blocks, "wrong block", "repaired");
+        add(self.unattributed_blocks, "block", "made to agree");
+        add(self.unreadable_strips, "strip", "could not be read");
+        add(self.volumes_cut_short, "volume", "not checked to the end");
+        let found = if found.is_empty() { "nothing wrong was found".to_owned() } else { found.join(", ") };
+        format!(
+            "{} in {took}, {} read and compared: {found}",
+            moment_text(self.ended_unix_ms),
+            ByteSize(self.checked_bytes)
         )
     }
 }

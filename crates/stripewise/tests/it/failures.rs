@@ -253,3 +253,33 @@ fn settings_are_kept() {
     sandbox.ok("pool set tank rebuild-priority=7");
     assert_eq!(sandbox.json("pool status")["pools"][0]["rebuild_priority_percent"], 7);
 }
+
+#[test]
+fn what_a_scrub_found_is_shown_until_it_is_cleared() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
+    let nothing = sandbox.ok("pool wait tank scrub");
+    assert!(nothing.text().contains("no scrub was asked for, so nothing was checked"), "{}", nothing.text());
+    let data = unique_bytes(12 << 20, 41);
+    sandbox.write("tank/a", 0, &data);
+    corrupt(&sandbox.drive_path(3), sandbox.place_of(3, &data[..400_000]), 1 << 14);
+    sandbox.ok("pool scrub tank --wait");
+    let status = sandbox.json("pool status tank")["pools"][0].clone();
+    assert!(status["last_scrub"]["repaired_blocks"].as_u64().is_some_and(|blocks| blocks > 0), "{status}");
+    assert!(status["condition"].as_str().is_some_and(|text| text.contains("found wrong on")), "{status}");
+    let shown = sandbox.ok("pool status tank");
+    assert!(shown.text().contains("scrubbed") && shown.text().contains("repaired"), "{}", shown.text());
+    // The action helps: a clean scrub, and then the counts are set back.
+    for _ in 0..2 {
+        let status = sandbox.json("pool status tank")["pools"][0].clone();
+        let action = status["action"].as_str().expect("text").to_owned();
+        sandbox.ok(action.strip_prefix("stripewise ").expect("a command"));
+        if action.contains("pool scrub") && !action.contains("--wait") {
+            sandbox.ok("pool wait tank scrub");
+        }
+    }
+    let status = sandbox.json("pool status tank")["pools"][0].clone();
+    assert_eq!((status["action"].as_str(), &status["drives"][3]["checksum_errors"]), (Some(""), &0.into()));
+    assert!(sandbox.read("tank/a", 0, data.len()) == data);
+}

@@ -4,6 +4,7 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use crate::kit::programs::{program, succeeds};
 use crate::kit::{Sandbox, unique_bytes};
 
 /// Bytes to rebuild.
@@ -133,4 +134,56 @@ fn with_a_journal_nothing_is_left_to_compare() {
     sandbox.ok("pool set tank rebuild-priority=medium");
     assert_eq!(sandbox.json("pool status")["pools"][0]["activity"], serde_json::json!([]));
     is_whole(&sandbox, &data, &noise);
+}
+
+#[test]
+fn a_volume_whose_writer_was_killed_can_be_read_at_once() {
+    let (sandbox, data, noise) = killed_writer("raid5");
+    let told = "what its journals hold was put in place";
+    let first = sandbox.ok("volume read tank/a --length 4096").err;
+    assert!(first.contains(told), "{first}");
+    let second = sandbox.ok("volume read tank/a --length 4096").err;
+    assert!(!second.contains(told), "once is enough: {second}");
+    is_whole(&sandbox, &data, &noise);
+}
+
+/// Puts the drives into a file system that nothing can be written to, for the time of a test.
+struct WriteProtected(String);
+
+impl WriteProtected {
+    fn drives(sandbox: &Sandbox) -> Option<Self> {
+        let (folder, aside) = (sandbox.text("d"), sandbox.text("aside"));
+        std::fs::rename(&folder, &aside).expect("moved");
+        std::fs::create_dir(&folder).expect("made");
+        let mount = ["mount", "-t", "tmpfs", "-o", "size=256m", "stripewise-test", &folder];
+        if !program(&mount).status.success() {
+            eprintln!("passed over: this test needs root, to mount a file system");
+            return None;
+        }
+        let mounted = Self(folder.clone());
+        succeeds(&["cp", "-a", "--sparse=always", &format!("{aside}/."), &folder]);
+        succeeds(&["mount", "-o", "remount,ro", &folder]);
+        Some(mounted)
+    }
+}
+
+impl Drop for WriteProtected {
+    fn drop(&mut self) {
+        let _ = program(&["umount", "-l", &self.0]);
+    }
+}
+
+#[test]
+fn where_nothing_can_be_written_a_volume_is_recovered_in_memory() {
+    let (sandbox, data, noise) = killed_writer("raid5");
+    let Some(_protected) = WriteProtected::drives(&sandbox) else { return };
+    for _ in 0..2 {
+        let whole = sandbox.read("tank/a", 0, data.len());
+        for (index, block) in whole.chunks(512).enumerate() {
+            let place = index * 512..index * 512 + 512;
+            let is_new = noise.get(place.clone()).is_some_and(|new| new == block);
+            assert!(*block == data[place] || is_new, "block {index}");
+        }
+    }
+    sandbox.fails("volume write tank/a");
 }

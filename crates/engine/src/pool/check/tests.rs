@@ -28,6 +28,9 @@ fn nonsense_is_refused() {
         ("odd slabs", |m| m.slab_bytes = 3 * MIB),
         ("larger slabs than before", |m| m.slab_bytes = 64 * MIB),
         ("a volume twice", |m| m.volumes.push(m.volumes[0].clone())),
+        ("a scrub that blames more drives than are recorded", |m| {
+            m.scrub.as_mut().expect("there").found.blamed = vec![(None, 1); 18];
+        }),
         ("a name twice", |m| m.volumes[1].name = m.volumes[0].name.clone()),
         ("an array twice", |m| m.volumes[1].parts[0].id = m.volumes[0].parts[0].id),
         ("no part", |m| m.volumes[0].parts.clear()),

@@ -1,0 +1,43 @@
+//! `pool clear`: what was counted and told of drives was seen: counts of errors begin again, and spares that took over are not
+//! mentioned any more.
+
+use clap::Args;
+
+use crate::commands::{App, Pools};
+use crate::drive_names::{find, id_of};
+use crate::failure::{Exit, Result};
+use crate::names::PoolName;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Reset error counts and acknowledge what the status reports of drives
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// The drive, by path or identity; all drives if left out
+    #[arg(value_name = "DRIVE")]
+    drive: Option<String>,
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let what = format!("cannot clear what pool `{name}` reports");
+    let (path, report) =
+        with_pool(app, name, Access::Change, &format!("pool clear {name}"), async |session| {
+            let report = session.report();
+            let drive = options.drive.as_ref().map(|drive| find(&report, app, drive)).transpose()?;
+            let cleared = session.pool.clear(drive.map(id_of)).await;
+            cleared.map_err(|error| pool_failure(what, &error))?;
+            Ok((drive.map(|drive| drive.path.clone()), session.report()))
+        })
+        .await?;
+    app.printer.result(&Pools { pools: vec![report] }, |page| {
+        page.line(match path {
+            Some(path) => format!("pool {name}: the error counts of {path} begin again from 0"),
+            None => format!("pool {name}: all error counts begin again from 0"),
+        });
+    })?;
+    Ok(Exit::Success)
+}
