@@ -300,8 +300,8 @@ impl Import<'_> {
         if let Some(why) = self.copies(group).await {
             return Err(why);
         }
-        if let Some(why) = self.other_host(&found) {
-            return Err(why);
+        if let Some((why, hint)) = self.other_host(&found) {
+            return Err(Failure::new(format!("pool `{}` ({}) {why}", found.pool.name, group.id)).hint(hint));
         }
         self.put_on_list(group, &mut found).await?;
         Ok(found)
@@ -314,9 +314,10 @@ impl Import<'_> {
             Err(failure) => self.unreadable(group, failure),
         };
         if found.held_back.is_none() {
-            found.held_back = match self.copies(group).await.or_else(|| self.other_host(&found)) {
-                Some(failure) => Some(in_one_line(failure)),
-                None if namesake => Some(format!(
+            let other_host = || self.other_host(&found).map(|(why, hint)| format!("it {why}; {hint}"));
+            found.held_back = match self.copies(group).await.map(in_one_line).or_else(other_host) {
+                Some(why) => Some(why),
+                None if namesake && !found.imported => Some(format!(
                     "there are two pools of this name; its identity tells it apart: stripewise pool import {}",
                     group.id
                 )),
@@ -474,23 +475,16 @@ impl Import<'_> {
         says == Some((found.label.pool_id, found.label.drive_id))
     }
 
-    /// That another host has the pool.
-    fn other_host(&self, found: &FoundPool) -> Option<Failure> {
+    /// That another host has the pool, and what to do.
+    fn other_host(&self, found: &FoundPool) -> Option<(String, String)> {
         let host =
             found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.options.force)?;
-        let name = &found.pool.name;
-        Some(
-            Failure::new(format!(
-                "pool `{name}` ({}) is in use by host {}",
-                found.pool.id,
-                host_in_words(host)
-            ))
-            .hint(format!(
-                "`stripewise pool export {name}` on {} lets it go; if that host does not use it any more: stripewise pool import \
-                 {} --force",
-                host.name, found.pool.id
-            )),
-        )
+        let why = format!("is in use by host {}", host_in_words(host));
+        let hint = format!(
+            "`stripewise pool export {}` on {} lets it go; if that host does not use it any more: stripewise pool import {} --force",
+            found.pool.name, host.name, found.pool.id
+        );
+        Some((why, hint))
     }
 
     /// Adds the pool to the list; gives it its new name, and takes it from another host, where that is asked for.
