@@ -170,6 +170,7 @@ impl PoolCommand {
             | Self::Online(_)
             | Self::Replace(_)
             | Self::Scrub(_)
+            | Self::Clear(_)
             | Self::Wait(_)
             | Self::Set(_) => Role::Operate,
             Self::Create(_) | Self::Import(_) | Self::Export(_) | Self::Rename(_) | Self::Destroy(_) => {

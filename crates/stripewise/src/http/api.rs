@@ -484,6 +484,7 @@ async fn scrub_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>)
 
 /// Which drive; all if left out.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct OneDrive {
     /// The drive, by path or identity.
     drive: Option<String>,
@@ -492,11 +493,7 @@ struct OneDrive {
 /// Resets error counts, and acknowledges what the status reports of drives.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/clear", params(OneDrive),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn clear_pool(
-    State(api): State<Api>,
-    Path(pool): Path<String>,
-    Query(which): Query<OneDrive>,
-) -> Response {
+async fn clear_pool(api: Api, Path(pool): Path<String>, Query(which): Query<OneDrive>) -> Response {
     let words = Words::new("pool clear").operand(pool);
     api.document(which.drive.into_iter().fold(words, Words::operand)).await
 }
