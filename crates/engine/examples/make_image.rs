@@ -20,7 +20,7 @@ use stripewise_drive::{Buffer, BufferPool, Context, CrashDrive, Drive, MemoryDri
 use stripewise_engine::pool::{Host, Pin};
 use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
-    ArrayOptions, DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Volume, VolumeSpec, inspect,
+    ArrayOptions, DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Role, Volume, VolumeSpec, inspect,
 };
 use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         ("rebuild", rebuild as fn() -> Made),
         ("convert", convert as fn() -> Made),
         ("back", back as fn() -> Made),
+        ("moving", moving as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -330,6 +331,32 @@ fn back() -> Made {
         life.cut()
     });
     Made { what: "a host, a conversion on its way back", drives, book }
+}
+
+/// A full pool that got a drive to spread over, while another one is half way replaced.
+fn moving() -> Made {
+    let mut book = Book::default();
+    let tuning = Tuning { drain_batch_bytes: MIB, ..Tuning::default() };
+    let array = ArrayOptions { tuning, background_bytes: 1, ..ArrayOptions::default() };
+    let images = empty_drives(&[20; 5]);
+    let life = Life::on(&images);
+    let drives = life.run(async {
+        let spec = PoolSpec {
+            options: PoolOptions { array, ..options() },
+            ..pool_spec("moving", &life.drives[..3])
+        };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        let spec = VolumeSpec { size_bytes: None, ..volume_spec("wide", "raid5", 3, MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.add(life.drives[3].clone(), Role::Data, false).await.expect("added");
+        pool.replace(id_of(&pool, "drive1"), life.drives[4].clone(), false).await.expect("begun");
+        life.until_half_way(&pool, JobKind::Rebuild).await;
+        book.write_small(&volume, 30).await;
+        life.cut()
+    });
+    Made { what: "a drive that works half way replaced, a rebalance begun", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents the first in its slab.

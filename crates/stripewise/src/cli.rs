@@ -149,6 +149,8 @@ pub enum PoolCommand {
     Scrub(pool_scrub::Options),
     /// Reset error counts and acknowledge what the status reports of drives
     Clear(pool_clear::Options),
+    /// Spread volumes over all data drives, so that free space can be used
+    Rebalance(pool_rebalance::Options),
     /// Run a pool's jobs in the foreground until they are done
     Wait(pool_wait::Options),
     /// Change a setting of a pool
@@ -171,6 +173,7 @@ impl PoolCommand {
             | Self::Replace(_)
             | Self::Scrub(_)
             | Self::Clear(_)
+            | Self::Rebalance(_)
             | Self::Wait(_)
             | Self::Set(_) => Role::Operate,
             Self::Create(_) | Self::Import(_) | Self::Export(_) | Self::Rename(_) | Self::Destroy(_) => {

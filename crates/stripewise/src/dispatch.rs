@@ -47,6 +47,7 @@ async fn pool(command: &PoolCommand, app: &App) -> Result<Exit> {
         PoolCommand::Offline(options) => pool_offline::run(options, app).await,
         PoolCommand::Online(options) => pool_online::run(options, app).await,
         PoolCommand::Replace(options) => pool_replace::run(options, app).await,
+        PoolCommand::Rebalance(options) => pool_rebalance::run(options, app).await,
         PoolCommand::Scrub(options) => pool_scrub::run(options, app).await,
         PoolCommand::Clear(options) => pool_clear::run(options, app).await,
         PoolCommand::Wait(options) => pool_wait::run(options, app).await,

@@ -89,7 +89,10 @@ pub async fn work(app: &App, session: &Session, kind: JobKind) -> Result<Done> {
             let report = session.report();
             let ours = || report.activity.iter().filter(|job| job.kind == kind.to_string());
             if let Some(job) = ours().find(|job| job.mb_per_s > 0.0).or_else(|| ours().next()) {
-                let what = format!("{kind} of {name}/{}", job.volume);
+                let what = match job.volume.as_str() {
+                    "" => format!("{kind} of {name}"),
+                    volume => format!("{kind} of {name}/{volume}"),
+                };
                 progress.borrow_mut().update(&what, job.percent, job.mb_per_s, job.seconds_left);
             }
             context.sleep_ns(LOOK_NS).await;

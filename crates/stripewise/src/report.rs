@@ -122,7 +122,7 @@ pub struct DriveReport {
 /// A job.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ActivityReport {
-    /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
+    /// `rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`.
     pub kind: String,
     /// Done so far.
     pub percent: f64,
@@ -130,7 +130,7 @@ pub struct ActivityReport {
     pub mb_per_s: f64,
     /// Time to go, where that can be told.
     pub seconds_left: Option<f64>,
-    /// The volume.
+    /// The volume; empty for what concerns the pool as a whole.
     pub volume: String,
     /// The drive being filled.
     pub drive: Option<String>,

@@ -73,7 +73,17 @@ impl Life {
             None => Some(Ok(())),
         };
         let checked = self.bounded("checking", subject.wait_checked()).await;
-        for (what, ended) in [("rebuilding", rebuilt), ("converting", converted), ("checking", checked)] {
+        let spread = match self.world.moving {
+            Some(_) => self.bounded("rebalancing", subject.wait_rebalanced()).await,
+            None => Some(Ok(())),
+        };
+        let all = [
+            ("rebuilding", rebuilt),
+            ("converting", converted),
+            ("checking", checked),
+            ("rebalancing", spread),
+        ];
+        for (what, ended) in all {
             match ended {
                 Some(Ok(())) => {}
                 Some(Err(why)) => self.broken("progress", format!("{what} does not end well: {why}")),

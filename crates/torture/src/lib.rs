@@ -172,6 +172,10 @@ pub struct Coverage {
     pub replacements: u64,
     /// Those that a cut or the end of the pool interrupted.
     pub interrupted_replacements: u64,
+    /// Times that a cut or the end of the pool interrupted a rebalance.
+    pub interrupted_rebalances: u64,
+    /// Rebalances that were begun by hand, or by a drive that came.
+    pub rebalances: u64,
 }
 
 impl Coverage {
@@ -181,7 +185,7 @@ impl Coverage {
         copy.fields().map(|(what, count)| (what, *count)).into()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 28] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 30] {
         [
             ("power cuts", &mut self.power_cuts),
             ("drives lost", &mut self.drive_losses),
@@ -211,6 +215,8 @@ impl Coverage {
             ("lives of minutes", &mut self.long_lives),
             ("replacements of drives that work", &mut self.replacements),
             ("of these interrupted", &mut self.interrupted_replacements),
+            ("rebalances", &mut self.rebalances),
+            ("rebalances interrupted", &mut self.interrupted_rebalances),
         ]
     }
 

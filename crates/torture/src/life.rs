@@ -390,6 +390,7 @@ impl Life {
             let targets = self.targets(&subject);
             self.perhaps_lose_power_with_a_drive().await;
             self.perhaps_pin(&subject, &targets).await;
+            self.perhaps_rebalance(&subject).await;
             self.perhaps_fail_otherwise(&subject, &targets).await;
             self.act(&subject, &targets).await;
         }
@@ -435,6 +436,7 @@ impl Life {
             coverage.interrupted_rebuilds += u64::from(subject.is_rebuilding());
             coverage.interrupted_conversions += u64::from(subject.is_converting());
             coverage.interrupted_replacements += u64::from(subject.is_replacing());
+            coverage.interrupted_rebalances += u64::from(subject.is_rebalancing());
         });
     }
 

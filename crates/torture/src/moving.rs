@@ -1,5 +1,7 @@
-//! What moves while everything goes on: drives that work are replaced. Nothing of it harms anything: all redundancy stays, so
-//! no drive counts as lost for it, and as many as before may be taken away meanwhile.
+//! What moves while everything goes on: drives that work are replaced, and rows are spread over all drives. Nothing of it harms
+//! anything: all redundancy stays, so no drive counts as lost for it, and as many as before may be taken away meanwhile.
+//!
+//! Rebalances are drawn from a stream of their own ([`crate::Drawn`]).
 
 use std::collections::BTreeSet;
 
@@ -27,5 +29,31 @@ impl Life {
         let has_begun = stays && matches!(replaced, Some(Ok(())));
         self.world.cover(|coverage| coverage.replacements += u64::from(has_begun));
         self.asked(&format!("replace healthy disk{} by disk{disk}", old.disk), replaced);
+    }
+
+    /// Perhaps has rows spread over all drives, with a drive more in one of three, or has that stopped.
+    pub async fn perhaps_rebalance(&self, subject: &Subject) {
+        let Some(random) = &self.world.moving else { return };
+        if !random.borrow_mut().chance(0.15) || self.is_over() || self.is_beyond.get() {
+            return;
+        }
+        if random.borrow_mut().chance(0.2) {
+            let stopped = self.bounded("stopping a rebalance", subject.stop_rebalance()).await;
+            return self.asked("stop rebalancing", stopped);
+        }
+        if random.borrow_mut().chance(0.3)
+            && let Some((disk, top)) = self.new_disk()
+        {
+            let added = self.bounded("adding a drive", subject.add_data(top)).await;
+            self.asked(&format!("add disk{disk} to spread onto"), added);
+        }
+        let begun = self.bounded("beginning a rebalance", subject.rebalance()).await;
+        self.world.cover(|coverage| coverage.rebalances += u64::from(matches!(begun, Some(Ok(true)))));
+        self.asked("rebalance", begun.map(|begun| begun.map(|_| ())));
+        if random.borrow_mut().chance(0.7) {
+            subject.start_jobs();
+        }
+        let pause_ns = random.borrow_mut().below(20_000_000);
+        self.context.sleep_ns(pause_ns).await;
     }
 }

@@ -293,14 +293,22 @@ impl Oracle {
 
     /// A drive that cannot be spared failed a flush and lost its cache. What was not durable may be
     /// gone, or older, and may be refused where that shows; but no flush may be acknowledged as if
-    /// it were there, before a client was told.
+    /// it were there, before a client was told. A block is written whole for any sector of it, and
+    /// checked as a whole: where part of it is gone all of it may be refused.
     pub fn put_at_risk(&mut self) {
         let now = self.tick();
-        for &sector in &self.dirty {
-            let state = &mut self.sectors[sector as usize];
-            let risked = state.entries.iter_mut().filter(|entry| !entry.durable);
-            risked.for_each(|entry| entry.at_risk = true);
-            state.entries.push(Entry::of(Value::Lost, now));
+        let blocks: BTreeSet<u32> = self.dirty.iter().map(|sector| sector / SECTORS_PER_BLOCK).collect();
+        for block in blocks {
+            let first = (block * SECTORS_PER_BLOCK) as usize;
+            let end = self.sectors.len().min(first + SECTORS_PER_BLOCK as usize);
+            for state in &mut self.sectors[first..end] {
+                let risked = state.entries.iter_mut().filter(|entry| !entry.durable);
+                risked.for_each(|entry| entry.at_risk = true);
+                if state.entries.is_empty() {
+                    state.entries.push(VIRGIN[0]);
+                }
+                state.entries.push(Entry::of(Value::Lost, now));
+            }
         }
     }
 

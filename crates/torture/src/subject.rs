@@ -367,6 +367,26 @@ impl Subject {
         self.pool.status().drives.iter().any(|drive| drive.state == "replacing")
     }
 
+    /// Whether rows are being spread over all drives, or about to be.
+    pub fn is_rebalancing(&self) -> bool {
+        self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebalance)
+    }
+
+    /// Has rows spread over all drives; whether anything is gained by it.
+    pub async fn rebalance(&self) -> Result<bool, Refusal> {
+        self.pool.rebalance().await.map_err(refusal)
+    }
+
+    /// Has that stopped.
+    pub async fn stop_rebalance(&self) -> Result<(), Refusal> {
+        self.pool.stop_rebalance().await.map(|_| ()).map_err(refusal)
+    }
+
+    /// Works until rows are spread.
+    pub async fn wait_rebalanced(&self) -> Result<(), Refusal> {
+        self.pool.wait(JobKind::Rebalance).await.map_err(refusal)
+    }
+
     /// Begins all jobs.
     pub fn start_jobs(&self) {
         self.pool.start_jobs();

@@ -99,6 +99,8 @@ pub struct World {
     pub conversions: Option<RefCell<SplitMix64>>,
     /// Where drives that the power goes with are drawn from, in runs that have any.
     pub losses: Option<RefCell<SplitMix64>>,
+    /// Where rebalances are drawn from, in runs that have any.
+    pub moving: Option<RefCell<SplitMix64>>,
     /// Where what came later is drawn from: see [`World::later`].
     later: Option<RefCell<SplitMix64>>,
     /// What a drive held once.
@@ -138,6 +140,8 @@ impl World {
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x636f_6e76_6572_7473))),
             losses: (seed % 4 == 1 && has_later)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c6f_7373_6573))),
+            moving: (seed % 4 == 2 && options.drawn == Drawn::Now)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6d6f_7669_6e67))),
             later: (options.drawn == Drawn::Now)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c61_7465_7221))),
             copy: RefCell::default(),

@@ -197,6 +197,7 @@ impl Replay {
             rebuild_priority_percent: head.rebuild_priority_percent,
             patrol: head.patrol,
             scrub: head.scrub,
+            rebalance: head.rebalance,
             settings: head.settings,
             host: head.host,
             care: head.care,

@@ -277,6 +277,9 @@ impl Inner {
                 if let Place::After(old) = place {
                     pool.enter_successor(manifest, old, number)?;
                 }
+                if matches!(place, Place::New) && role == Role::Data {
+                    pool.spread_onto_new(manifest);
+                }
                 Ok(Change::Commit(()))
             })
             .await;

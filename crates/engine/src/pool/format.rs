@@ -82,6 +82,15 @@ impl ScrubIntent {
     }
 }
 
+/// A rebalance that was begun, and how far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RebalanceIntent {
+    pub moved_slabs: u64,
+    /// What of these was ever written, bytes.
+    pub moved_bytes: u64,
+}
+
 /// How scrubs run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -134,6 +143,7 @@ pub(crate) struct Manifest {
     pub rebuild_priority_percent: u32,
     pub patrol: Patrol,
     pub scrub: Option<ScrubIntent>,
+    pub rebalance: Option<RebalanceIntent>,
     pub settings: Settings,
     /// The host that has the pool, or had it last.
     pub host: Option<HostUse>,
@@ -157,6 +167,7 @@ impl Manifest {
             rebuild_priority_percent,
             patrol: Patrol::default(),
             scrub: None,
+            rebalance: None,
             settings: Settings::default(),
             host: None,
             care: Care::default(),

@@ -7,11 +7,8 @@
 //! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
 //! what it had is rebuilt instead), there is no room any more (said, and tried again when something changes).
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::rc::Rc;
-
-use futures_util::future::join_all;
 
 use super::Inner;
 use super::drive_record::DriveRecord;
@@ -25,6 +22,7 @@ use super::room_elsewhere::{Link, first_to_move};
 use super::space::Replacement;
 use super::takeover::{candidates, stretches};
 use super::volume_record::MetaPlaceRecord;
+use crate::array::LocalFuture;
 use crate::rows::{SlotPlace, SlotState};
 
 impl Inner {
@@ -145,18 +143,14 @@ impl Inner {
         self.jobs.begin(lane, parts.clone());
         let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
         let workers = self.rows_at_once(ids.into_iter());
-        let (queue, done) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Vec::new()));
-        let failure = RefCell::new(None);
-        let workers: Vec<_> =
-            (0..workers).map(|_| self.drain_worker(&queue, &done, &parts, &failure)).collect();
+        // A change of drives or volumes need not wait for a whole batch.
+        let rests = || self.closed.get() || self.jobs.look_again.get() || self.administering.waiting() > 0;
+        let pace = |_| -> LocalFuture<'_, bool> { Box::pin(std::future::ready(true)) };
+        let taking = self.take_batch(steps, workers, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
-        self.watched(&parts, join_all(workers), SECOND_NS, nothing).await;
+        let batch = self.watched(&parts, taking, SECOND_NS, nothing).await;
         self.jobs.pause(lane);
-        for step in queue.take() {
-            self.give_back(&step);
-        }
-        let done = done.take();
-        let (count, recorded) = (done.len(), self.record_steps(done).await);
+        let (count, recorded) = (batch.done.len(), self.record_steps(batch.done).await);
         if let Some(successor) = successor {
             self.space.borrow_mut().set_arriving(successor, 0);
         }
@@ -166,9 +160,9 @@ impl Inner {
             self.jobs.end(lane);
         }
         recorded.map_err(|error| error.to_string())?;
-        match failure.take() {
-            // Drives that failed were excluded, and somebody looks at it again.
-            Some(why) if count == 0 && !self.jobs.look_again.get() => Err(why),
+        match batch.failure {
+            // Drives that failed were excluded, and the job looks at it again.
+            Some((_, why)) if count == 0 && !self.jobs.look_again.get() => Err(why),
             _ => Ok(()),
         }
     }
@@ -192,35 +186,10 @@ impl Inner {
         }
         current.clone()
     }
-
-    async fn drain_worker(
-        &self,
-        queue: &RefCell<VecDeque<Step>>,
-        done: &RefCell<Vec<Step>>,
-        parts: &Parts,
-        failure: &RefCell<Option<String>>,
-    ) {
-        // A change of drives or volumes need not wait for a whole batch.
-        let is_wanted = || self.administering.waiting() == 0 && !self.jobs.look_again.get();
-        while !self.closed.get() && is_wanted() {
-            let Some(step) = queue.borrow_mut().pop_front() else { return };
-            match self.take_step(&step, &|_| Box::pin(std::future::ready(true))).await {
-                Ok(bytes) => {
-                    if let Some(progress) = parts.get(&step.part) {
-                        Progress::add(progress, bytes as f64);
-                    }
-                    done.borrow_mut().push(step);
-                }
-                Err(error) => {
-                    failure.borrow_mut().get_or_insert(error.to_string());
-                }
-            }
-        }
-    }
 }
 
 /// One step for each row that was given a slab.
-fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
+pub(super) fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
     let step = |offset: u64| {
         let from = SlotPlace { slab: link.from.slab + offset as u32, ..link.from };
         let slab = found.slab + offset as u32;

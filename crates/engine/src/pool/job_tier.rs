@@ -9,10 +9,8 @@
 //! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt), no room (said).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Weak;
-
-use futures_util::future::join_all;
 
 use super::commit::Change;
 use super::drive_record::Role;
@@ -211,6 +209,8 @@ impl Inner {
         }
         self.jobs.end(lane);
         lane.running.set(false);
+        // A rebalance may have waited for this.
+        self.kick_balancing();
         self.jobs.changed.notify_all();
     }
 
@@ -267,46 +267,19 @@ impl Inner {
         }
         self.jobs.begin(lane, parts.clone());
         let at_once = self.rows_at_once(parts.keys().copied()).min(MOST_AT_ONCE);
-        let (queue, done) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Vec::new()));
-        let failure = RefCell::new(None);
-        let working = join_all((0..at_once).map(|_| self.tier_worker(&queue, &done, &parts, &failure)));
+        let (rests, pace) = (|| self.is_wanted_elsewhere(), |bytes| self.tier_pace(bytes));
+        let taking = self.take_batch(steps, at_once, &parts, &rests, &pace);
         let nothing = || std::future::ready(Ok(()));
-        self.watched(&parts, working, SECOND_NS, nothing).await;
+        let batch = self.watched(&parts, taking, SECOND_NS, nothing).await;
         self.jobs.pause(lane);
-        for step in queue.take() {
-            self.give_back(&step);
-        }
-        let done = done.take();
-        let count = done.len();
-        self.record_steps(done).await.map_err(|error| error.to_string())?;
-        match failure.take() {
-            Some(why) if count == 0 && !self.is_wanted_elsewhere() => Err(why),
-            _ => Ok(count),
-        }
-    }
-
-    async fn tier_worker(
-        &self,
-        queue: &RefCell<VecDeque<Step>>,
-        done: &RefCell<Vec<Step>>,
-        parts: &Parts,
-        failure: &RefCell<Option<String>>,
-    ) {
-        while !self.is_wanted_elsewhere() {
-            let Some(step) = queue.borrow_mut().pop_front() else { return };
-            match self.take_step(&step, &|bytes| self.tier_pace(bytes)).await {
-                Ok(bytes) => {
-                    if let Some(progress) = parts.get(&step.part) {
-                        progress.add(bytes as f64);
-                    }
-                    done.borrow_mut().push(step);
-                }
-                Err(error) => {
-                    let name = self.volume_of(step.part).1;
-                    let why = format!("rows of volume {name} could not change tiers: {error}");
-                    failure.borrow_mut().get_or_insert(why);
-                }
+        let count = batch.done.len();
+        self.record_steps(batch.done).await.map_err(|error| error.to_string())?;
+        match batch.failure {
+            Some((part, why)) if count == 0 && !self.is_wanted_elsewhere() => {
+                let name = self.volume_of(part).1;
+                Err(format!("rows of volume {name} could not change tiers: {why}"))
             }
+            _ => Ok(count),
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! Lanes work side by side. One heals: has lacking columns taken over (`heal.rs`), fills them (`job_rebuild.rs`), and
 //! when all is whole empties drives (`job_drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
-//! (`job_scrub.rs`). A third one converts volumes to other layouts (`job_convert.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
+//! (`job_scrub.rs`). A third one converts volumes to other layouts (`job_convert.rs`). Others move rows between tiers
+//! (`job_tier.rs`) and spread them (`job_rebalance.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
 //! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
 
 use std::cell::{Cell, RefCell};
@@ -48,6 +49,8 @@ pub enum JobKind {
     Destage,
     /// Moving rows between fast and data drives.
     Tier,
+    /// Spreading rows over all data drives, so that free space can be used.
+    Rebalance,
 }
 
 impl fmt::Display for JobKind {
@@ -58,6 +61,7 @@ impl fmt::Display for JobKind {
             Self::Convert => "convert",
             Self::Destage => "destage",
             Self::Tier => "tier",
+            Self::Rebalance => "rebalance",
         })
     }
 }
@@ -66,11 +70,10 @@ impl FromStr for JobKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier];
-        kinds
-            .into_iter()
-            .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no job; there are rebuild, scrub, convert, destage and tier"))
+        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier, Self::Rebalance];
+        kinds.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
+            format!("`{text}` is no job; there are rebuild, scrub, convert, destage, tier and rebalance")
+        })
     }
 }
 
@@ -120,7 +123,7 @@ impl Progress {
         }
     }
 
-    fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
+    pub fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
         let (done, total) = (self.done_bytes.get(), self.total_bytes.get());
         let (left, rate) = ((total - done).max(0.0), self.rate());
         Activity {
@@ -197,6 +200,7 @@ pub(crate) struct Jobs {
     pub(super) checking: Lane,
     pub(super) converting: Lane,
     pub(super) tiering: Lane,
+    pub(super) balancing: Lane,
     pub(super) tiers: TierState,
     /// Columns of rows that nobody has room for.
     pub(super) without_room: Cell<u64>,
@@ -241,6 +245,7 @@ impl Jobs {
     pub fn forget_stalls(&self) {
         self.healing.stalled.borrow_mut().clear();
         self.converting.stalled.borrow_mut().clear();
+        self.balancing.stalled.borrow_mut().clear();
     }
 
     /// There is more space: a conversion may have waited for it.
@@ -249,8 +254,8 @@ impl Jobs {
         !std::mem::take(&mut *stalled).is_empty()
     }
 
-    fn lanes(&self) -> [&Lane; 4] {
-        [&self.healing, &self.checking, &self.converting, &self.tiering]
+    fn lanes(&self) -> [&Lane; 5] {
+        [&self.healing, &self.checking, &self.converting, &self.tiering, &self.balancing]
     }
 
     /// Work on these parts begins.
@@ -297,13 +302,15 @@ impl Pool {
             JobKind::Convert => &inner.jobs.converting,
             JobKind::Destage => return inner.destage_all().await,
             JobKind::Tier => &inner.jobs.tiering,
+            JobKind::Rebalance => &inner.jobs.balancing,
         };
         loop {
             inner.check_open()?;
             let changed = inner.jobs.changed.wait();
-            // A rebuild may make a resync due, and tiers wait for it.
-            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier);
-            let more_may_come = follows && inner.jobs.healing.running.get();
+            // A rebuild may make a resync due, and tiers wait for it, as a rebalance does for both.
+            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier | JobKind::Rebalance);
+            let is_last = kind == JobKind::Rebalance && inner.jobs.tiering.running.get();
+            let more_may_come = is_last || (follows && inner.jobs.healing.running.get());
             if !lane.running.get() && !more_may_come {
                 if kind == JobKind::Convert {
                     inner.until_reclaimed().await;
@@ -385,6 +392,7 @@ impl Inner {
         // A resync, and tiers, may have waited for this.
         self.kick_checks();
         self.kick_tiers();
+        self.kick_balancing();
         self.jobs.changed.notify_all();
     }
 
@@ -508,6 +516,7 @@ impl Inner {
             });
             all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));
         }
+        all.extend(self.rebalance_activity(&manifest));
         all
     }
 }

@@ -40,6 +40,7 @@ pub(crate) mod ids;
 mod inspect;
 mod job_convert;
 mod job_drain;
+mod job_rebalance;
 mod job_rebuild;
 mod job_scrub;
 mod job_tier;
@@ -50,6 +51,7 @@ mod load;
 mod mover;
 mod open;
 mod range_gate;
+mod rebalance;
 mod replacement;
 mod resize;
 mod room_elsewhere;
@@ -512,7 +514,12 @@ impl Inner {
     }
 
     fn set_background_share(&self) {
-        let share = f64::from(self.manifest.borrow().rebuild_priority_percent) / 100.0;
+        self.set_share(self.manifest.borrow().rebuild_priority_percent);
+    }
+
+    /// Background work gets so much of each drive's time while there is other load.
+    fn set_share(&self, percent: u32) {
+        let share = f64::from(percent) / 100.0;
         for drive in self.drives.borrow().values() {
             drive.member.set_background_share(share);
         }

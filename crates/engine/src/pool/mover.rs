@@ -1,17 +1,23 @@
-//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire are emptied so (`job_drain.rs`),
-//! and rows change tiers so (`job_tier.rs`).
+//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire or are replaced are emptied so
+//! (`job_drain.rs`), rows change tiers so (`job_tier.rs`), and free space is brought to where rows can use it
+//! (`job_rebalance.rs`).
 //!
 //! A step has slabs at its new place, taken from the books. It is *taken* when both places hold the same and both are
 //! written; it counts when it is recorded, together with others, in one commit. Until then a cut, or the loss of the new
 //! drive, leaves the column where it was. What is not recorded gives its slabs back, once nothing goes there any more.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use futures_util::future::join_all;
 
 use super::Inner;
 use super::commit::Change;
 use super::drive_record::DriveRecord;
+use super::format::Manifest;
 use super::freed::until_row_is_quiet;
 use super::ids::Id;
+use super::jobs::Parts;
 use super::takeover::put;
 use super::volume_record::PartRecord;
 use crate::error::ArrayError;
@@ -28,7 +34,54 @@ pub(super) struct Step {
     pub to: SlotPlace,
 }
 
+/// What came of a batch of steps.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Steps that were taken, to be recorded.
+    pub done: Vec<Step>,
+    /// What these copied, bytes.
+    pub bytes: u64,
+    /// The first that failed: of which part, and why.
+    pub failure: Option<(Id, String)>,
+}
+
 impl Inner {
+    /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun give their slabs back.
+    pub(super) async fn take_batch(
+        &self,
+        steps: Vec<Step>,
+        at_once: u64,
+        parts: &Parts,
+        rests: &dyn Fn() -> bool,
+        pace: Pace<'_>,
+    ) -> Batch {
+        let (queue, batch) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Batch::default()));
+        let work = async || {
+            while !rests() {
+                let Some(step) = queue.borrow_mut().pop_front() else { return };
+                let taken = self.take_step(&step, pace).await;
+                let mut batch = batch.borrow_mut();
+                match taken {
+                    Ok(bytes) => {
+                        if let Some(progress) = parts.get(&step.part) {
+                            progress.add(bytes as f64);
+                        }
+                        batch.bytes += bytes;
+                        batch.done.push(step);
+                    }
+                    Err(error) => {
+                        batch.failure.get_or_insert((step.part, error.to_string()));
+                    }
+                }
+            }
+        };
+        join_all((0..at_once).map(|_| work())).await;
+        for step in queue.take() {
+            self.give_back(&step);
+        }
+        batch.into_inner()
+    }
+
     /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are given back.
     pub(super) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
         let Some(array) = self.array(step.part) else {
@@ -62,6 +115,15 @@ impl Inner {
 
     /// Records where columns are now; ends the moves of those that cannot be.
     pub(super) async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
+        self.record_steps_with(steps, |_, _| ()).await
+    }
+
+    /// As [`Self::record_steps`]; `note` enters what else follows from so many of them.
+    pub(super) async fn record_steps_with(
+        &self,
+        steps: Vec<Step>,
+        note: impl FnOnce(&mut Manifest, u64) + 'static,
+    ) -> Result<(), super::PoolError> {
         if steps.is_empty() {
             return Ok(());
         }
@@ -100,7 +162,11 @@ impl Inner {
                         None => sink.borrow_mut().push(step),
                     }
                 }
-                Ok(if counter.get() > 0 { Change::Commit(()) } else { Change::Nothing(()) })
+                if counter.get() == 0 {
+                    return Ok(Change::Nothing(()));
+                }
+                note(manifest, counter.get() as u64);
+                Ok(Change::Commit(()))
             })
             .await;
         let refused = if committed.is_err() { steps } else { refused.take() };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::care::Care;
 use super::drive_record::DriveRecord;
 use super::events::Event;
-use super::format::{Branch, Manifest, Patrol, ScrubIntent, Settings};
+use super::format::{Branch, Manifest, Patrol, RebalanceIntent, ScrubIntent, Settings};
 use super::host::HostUse;
 use super::ids::{Id, VolumeId};
 use super::run_code::{Patch, Reader, put_patch, take_patch};
@@ -42,6 +42,8 @@ pub(super) struct Head {
     pub patrol: Patrol,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<ScrubIntent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<RebalanceIntent>,
     #[serde(default)]
     pub settings: Settings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +65,7 @@ impl Head {
             rebuild_priority_percent: manifest.rebuild_priority_percent,
             patrol: manifest.patrol,
             scrub: manifest.scrub.clone(),
+            rebalance: manifest.rebalance,
             settings: manifest.settings,
             host: manifest.host.clone(),
             care: manifest.care.clone(),

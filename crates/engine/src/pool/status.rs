@@ -85,7 +85,7 @@ pub struct Activity {
     pub mb_per_s: f64,
     /// Time to go at that speed; `None` where that cannot be told yet.
     pub seconds_left: Option<f64>,
-    /// The volume.
+    /// The volume; empty for what concerns the pool as a whole.
     pub volume: String,
     /// The drive being rebuilt.
     pub drive: Option<DriveId>,

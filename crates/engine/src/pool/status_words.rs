@@ -7,6 +7,7 @@ use super::drive_record::{DriveRecord, Exclusion, ExclusionKind};
 use super::format::Manifest;
 use super::job_convert::NO_ROOM;
 use super::jobs::is_resync_due;
+use super::rebalance::room;
 use super::status::{DriveStatus, VolumeInfo, VolumeState};
 use super::volume_record::PartRecord;
 use crate::rows::{Run, SlotState};
@@ -147,6 +148,18 @@ impl Inner {
         }
         if let Some(told) = care_in_words(manifest, drives) {
             return told;
+        }
+        if manifest.rebalance.is_some() {
+            let condition = "all there; what volumes take is being spread over all drives".to_owned();
+            return (condition, format!("stripewise pool wait {pool} rebalance"));
+        }
+        if self.would_gain(manifest) {
+            let room = room(manifest, &self.space.borrow());
+            let mib = (room.free_slabs - room.usable_slabs) * (manifest.slab_bytes >> 20);
+            let condition = format!(
+                "all there; {mib} MiB that are free can be used only when rows are spread over all drives"
+            );
+            return (condition, format!("stripewise pool rebalance {pool}"));
         }
         if let Some(short) = self.space_in_words(manifest) {
             return (short, format!("stripewise pool add {pool} NEW-DRIVE"));

@@ -7,7 +7,7 @@ use super::MIB;
 use super::care::{LastScrub, ScrubRecord, Takeover};
 use super::drive_record::{Exclusion, ExclusionKind, Role};
 use super::events::EventKind;
-use super::format::{Manifest, ScrubIntent};
+use super::format::{Manifest, RebalanceIntent, ScrubIntent};
 use super::ids::Id;
 use super::space::{FreeSlabs, put_rows};
 use super::volume_record::{
@@ -115,6 +115,7 @@ pub(super) fn sample() -> Manifest {
         spare: Id(104),
         spare_path: "/dev/d4".to_owned(),
     });
+    manifest.rebalance = Some(RebalanceIntent { moved_slabs: 3, moved_bytes: 2 * MIB });
     manifest.patrol.interval_s = Some(86_400);
     manifest.patrol.last_unix_s = Some(1_700_000_000);
     manifest.settings.tier_bytes_per_s = Some(50_000_000);

@@ -12,6 +12,7 @@ use super::drive_record::{DriveRecord, Role};
 use super::error::PoolError;
 use super::events::EventKind;
 use super::ids::{Id, VolumeId};
+use super::rebalance::room;
 use super::space::{NewRows, put_rows};
 use super::volume_record::Pin;
 use super::{Inner, OpenMode};
@@ -237,20 +238,13 @@ impl Inner {
         released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))
     }
 
-    /// Slabs in use, and all there are, on drives that hold volumes.
+    /// Slabs in use on drives that hold volumes, and with those that the layouts there are can use.
     pub(super) fn slabs_in_use(&self) -> (u64, u64) {
         let manifest = self.manifest.borrow();
         let space = self.space.borrow();
         let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
-        data.fold((0, 0), |(used, all), drive| {
-            let taken = space.used_slabs(drive.number);
-            // A successor adds no room before it is the only one of the two.
-            let free = match manifest.predecessor_of(drive.number) {
-                Some(_) => 0,
-                None => space.free_slabs(drive.number),
-            };
-            (used + taken, all + taken + free)
-        })
+        let used: u64 = data.map(|drive| space.used_slabs(drive.number)).sum();
+        (used, used + room(&manifest, &space).usable_slabs)
     }
 
     /// Notes when space becomes short, and when it no longer is.

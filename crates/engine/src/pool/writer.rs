@@ -21,7 +21,7 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
 use super::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_SUCCESSOR,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_MOVES,
     FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
 };
 use super::format::{Manifest, ScrubIntent};
@@ -344,8 +344,8 @@ fn features(manifest: &Manifest) -> u64 {
     let has_care = !manifest.care.is_empty() || manifest.scrub.as_ref().is_some_and(ScrubIntent::has_counts);
     let care = if has_care { FEATURE_CARE } else { 0 };
     let has_successor = manifest.drives.iter().any(|drive| drive.successor.is_some());
-    let successor = if has_successor { FEATURE_SUCCESSOR } else { 0 };
-    host | turned_back | care | successor
+    let moves = if has_successor || manifest.rebalance.is_some() { FEATURE_MOVES } else { 0 };
+    host | turned_back | care | moves
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every

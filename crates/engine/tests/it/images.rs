@@ -60,7 +60,10 @@ fn what_an_image_says_is_read_and_nothing_is_written() {
                 assert_eq!(now["format_version"], expected.format_version);
             }
             let pool = open(context, buffers, &drives, OpenMode::ReadOnly).await.expect("opened");
-            assert_eq!(difference(&expected.status, &kept_status(&pool), "status"), None, "{}", name(&path));
+            let mut then = expected.status.clone();
+            // Since then free space counts only as far as rows of the layouts there are can use it.
+            then.as_object_mut().expect("a pool").remove("capacity_bytes");
+            assert_eq!(difference(&then, &kept_status(&pool), "status"), None, "{}", name(&path));
             // Whatever is asked of it, also in a minute.
             let _ = expected.check_contents(&pool).await;
             context.sleep_ns(60_000_000_000).await;
@@ -91,6 +94,7 @@ fn an_image_is_recovered_and_what_was_under_way_is_brought_to_its_end() {
             }
             pool.wait(JobKind::Rebuild).await.expect("rebuilt");
             pool.wait(JobKind::Convert).await.expect("converted");
+            pool.wait(JobKind::Rebalance).await.expect("spread");
             held(&pool, "when all is done").await;
             pool.scrub().await.expect("begun");
             pool.wait(JobKind::Scrub).await.expect("scrubbed");

@@ -28,6 +28,7 @@ mod pool_load;
 mod pool_losses;
 mod pool_members;
 mod pool_random;
+mod pool_rebalance;
 mod pool_replace;
 mod pool_retire;
 mod pool_sums;

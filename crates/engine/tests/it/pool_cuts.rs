@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Drive, MemoryDrive};
-use stripewise_engine::{JobKind, Pool, PoolError, PoolState, PoolStatus, VolumeState};
+use stripewise_engine::{JobKind, Pool, PoolError, PoolState, PoolStatus, Role, VolumeState};
 
 /// Data of a stripe of RAID 5 on four drives.
 const STRIPE: u64 = 3 * (64 << 10);
@@ -127,6 +127,7 @@ fn reopened(images: &[Rc<MemoryDrive>]) -> Result<Shape, String> {
         check_contents(&pool).await?;
         pool.wait(JobKind::Rebuild).await.map_err(|error| error.to_string())?;
         pool.wait(JobKind::Scrub).await.map_err(|error| error.to_string())?;
+        pool.wait(JobKind::Rebalance).await.map_err(|error| error.to_string())?;
         check_contents(&pool).await?;
         if pool.volumes().iter().any(|volume| volume.state != VolumeState::Online) {
             return Err(format!("not whole after its jobs: {:#?}", pool.status()));
@@ -198,6 +199,27 @@ fn replacing_a_drive_that_works() {
             let pool = life.open(&drives[..5]).await?;
             pool.replace(id_of(&pool.status(), "drive1"), drives[5].clone(), false).await?;
             pool.wait(JobKind::Rebuild).await?;
+            pool.close().await
+        })
+    });
+}
+
+#[test]
+fn spreading_a_full_pool_over_a_drive_that_came() {
+    let start = prepared();
+    let life = Life::new();
+    life.run(async {
+        let pool = life.open(&as_drives(&start[..5])).await.unwrap();
+        let rest = pool.create_volume(volume_spec("rest", "raid5", None)).await.unwrap();
+        fill(&rest, 3, 0, 2 * MIB).await;
+        pool.close().await.unwrap();
+    });
+    cut_everywhere(0, &start, |life, drives| {
+        Box::pin(async {
+            let pool = life.open(&drives[..5]).await?;
+            pool.add(drives[5].clone(), Role::Data, false).await?;
+            assert!(pool.activity().iter().any(|job| job.kind == JobKind::Rebalance));
+            pool.wait(JobKind::Rebalance).await?;
             pool.close().await
         })
     });

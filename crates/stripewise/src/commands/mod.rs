@@ -17,6 +17,7 @@ pub mod pool_iostat;
 pub mod pool_list;
 pub mod pool_offline;
 pub mod pool_online;
+pub mod pool_rebalance;
 pub mod pool_remove;
 pub mod pool_rename;
 pub mod pool_replace;

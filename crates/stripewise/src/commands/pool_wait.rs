@@ -17,7 +17,7 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// rebuild, scrub, convert, destage or tier
+    /// rebuild, scrub, convert, destage, tier or rebalance
     #[arg(value_name = "JOB")]
     kind: JobKind,
 }

@@ -64,6 +64,7 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Rout
         .routes(routes!(show_load))
         .routes(routes!(scrub_pool))
         .routes(routes!(clear_pool))
+        .routes(routes!(rebalance_pool, stop_rebalance))
         .routes(routes!(wait_for_job))
         .routes(routes!(list_known_pools))
         .routes(routes!(test_alerts))
@@ -496,13 +497,25 @@ struct OneDrive {
 async fn clear_pool(api: Api, Path(pool): Path<String>, Query(which): Query<OneDrive>) -> Response {
     let words = Words::new("pool clear").operand(pool);
     api.document(which.drive.into_iter().fold(words, Words::operand)).await
+/// Has what volumes take spread over all data drives, so that free space can be used.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/rebalance", params(Wait),
+    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+async fn rebalance_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
+    api.document(Words::new("pool rebalance").flag("wait", how.wait).operand(pool)).await
+}
+
+/// Stops that; what has moved stays where it is.
+#[utoipa::path(delete, path = "/api/v1/pools/{pool}/rebalance",
+    responses((status = 200, body = Pools), (status = 409, body = Problem)))]
+async fn stop_rebalance(api: Api, Path(pool): Path<String>) -> Response {
+    api.document(Words::new("pool rebalance").flag("stop", true).operand(pool)).await
 }
 
 /// Which job.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Job {
-    /// `rebuild`, `scrub`, `convert`, `destage` or `tier`.
+    /// `rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`.
     job: String,
 }
 

@@ -127,7 +127,8 @@ fn error_cell(count: u64) -> (String, Style) {
 impl ActivityReport {
     /// In one line.
     pub fn in_words(&self, pool: &str) -> String {
-        let volume = &self.volume;
+        // Some work is the pool's as a whole.
+        let volume = if self.volume.is_empty() { "all volumes" } else { &self.volume };
         match (self.mb_per_s > 0.0, self.seconds_left) {
             (true, Some(seconds)) => {
                 let left = duration_text(seconds);

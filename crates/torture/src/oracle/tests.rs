@@ -212,6 +212,20 @@ fn what_a_failed_flush_may_have_lost_is_to_be_told_before_a_flush_is_acknowledge
 }
 
 #[test]
+fn what_shares_a_block_with_what_a_failed_flush_lost_may_be_refused_with_it() {
+    let mut oracle = oracle(STRICT);
+    let neighbour = write(&mut oracle, 12..13, false);
+    let other_block = write(&mut oracle, 16..17, false);
+    flush(&mut oracle);
+    write(&mut oracle, 10..11, false);
+    oracle.put_at_risk();
+    let since = oracle.tick();
+    assert!(oracle.may_refuse(12..13, since) && !oracle.may_refuse(16..17, since));
+    assert!(holds(&mut oracle, 12, neighbour) && !holds(&mut oracle, 12, 0));
+    assert!(holds(&mut oracle, 16, other_block));
+}
+
+#[test]
 fn what_was_durable_before_a_flush_failed_is_not_at_risk() {
     let mut oracle = oracle(STRICT);
     let version = write(&mut oracle, 5..6, false);

@@ -74,6 +74,8 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("GET", text([pool, "/iostat?seconds=2&count=3"]), Value::Null),
         ("POST", text([pool, "/scrub?wait=true"]), Value::Null),
         ("POST", text([pool, "/clear?drive=abcd"]), Value::Null),
+        ("POST", text([pool, "/rebalance?wait=true"]), Value::Null),
+        ("DELETE", text([pool, "/rebalance"]), Value::Null),
         ("POST", text([pool, "/wait?job=rebuild"]), Value::Null),
         ("POST", "/api/v1/drives/show", json!({"drives": ["/d/0", "/d/1"]})),
         ("POST", text([pool, "/drives"]), json!({"drives": ["/d/5"], "role": "spare", "force": true})),

@@ -1,0 +1,78 @@
+//! `pool rebalance`: spreads what volumes take over all data drives, so that free space can be used by the layouts there are;
+//! with `--wait` does it at once. It begins by itself when a drive is added; `--stop` ends it where it is.
+//!
+//! Expected faults: nothing to gain (said; nothing is moved), an interrupt (whoever opens the pool next goes on).
+
+use clap::Args;
+use stripewise_engine::pool::JobKind;
+
+use crate::commands::{App, Pools};
+use crate::failure::{Exit, Result};
+use crate::jobs::{due_text, work};
+use crate::names::PoolName;
+use crate::report::PoolReport;
+use crate::session::{Access, pool_failure, with_pool};
+
+/// Spread volumes over all data drives, so that free space can be used
+#[derive(Args)]
+pub struct Options {
+    /// The pool
+    #[arg(value_name = "POOL")]
+    name: PoolName,
+    /// Do it now, in the foreground, instead of whenever the pool's jobs are worked on
+    #[arg(long)]
+    wait: bool,
+    /// Stop a rebalance; what has moved stays where it is
+    #[arg(long, conflicts_with = "wait")]
+    stop: bool,
+}
+
+enum Outcome {
+    Done(Box<crate::jobs::Done>),
+    Begun(Box<PoolReport>),
+    NothingToGain(Box<PoolReport>),
+    Stopped(Box<PoolReport>),
+    NothingToStop(Box<PoolReport>),
+}
+
+/// Runs it.
+pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+    let name = &options.name.0;
+    let doing = format!("pool rebalance {name}");
+    let outcome = with_pool(app, name, Access::Change, &doing, async |session| {
+        let report = || Box::new(session.report());
+        if options.stop {
+            let stopped = session.pool.stop_rebalance().await;
+            let stopped = stopped
+                .map_err(|error| pool_failure(format!("cannot stop rebalancing pool `{name}`"), &error))?;
+            return Ok(if stopped { Outcome::Stopped(report()) } else { Outcome::NothingToStop(report()) });
+        }
+        let begun = session.pool.rebalance().await;
+        let is_due =
+            begun.map_err(|error| pool_failure(format!("cannot rebalance pool `{name}`"), &error))?;
+        if !is_due {
+            return Ok(Outcome::NothingToGain(report()));
+        }
+        if options.wait {
+            return work(app, session, JobKind::Rebalance).await.map(|done| Outcome::Done(Box::new(done)));
+        }
+        Ok(Outcome::Begun(report()))
+    })
+    .await?;
+    let (report, line) = match outcome {
+        Outcome::Done(done) => return done.print(app),
+        Outcome::Begun(report) => {
+            let line = due_text(app, &report).unwrap_or_else(|| format!("pool {name} is balanced"));
+            (report, line)
+        }
+        Outcome::NothingToGain(report) => {
+            (report, format!("pool {name}: nothing is moved, since no volume could grow further by it"))
+        }
+        Outcome::Stopped(report) => {
+            (report, format!("the rebalance of pool {name} is stopped; what has moved stays where it is"))
+        }
+        Outcome::NothingToStop(report) => (report, format!("pool {name} has no rebalance to stop")),
+    };
+    app.printer.result(&Pools { pools: vec![*report] }, |page| page.line(line))?;
+    Ok(Exit::Success)
+}
