@@ -151,25 +151,27 @@ impl Inner {
             *self.unread_journal.borrow_mut() = Some((places.to_vec(), fresh_epoch));
             return Ok(());
         }
-        self.replay_journal(areas, fresh_epoch).await
+        self.replay_journal(areas, fresh_epoch).await.map(drop)
     }
 
-    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to them.
-    pub async fn recover_in_memory(&self) -> Result<(), ArrayError> {
+    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to them. Whether the journal
+    /// held anything; `false` also where that was done before.
+    pub async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
         let _alone = self.reading_journal.acquire(1).await;
-        let Some((places, fresh_epoch)) = self.unread_journal.borrow().clone() else { return Ok(()) };
+        let Some((places, fresh_epoch)) = self.unread_journal.borrow().clone() else { return Ok(false) };
         self.protected.set(false);
         let full = self.full.take();
         let replayed = self.replay_journal(self.journal_areas(&places), fresh_epoch).await;
         self.protected.set(true);
         self.full.replace(full);
         self.changed.set(false);
-        replayed?;
+        let held_something = replayed?;
         self.unread_journal.take();
-        Ok(())
+        Ok(held_something)
     }
 
-    async fn replay_journal(&self, areas: Vec<Area>, fresh_epoch: u64) -> Result<(), ArrayError> {
+    /// Whether the journal held anything.
+    async fn replay_journal(&self, areas: Vec<Area>, fresh_epoch: u64) -> Result<bool, ArrayError> {
         let (id, copies, host) = (self.spec.id, self.journal_copies(), Rc::new(AreaHost(self.me.clone())));
         let epoch = Some(fresh_epoch);
         let (journal, mut replay) =
@@ -222,7 +224,7 @@ impl Inner {
         }
         *self.log.borrow_mut() = Some(log);
         self.start_destaging();
-        Ok(())
+        Ok(!replay.records.is_empty())
     }
 
     /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.

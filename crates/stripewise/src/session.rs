@@ -298,7 +298,7 @@ pub async fn with_pool_to_read<T>(
     work: impl AsyncFnOnce(&Session) -> Result<T>,
 ) -> Result<T> {
     let mut session = Session::open(app, name, Access::Look, doing).await?;
-    if session.can_be_recovered() {
+    if session.can_be_recovered().await {
         session.close().await?;
         if let Ok(recovering) = Session::open(app, name, Access::Change, doing).await {
             recovering.close().await?;
@@ -311,9 +311,9 @@ pub async fn with_pool_to_read<T>(
 
 impl Session {
     /// Whether a crash left something in the pool's journals, and all drives are there to put it in place.
-    fn can_be_recovered(&self) -> bool {
+    async fn can_be_recovered(&self) -> bool {
         let is_there = |drive: &DriveStatus| takes_part(&drive.state);
-        self.pool.is_recovered_in_memory() && self.pool.status().drives.iter().all(is_there)
+        self.pool.status().drives.iter().all(is_there) && self.pool.recover_in_memory().await
     }
 
     async fn work_and_close<T>(self, work: impl AsyncFnOnce(&Session) -> Result<T>) -> Result<T> {

@@ -256,12 +256,7 @@ impl Inner {
             member.stop();
             return Err(error.into());
         }
-        let open = OpenDrive {
-            member: member.clone(),
-            errors_before: Errors::default(),
-            behind: None,
-            shadow: None,
-        };
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
         self.drives.borrow_mut().insert(number, open);
         self.set_background_share();
         let joined = format!("{path} was added");
@@ -407,7 +402,7 @@ impl Inner {
         let behind = self.believed(record, manifest)?;
         let member = Member::new(&self.context, drive, self.options.member());
         let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
-        let open = OpenDrive { member, errors_before, behind, shadow: None };
+        let open = OpenDrive { member, errors_before, behind };
         self.writer.found(number, slot);
         let before = self.drives.borrow_mut().insert(number, open);
         if let Some(before) = before {

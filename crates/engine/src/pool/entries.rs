@@ -26,8 +26,7 @@ pub(super) const FEATURE_CARE: u64 = 8;
 /// Another: what a drive holds moves to the one that is to have its place, or columns move so that space can be used.
 pub(super) const FEATURE_MOVES: u64 = 16;
 /// Flags of all such features.
-const KNOWN_FEATURES: u64 =
-    FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES;
+const KNOWN_FEATURES: u64 = FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

@@ -115,7 +115,6 @@ use format::Manifest;
 use freed::Freed;
 use ids::IdSource;
 use jobs::Jobs;
-use shadow::Shadow;
 use space::FreeSlabs;
 use volume_io::VolumeIo;
 use writer::Writer;
@@ -211,8 +210,6 @@ pub(crate) struct OpenDrive {
     /// What the drive itself recorded last, where it was away while the pool was used: it takes no part before its standing is
     /// online again, and then what it says was current on it may be brought up to date instead of being rebuilt.
     behind: Option<Rc<Manifest>>,
-    /// Where the pool is only read: what keeps writes from the drive.
-    shadow: Option<Rc<Shadow>>,
 }
 
 impl OpenDrive {

@@ -286,9 +286,8 @@ pub(super) fn open_drive(
     options: &PoolOptions,
     errors_before: Errors,
 ) -> OpenDrive {
-    let shadow = (mode == OpenMode::ReadOnly).then(|| Shadow::over(context, drive.clone()));
-    let drive = shadow.clone().map_or(drive, |shadow| shadow as Rc<dyn Drive>);
-    OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None, shadow }
+    let drive = if mode == OpenMode::ReadOnly { Shadow::over(context, drive) } else { drive };
+    OpenDrive { member: Member::new(context, drive, options.member()), errors_before, behind: None }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of one struct

@@ -12,6 +12,7 @@ use stripewise_drive::{
 };
 
 use super::Pool;
+use crate::array::Array;
 use crate::member::{Class, Member};
 
 /// Kept for each drive.
@@ -35,25 +36,22 @@ pub(crate) struct Shadow {
 }
 
 impl Pool {
-    /// Whether the pool is only read, and what a crash left in its journals was carried out in memory: opened for writing
-    /// it would be put in place.
-    pub fn is_recovered_in_memory(&self) -> bool {
-        let drives = self.0.drives.borrow();
-        let mut shadows = drives.values().filter_map(|drive| drive.shadow.as_ref()).peekable();
-        let arrays = self.0.arrays.borrow();
-        // Part of it is put in place later, or would be.
-        shadows.peek().is_some() && arrays.values().any(|array| array.pending_bytes() > 0)
-            || shadows.any(|shadow| shadow.keeps_something())
+    /// Of a pool that is only read, and before anything is read: carries out in memory what a crash left in its journals.
+    /// Whether there was anything, so that opening the pool for writing would put it in place. An array that cannot be
+    /// recovered says so when it is read.
+    pub async fn recover_in_memory(&self) -> bool {
+        let arrays: Vec<Array> = self.0.arrays.borrow().values().cloned().collect();
+        let mut has_recovered = false;
+        for array in &arrays {
+            has_recovered |= array.0.recover_in_memory().await.unwrap_or(false);
+        }
+        has_recovered
     }
 }
 
 impl Shadow {
-    pub fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<Self> {
+    pub fn over(context: &Context, drive: Rc<dyn Drive>) -> Rc<dyn Drive> {
         Rc::new(Self { context: context.clone(), drive, pages: Rc::default() })
-    }
-
-    fn keeps_something(&self) -> bool {
-        !self.pages.borrow().is_empty()
     }
 
     /// The same before a drive that others go on using through its queue.

@@ -21,8 +21,8 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 use super::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use super::changes::changes;
 use super::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_MOVES,
-    FEATURE_TURNED_BACK, Header, entry_bytes, entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_HOST, FEATURE_MOVES, FEATURE_TURNED_BACK,
+    Header, entry_bytes, entry_room_bytes,
 };
 use super::format::{Manifest, ScrubIntent};
 use super::ids::{DriveId, PoolId};

@@ -149,7 +149,7 @@ fn a_pool_opened_for_reading_only_shows_what_its_journals_hold_and_writes_nothin
         let life = Life::new();
         let shown = life.run(async {
             let pool = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.expect("opened");
-            assert!(pool.is_recovered_in_memory());
+            assert!(pool.recover_in_memory().await);
             let volume = pool.volume("data").expect("it is there");
             let (first, second) = futures_util::future::join(all_of(&volume), all_of(&volume)).await;
             assert!(first == second);
@@ -173,7 +173,7 @@ fn a_pool_opened_for_reading_only_shows_what_its_journals_hold_and_writes_nothin
             assert!(all_of(&volume).await == shown, "the same as with everything put in place");
             pool.close().await.expect("closed");
             let pool = life.open_as(&as_drives(&images), OpenMode::ReadOnly).await.expect("opened");
-            assert!(!pool.is_recovered_in_memory(), "nothing was left to do");
+            assert!(!pool.recover_in_memory().await, "nothing was left to do");
             pool.close().await.expect("closed");
         });
     }

@@ -497,6 +497,8 @@ struct OneDrive {
 async fn clear_pool(api: Api, Path(pool): Path<String>, Query(which): Query<OneDrive>) -> Response {
     let words = Words::new("pool clear").operand(pool);
     api.document(which.drive.into_iter().fold(words, Words::operand)).await
+}
+
 /// Has what volumes take spread over all data drives, so that free space can be used.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rebalance", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
