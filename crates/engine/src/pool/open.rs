@@ -20,16 +20,16 @@ use super::error::PoolError;
 use super::events::EventKind;
 use super::format::{MAX_DRIVES, Manifest, check_name};
 use super::host::check_host;
-use super::ids::{IdSource, PoolId};
+use super::ids::{DriveId, IdSource, PoolId};
 use super::job_tier::TIER_BYTES_PER_S;
 use super::shadow::Shadow;
-use super::slots::{Content, Superblock, is_large_enough, read_in_time};
+use super::slots::{Content, Superblock, identities_in_time, is_large_enough, read_in_time};
 use super::space::FreeSlabs;
 use super::writer::{Writer, begin};
 use super::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
 };
-use crate::member::Member;
+use crate::member::{Member, MemberOptions};
 
 impl From<Diverged> for PoolError {
     fn from(Diverged { first, second }: Diverged) -> Self {
@@ -56,10 +56,11 @@ impl Pool {
         let pool_id = ids.next();
         let mut manifest = Manifest::new(&spec.name, slab_bytes(&spec)?, percent);
         manifest.settings.tier_bytes_per_s = Some(TIER_BYTES_PER_S);
-        let mut open = BTreeMap::new();
+        let (mut open, mut named) = (BTreeMap::new(), Vec::new());
         for (drive, role) in drives {
-            let info = drive.info().clone();
-            let number = manifest.add_drive(ids.next(), &info.label, role, info.capacity_bytes);
+            let (id, info) = (ids.next(), drive.info().clone());
+            let number = manifest.add_drive(id, &info.label, role, info.capacity_bytes);
+            named.push((id, drive.clone()));
             open.insert(
                 number,
                 open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
@@ -71,10 +72,15 @@ impl Pool {
             open.values().for_each(|drive| drive.member.stop());
             return Err(error.into());
         }
+        let member_options = spec.options.member;
         let pool =
             assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
         pool.0.event(EventKind::Pool, &format!("pool {} was made", spec.name));
         pool.0.commit(None, |_| ()).await?;
+        if let Err(error) = check_one_name_each(context, &member_options, &named).await {
+            pool.destroy().await?;
+            return Err(error);
+        }
         if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != "online") {
             let why = failed.reason.clone().unwrap_or_default();
             return Err(PoolError::Job(format!(
@@ -182,6 +188,27 @@ impl Pool {
         inner.open_volumes().await;
         Ok(pool)
     }
+}
+
+/// Refuses drives of a new pool that are one drive under two names, such as a file and the export of a server that has it
+/// open: what was written last under one of them is read under both.
+async fn check_one_name_each(
+    context: &Context,
+    options: &MemberOptions,
+    drives: &[(DriveId, Rc<dyn Drive>)],
+) -> Result<(), PoolError> {
+    let says = drives.iter().map(|(_, drive)| identities_in_time(context, options, &**drive));
+    for ((id, drive), says) in drives.iter().zip(join_all(says).await) {
+        let says = says?;
+        let is_other = |other: &&(DriveId, Rc<dyn Drive>)| {
+            other.0 != *id && says.iter().any(|(_, said)| *said == other.0)
+        };
+        if let Some((_, other)) = drives.iter().find(is_other) {
+            let (first, second) = (other.info().label.to_string(), drive.info().label.to_string());
+            return Err(PoolError::SameDriveTwice { first, second });
+        }
+    }
+    Ok(())
 }
 
 fn check_spec(spec: &PoolSpec) -> Result<(), PoolError> {

@@ -288,9 +288,26 @@ pub(crate) async fn read_in_time(
     options: &MemberOptions,
     drive: &dyn Drive,
 ) -> Result<Content, DriveError> {
-    let read = std::pin::pin!(read_superblock(drive));
-    match context.time_limit_ns(options.timeout_ns, read).await {
-        Ok(content) => content,
+    in_time(context, options, drive, read_superblock(drive)).await
+}
+
+/// As [`read_identities`], no longer than a drive may take to answer.
+pub(super) async fn identities_in_time(
+    context: &Context,
+    options: &MemberOptions,
+    drive: &dyn Drive,
+) -> Result<Vec<(PoolId, DriveId)>, DriveError> {
+    in_time(context, options, drive, read_identities(drive)).await
+}
+
+async fn in_time<T>(
+    context: &Context,
+    options: &MemberOptions,
+    drive: &dyn Drive,
+    reading: impl Future<Output = Result<T, DriveError>>,
+) -> Result<T, DriveError> {
+    match context.time_limit_ns(options.timeout_ns, std::pin::pin!(reading)).await {
+        Ok(read) => read,
         Err(TimedOut) => {
             let request = IoRequest::read(0, Buffer::phantom(BLOCK_BYTES as usize));
             Err(request.error(&drive.info().label, DriveErrorKind::Timeout, None))

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::kit::pool::*;
-use stripewise_drive::{Drive, MemoryDrive};
+use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, MemoryDrive};
 use stripewise_engine::pool::{EventKind, Pin};
 use stripewise_engine::{
     OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolState, Role, VolumeSpec, VolumeState, inspect,
@@ -120,6 +120,39 @@ fn a_destroyed_pool_leaves_empty_drives() {
         }
         assert!(matches!(life.open(&drives).await, Err(PoolError::NoPool { drives }) if drives == ["drive0", "drive1"]));
         assert!(matches!(pool.volume("data"), Err(PoolError::Closed { .. })));
+    });
+}
+
+/// Another name of a drive.
+struct Door {
+    info: DriveInfo,
+    drive: Rc<dyn Drive>,
+}
+
+impl Drive for Door {
+    fn info(&self) -> &DriveInfo {
+        &self.info
+    }
+
+    fn submit(&self, request: IoRequest) -> Completion {
+        self.drive.submit(request)
+    }
+}
+
+#[test]
+fn a_drive_named_twice_through_two_doors_does_not_become_two_members() {
+    let life = Life::new();
+    life.run(async {
+        for at in 0..3 {
+            let drives = as_drives(&memory_drives(3, 16));
+            let info = DriveInfo { label: "another door".into(), ..drives[at].info().clone() };
+            let mut named = drives.clone();
+            named.push(Rc::new(Door { info, drive: drives[at].clone() }));
+            let error = life.create(&named, &[]).await.err().expect("refused").to_string();
+            assert!(error.contains("another door") && error.contains(&format!("drive{at}")), "{error}");
+            // Nothing of it stays.
+            life.create(&drives, &[]).await.expect("made").close().await.expect("closed");
+        }
     });
 }
 
