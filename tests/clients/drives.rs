@@ -71,8 +71,13 @@ impl<'a> Drives<'a> {
         self.sandbox.run("pool status tank").code
     }
 
+    /// Paths of the drives in the pool.
+    pub fn members(&self) -> &[String] {
+        &self.members
+    }
+
     /// Takes a drive offline, and back after a moment.
-    fn rest_one(&mut self) {
+    pub fn rest_one(&mut self) {
         let place = (self.offline as usize) % self.members.len();
         let path = self.members[place].clone();
         self.sandbox.ok(&format!("pool offline tank {path}"));
@@ -83,7 +88,7 @@ impl<'a> Drives<'a> {
     }
 
     /// One is pulled, missed, replaced, and the new one filled.
-    fn replace_one(&mut self) {
+    pub fn replace_one(&mut self) {
         let gone = self.pull();
         until_within(NOTICED_WITHIN, "it is noticed that a drive is gone", || self.status() == 3);
         std::thread::sleep(AWAY);

@@ -42,6 +42,9 @@ const STRESSORS: &str = "--hdd 1 --hdd-bytes 8M --hdd-opts wr-rnd,rd-rnd,fdatasy
      --fallocate-bytes 8M --sync-file 1 --sync-file-bytes 4M --rename 1 --dir 1 --link 1 \
      --symlink 1 --utime 1 --xattr 1 --dentry 1 --dentries 200";
 
+/// Between two rounds of giving up free space.
+const TRIM_EVERY: Duration = Duration::from_millis(500);
+
 /// A drive that does not answer is given up after 30 s; nothing that asks for files is to wait for more than a few of these, on a
 /// machine with much else to do.
 const HANG: Duration = Duration::from_secs(120);
@@ -71,7 +74,7 @@ fn keeps_its_files(wanted: &Wanted) {
     let (goes_on, all_is_well) = (AtomicBool::new(true), AtomicBool::new(true));
     let mut trees: Vec<Tree> =
         (0..2).map(|seed| Tree::new(&folder.join(format!("tree{seed}")), seed)).collect();
-    let mut fsx_runs = 0;
+    let (mut fsx_runs, mut trims) = (0, 0);
     std::thread::scope(|scope| {
         for tree in &mut trees {
             scope.spawn(|| {
@@ -88,6 +91,10 @@ fn keeps_its_files(wanted: &Wanted) {
         scope.spawn(|| {
             let _alarm = Alarm(&all_is_well);
             run_stressors(&sandbox, &folder, span);
+        });
+        scope.spawn(|| {
+            let _alarm = Alarm(&all_is_well);
+            trims = trim(&folder, &goes_on, &all_is_well);
         });
         let _alarm = Alarm(&all_is_well);
         // Also where it fails: nobody is to wait for the others for ever.
@@ -109,7 +116,8 @@ fn keeps_its_files(wanted: &Wanted) {
     let scrub = sandbox.ok("pool scrub tank --wait");
     assert!(scrub.text().contains("nothing wrong was found"), "{}", scrub.text());
     println!(
-        "{} on {}: {} s; {} drives replaced, {} offline and back; {} changes in trees (slowest {} ms, {}), {fsx_runs} x {FSX_CHANGES} of fsx",
+        "{} on {}: {} s; {} drives replaced, {} offline and back; {} changes in trees (slowest {} ms, {}), {fsx_runs} x {FSX_CHANGES} of fsx, free space \
+         trimmed {trims} times",
         wanted.kind,
         wanted.layout,
         span.elapsed().as_secs(),
@@ -148,6 +156,20 @@ fn run_fsx(sandbox: &Sandbox, folder: &Path, goes_on: &AtomicBool, all_is_well: 
         Running::start(&mut fsx, Duration::ZERO).expect_success(&log);
     }
     seed
+}
+
+/// Gives up what the file system does not use, again and again; how often.
+fn trim(folder: &Path, goes_on: &AtomicBool, all_is_well: &AtomicBool) -> u64 {
+    if !are_here(&["fstrim"]) {
+        return 0;
+    }
+    let mut count = 0;
+    while goes_on.load(Ordering::Relaxed) && all_is_well.load(Ordering::Relaxed) {
+        succeeds(&["fstrim", &folder.display().to_string()]);
+        count += 1;
+        std::thread::sleep(TRIM_EVERY);
+    }
+    count
 }
 
 fn run_stressors(sandbox: &Sandbox, folder: &Path, span: Span) {

@@ -11,6 +11,7 @@ mod kit;
 #[allow(dead_code, reason = "the server's own tests say more")]
 mod nbd_client;
 
+mod changing;
 mod crowd;
 mod database;
 mod drives;
