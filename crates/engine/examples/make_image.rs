@@ -381,8 +381,10 @@ fn keep(folder: &Path, made: Made) -> std::io::Result<()> {
         let mut format_version = 0;
         for drive in &made.drives {
             let label = label(drive).await;
-            let own = inspect(&**drive).await.expect("readable").expect("a drive of the pool");
-            format_version = own.format_version;
+            // A drive that was replaced while it worked holds nothing of the pool any more.
+            if let Some(own) = inspect(&**drive).await.expect("readable") {
+                format_version = own.format_version;
+            }
             labels.insert(drive.info().label.to_string(), label);
         }
         let pool = open(&context, &buffers, &made.drives, OpenMode::ReadOnly).await.expect("opened");
