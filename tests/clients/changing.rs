@@ -210,10 +210,10 @@ impl Copies {
 #[test]
 fn volumes_keep_what_they_hold_through_discards_resizes_and_drives_put_back() {
     let sandbox = Sandbox::new();
-    let mut drives = Drives::pool(&sandbox, 4, "96MiB");
+    let mut drives = Drives::pool(&sandbox, 4, "256MiB");
     let size = 16 * MIB;
     sandbox.ok(&format!("volume create tank/a --layout raid5 --size {size} --write-back"));
-    sandbox.ok(&format!("volume create tank/b --layout raid10 --size {size} --thin"));
+    sandbox.ok(&format!("volume create tank/b --layout raid5 --columns 3 --size {size} --thin"));
     let mut volumes = [Volume::new("a", size, 1), Volume::new("b", size, 2)];
     let mut random = SplitMix64::new(3);
     let mut copies = Copies::default();

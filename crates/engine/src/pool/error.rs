@@ -260,6 +260,20 @@ pub enum PoolError {
         /// Slabs of data drives.
         slabs: u64,
     },
+    /// A thin volume cannot grow while drives are out of service.
+    #[error(
+        "a new row of volume {volume} takes space on {needed} drives of pool {pool}, and only {working} in service have any"
+    )]
+    RowNeedsDrives {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// Drives that each row lies on.
+        needed: usize,
+        /// Drives in service that have free space.
+        working: usize,
+    },
     /// A conversion to another layout must end first.
     #[error("volume {volume} of pool {pool} is being converted to another layout")]
     Converting {
@@ -514,6 +528,10 @@ impl PoolError {
                 format!("ask for {possible_bytes} bytes at most, add drives, or delete a volume")
             }
             Self::Full { .. } => "add drives, delete a volume, or discard what is not needed any more".to_owned(),
+            Self::RowNeedsDrives { pool, .. } => format!(
+                "bring back or replace the drive that is out (`stripewise pool status {pool}`), or add one; what was written \
+                 before can be read and written"
+            ),
             Self::Converting { pool, volume } => format!(
                 "`stripewise pool wait {pool} convert` ends when that is done; `stripewise volume convert {pool}/{volume} --cancel` \
                  takes it back"

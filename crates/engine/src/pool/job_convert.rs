@@ -59,7 +59,7 @@ impl From<PoolError> for Stop {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Closed { .. } => Self::Ended,
-            PoolError::Full { .. } => Self::Full(error.to_string()),
+            PoolError::Full { .. } | PoolError::RowNeedsDrives { .. } => Self::Full(error.to_string()),
             PoolError::Array(error) => error.into(),
             error => Self::Waits(error.to_string()),
         }

@@ -3,13 +3,13 @@
 use super::Inner;
 use super::care::{LastScrub, Takeover};
 use super::convert::in_words;
-use super::drive_record::{DriveRecord, Exclusion, ExclusionKind};
+use super::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use super::format::Manifest;
 use super::job_convert::NO_ROOM;
 use super::jobs::is_resync_due;
 use super::rebalance::room;
 use super::status::{DriveStatus, VolumeInfo, VolumeState};
-use super::volume_record::PartRecord;
+use super::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::rows::{Run, SlotState};
 
 impl Inner {
@@ -251,6 +251,7 @@ impl Inner {
             ));
         }
         notices.extend(self.space_in_words(&manifest));
+        notices.extend(self.thin_without_drives(&manifest));
         notices.extend(manifest.care.takeovers.iter().map(takeover_in_words));
         notices.extend(self.retiring_without_room(&manifest));
         let is_away = |number: u32| self.working_member(number).is_none();
@@ -265,6 +266,29 @@ impl Inner {
             }
         }
         notices
+    }
+}
+
+impl Inner {
+    /// Thin volumes that get no new space while drives are out of service.
+    fn thin_without_drives(&self, manifest: &Manifest) -> Option<String> {
+        let (working, away) = self.drives_with_room(manifest, &[Role::Data]);
+        let wants = |volume: &&VolumeRecord| {
+            let part = volume.parts.last().filter(|_| volume.thin && volume.pin != Pin::Fast);
+            part.is_some_and(|part| {
+                let width = part.rows.width();
+                part.rows.allocated_rows() < part.rows.rows() && working < width && working + away >= width
+            })
+        };
+        let names: Vec<&str> =
+            manifest.volumes.iter().filter(wants).map(|volume| volume.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
+                 service ({}). What was written before can be read and written",
+                names.join(", ")
+            )
+        })
     }
 }
 

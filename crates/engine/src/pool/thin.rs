@@ -11,6 +11,7 @@ use super::commit::Change;
 use super::drive_record::{DriveRecord, Role};
 use super::error::PoolError;
 use super::events::EventKind;
+use super::format::Manifest;
 use super::ids::{Id, VolumeId};
 use super::rebalance::room;
 use super::space::{NewRows, put_rows};
@@ -151,19 +152,37 @@ impl Inner {
             }
         }
         drop(space);
-        Err(self.full(part))
+        Err(self.no_rows(part, wanted))
     }
 
-    fn full(&self, part: Id) -> PoolError {
+    /// Why there is no row to be had.
+    fn no_rows(&self, part: Id, wanted: &Wanted) -> PoolError {
         let manifest = self.manifest.borrow();
         let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
-        let (used, all) = self.slabs_in_use();
-        PoolError::Full {
-            pool: manifest.name.clone(),
-            volume: volume.map_or_else(String::new, |volume| volume.name.clone()),
-            used_slabs: used,
-            slabs: all,
+        let (pool, volume) =
+            (manifest.name.clone(), volume.map_or_else(String::new, |volume| volume.name.clone()));
+        let (working, away) = self.drives_with_room(&manifest, wanted.roles);
+        if working < wanted.width && working + away >= wanted.width {
+            return PoolError::RowNeedsDrives { pool, volume, needed: wanted.width, working };
         }
+        let (used_slabs, slabs) = self.slabs_in_use();
+        PoolError::Full { pool, volume, used_slabs, slabs }
+    }
+
+    /// Drives of these roles with free slabs: in service, and out of it.
+    pub(super) fn drives_with_room(&self, manifest: &Manifest, roles: &[Role]) -> (usize, usize) {
+        let space = self.space.borrow();
+        let may_have = |drive: &&DriveRecord| {
+            roles.contains(&drive.role)
+                && !drive.replaced
+                && !drive.retiring
+                && space.free_slabs(drive.number) > 0
+        };
+        let is_in_service =
+            |drive: &DriveRecord| drive.takes_new() && self.working_member(drive.number).is_some();
+        let all: Vec<&DriveRecord> = manifest.drives.iter().filter(may_have).collect();
+        let working = all.iter().filter(|drive| is_in_service(drive)).count();
+        (working, all.len() - working)
     }
 
     /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is to be emptied.

@@ -353,3 +353,26 @@ fn a_region_that_was_written_in_part_and_not_flushed_can_be_discarded() {
         assert!(read.iter().all(|byte| *byte == 0));
     });
 }
+
+#[test]
+fn a_thin_volume_that_lacks_drives_for_a_new_row_says_so_and_goes_on_when_they_are_back() {
+    let life = Life::new();
+    life.run(async {
+        let drives = as_drives(&memory_drives(4, 32));
+        let pool = life.create(&drives, &[]).await.expect("a pool");
+        let volume = pool.create_volume(thin("data", "raid5", 24 * MIB)).await.expect("a volume");
+        fill(&volume, 1, 0, MIB).await;
+        let away = pool.status().drives[2].id;
+        pool.offline(away).await.expect("taken out");
+        let data = || Buffer::from_bytes(&contents(1, 12 * MIB, 4096));
+        let error = volume.write(12 * MIB, data(), false).await.expect_err("no drives for a row").to_string();
+        assert!(error.contains("takes space on 4 drives of pool tank, and only 3"), "{error}");
+        assert!(pool.status().notices.iter().any(|notice| notice.contains("no new space")));
+        fill(&volume, 2, 0, MIB).await;
+        pool.online(away, Some(drives[2].clone())).await.expect("back");
+        volume.write(12 * MIB, data(), false).await.expect("written");
+        assert!(!pool.status().notices.iter().any(|notice| notice.contains("no new space")));
+        holds(&volume, 2, 0, MIB).await.expect("as written");
+        pool.close().await.expect("closed");
+    });
+}
