@@ -67,7 +67,8 @@ impl Life {
         let (world, context) = (self.world.clone(), self.context.clone());
         // Whatever is whole until then, the drive is not to be relied on.
         plugged.is_troubled.set(true);
-        let wire = plugged.wire.clone();
+        // The wire keeps what is called until a flush comes, if one comes: it must not keep itself.
+        let (wire, plugged) = (plugged.wire.clone(), Rc::downgrade(&plugged));
         wire.fail_next_flush(move || {
             world.note(context.now_ns(), &format!("a flush of disk{disk} fails"));
             world.cover(|coverage| {
@@ -84,7 +85,9 @@ impl Life {
             let later = context.clone();
             context.spawn(async move {
                 later.sleep_ns(100_000_000).await;
-                plugged.is_troubled.set(false);
+                if let Some(plugged) = plugged.upgrade() {
+                    plugged.is_troubled.set(false);
+                }
             });
         });
     }

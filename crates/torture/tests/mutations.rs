@@ -1,6 +1,7 @@
 //! Does torture notice? Each mutation of the engine (`stripewise_engine::mutation`) breaks one rule that keeps data right; a seed
-//! known to show it must show it, and must be well without it. To look for such seeds anew:
-//! `STRIPEWISE_TEST_RUNS=1000 cargo test --workspace --features stripewise-torture/mutations --test mutations -- --nocapture`.
+//! known to show it must show it, and must be well without it. To look for such seeds again:
+//! `STRIPEWISE_TEST_RUNS=1000 cargo test --workspace --features stripewise-torture/mutations --test mutations -- --nocapture`,
+//! with `STRIPEWISE_TEST_MUTATIONS=NAME,NAME` for some of them.
 
 use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 
@@ -78,8 +79,13 @@ fn each_broken_rule_is_found_within_so_many_seeds() {
         let known = FOUND_AT.iter().find(|(known, ..)| known == mutation);
         known.map_or(Drawn::Now, |(_, drawn, _)| *drawn)
     };
+    let names = std::env::var("STRIPEWISE_TEST_MUTATIONS").unwrap_or_default();
+    let is_asked = |mutation: &&Mutation| {
+        names.is_empty() || names.split(',').any(|name| Mutation::named(name) == Some(**mutation))
+    };
     let missed: Vec<&Mutation> = Mutation::ALL
         .iter()
+        .filter(is_asked)
         .filter(|mutation| match first_seed(**mutation, drawn(mutation), runs) {
             Some((seed, promise)) => {
                 println!("{mutation:?}: seed {seed}, {promise}");
