@@ -298,8 +298,11 @@ fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     let piece = unique_bytes(20 * MIB, 4);
     let all: Vec<usize> = (0..kits.len()).collect();
     die_while_written(&sandbox, &daemon, &mut kits, &all, &piece);
+    // The status is that of the drives: the daemon may not have opened the pool again yet.
+    let socket = sandbox.path("nbd.sock");
+    until("the volume is served again", || Client::try_ready(&socket, "tank/a").is_ok());
     until_whole(&sandbox, &daemon);
-    let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
+    let mut client = Client::ready(&socket, "tank/a");
     old_or_new(&mut client, &data, &piece);
     client.write(0, &piece);
     nothing_is_wrong(&sandbox);
