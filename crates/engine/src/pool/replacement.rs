@@ -258,6 +258,8 @@ mod tests {
         assert_eq!(books.usable(Role::Data), [0, 1, 2, 3]);
         assert_eq!(candidates(&manifest, &books, 1, &[0, 1, 2, 3]), [4]);
         assert_eq!(candidates(&manifest, &books, 2, &[0, 1, 2]), [3]);
+        // The successor has an area of this journal already, and drive 1 must be emptied all the same.
+        assert_eq!(candidates(&manifest, &books, 1, &[1, 2, 4]), [0, 3]);
         // Its row came from drive 1, which may have nothing else of it.
         assert_eq!(candidates(&manifest, &books, 2, &[0, 2, 4]), [3]);
         // As much as the successor has room for, beside what is to move there.

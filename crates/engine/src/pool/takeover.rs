@@ -126,11 +126,12 @@ pub(crate) fn put(table: &mut RowTable, first_row: u64, rows: u64, column: usize
     table.set(first_row, rows, &places);
 }
 
-/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a successor, this alone.
+/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a successor, this alone. A
+/// successor that is among them (a cut left a journal area on both drives, and by now others were lost) cannot.
 pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_rows: &[u32]) -> Vec<u32> {
-    if let Some(successor) = manifest.drive(old).and_then(|drive| drive.successor) {
-        let has_room = books.free_slabs(successor) > 0 && !in_rows.contains(&successor);
-        return if has_room { vec![successor] } else { Vec::new() };
+    let successor = manifest.drive(old).and_then(|drive| drive.successor);
+    if let Some(successor) = successor.filter(|successor| !in_rows.contains(successor)) {
+        return if books.free_slabs(successor) > 0 { vec![successor] } else { Vec::new() };
     }
     let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
     let same = with_room(books, role, in_rows);

@@ -116,7 +116,10 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 200116: a block that was lost was written; the drive failed its flush and lost its cache, and the commit that said so counted
 /// the block as whole: what stood in for it was given out.
-const REGRESSIONS_OF_TODAY: [u64; 1] = [200_116];
+///
+/// 213: a cut left areas of a journal on a drive that was being replaced and on its successor, and the drive of a third
+/// area was lost: the drive could not be emptied for good.
+const REGRESSIONS_OF_TODAY: [u64; 2] = [200_116, 213];
 
 #[test]
 fn what_was_once_wrong_stays_right() {
