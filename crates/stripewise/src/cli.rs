@@ -34,6 +34,9 @@ pub enum Command {
     /// Measure any storage with the published methods; keep and compare results
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Model drives and systems, and replay measured traces
+    #[command(subcommand)]
+    Model(model::ModelCommand),
     /// Create and inspect drives
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -73,6 +76,7 @@ impl Command {
             Self::Drive(DriveCommand::Make(_))
             | Self::Evaluate(_)
             | Self::Lab(_)
+            | Self::Model(_)
             | Self::Simulate(_)
             | Self::Serve(_)
             | Self::Mount(_) => Role::Admin,

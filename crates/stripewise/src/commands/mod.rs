@@ -5,6 +5,7 @@ pub mod drive_make;
 pub mod drive_show;
 pub mod evaluate;
 pub mod lab;
+pub mod model;
 pub mod mount;
 pub mod pool_add;
 pub mod pool_clear;

@@ -17,6 +17,7 @@ mod licences;
 mod limits;
 mod members;
 mod memory;
+mod model;
 mod mount;
 mod nested;
 mod network_members;

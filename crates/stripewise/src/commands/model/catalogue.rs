@@ -1,0 +1,113 @@
+//! `model catalogue`: what can be modelled, and where each number is from.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_model::catalogue::{CatalogueError, DriveEntry, Origin, Parameter, drive, drives};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::printer::{Table, plain};
+use crate::size::ByteSize;
+
+/// List the drives of the catalogue, or one with every parameter and its source
+#[derive(Args)]
+pub struct Options {
+    /// One drive
+    #[arg(value_name = "DRIVE")]
+    name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    drives: Vec<ListedDrive<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListedDrive<'a> {
+    name: &'a str,
+    title: &'a str,
+    kind: &'a str,
+    capacity_bytes: u64,
+    parameters: BTreeMap<&'a str, ListedParameter<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListedParameter<'a> {
+    value: serde_json::Value,
+    from: Origin,
+    source: &'a str,
+    rows: &'a [String],
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let entries: Vec<&DriveEntry> = match &options.name {
+        Some(name) => vec![drive(name).map_err(|error| unknown(&error))?],
+        None => drives().iter().collect(),
+    };
+    let listed = Listed { drives: entries.iter().map(|entry| listed(entry)).collect() };
+    app.printer.result(&listed, |page| {
+        let mut table = Table::new(&["DRIVE", ">CAPACITY", "KIND", "WHAT"]);
+        for drive in &listed.drives {
+            table.row([
+                plain(drive.name),
+                plain(ByteSize(drive.capacity_bytes).to_string()),
+                plain(drive.kind),
+                plain(drive.title),
+            ]);
+        }
+        page.table(&table);
+        if options.name.is_some() {
+            let mut table = Table::new(&["PARAMETER", ">VALUE", "FROM", "SOURCE"]);
+            for (name, parameter) in listed.drives.iter().flat_map(|drive| &drive.parameters) {
+                let source = match parameter.rows {
+                    [] => parameter.source.to_owned(),
+                    rows => format!("{}: {}", parameter.source, rows.join("; ")),
+                };
+                table.row([
+                    plain(*name),
+                    plain(parameter.value.to_string()),
+                    plain(origin(parameter.from)),
+                    plain(source),
+                ]);
+            }
+            page.line("");
+            page.table(&table);
+        }
+    })?;
+    Ok(Exit::Success)
+}
+
+fn listed(entry: &DriveEntry) -> ListedDrive<'_> {
+    ListedDrive {
+        name: &entry.name,
+        title: &entry.title,
+        kind: entry.kind(),
+        capacity_bytes: entry.capacity_bytes(),
+        parameters: entry.parameters.iter().map(|(name, of)| (name.as_str(), parameter(of))).collect(),
+    }
+}
+
+fn parameter(parameter: &Parameter) -> ListedParameter<'_> {
+    ListedParameter {
+        value: serde_json::to_value(&parameter.value).unwrap_or_default(),
+        from: parameter.from,
+        source: &parameter.source,
+        rows: &parameter.rows,
+    }
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::DataSheet => "data sheet",
+        Origin::Measured => "measured",
+        Origin::Fitted => "fitted",
+        Origin::Assumed => "assumed",
+    }
+}
+
+fn unknown(error: &CatalogueError) -> Failure {
+    Failure::missing(error.to_string()).hint("stripewise model catalogue lists what there is")
+}

@@ -1,0 +1,112 @@
+//! `model replay`: a measured trace against a described hard disk, and how far both are apart.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_model::replay::{Description, Replay, ReplayError, Trace, replay};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::printer::{Table, plain};
+
+/// Replay a measured trace against a described hard disk and print the error
+#[derive(Args)]
+pub struct Options {
+    /// The drive, in the form of studies/disksim/README.md
+    #[arg(long, value_name = "FILE.json")]
+    drive: PathBuf,
+    /// Requests with their measured response times
+    #[arg(value_name = "TRACE.csv")]
+    trace: PathBuf,
+    /// Sets the rotational phase, which is not in the data
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    drive: String,
+    requests: usize,
+    demerit_ms: f64,
+    demerit_percent: f64,
+    mean_ms: f64,
+    measured_mean_ms: f64,
+    percentiles_ms: Percentiles,
+    measured_percentiles_ms: Percentiles,
+}
+
+#[derive(Serialize)]
+struct Percentiles {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let description = Description::parse(&name(&options.drive), &text(&options.drive)?);
+    let description = description.map_err(|error| failure(&error))?;
+    let trace = Trace::parse(&name(&options.trace), &text(&options.trace)?);
+    let trace = trace.map_err(|error| failure(&error))?;
+    let result = replay(&description, &trace, options.seed).map_err(|error| failure(&error))?;
+    let replayed = Replayed {
+        drive: description.name.clone(),
+        requests: trace.rows.len(),
+        demerit_ms: result.demerit_ms(),
+        demerit_percent: result.demerit_percent(),
+        mean_ms: result.mean_ms(),
+        measured_mean_ms: result.measured_mean_ms(),
+        percentiles_ms: percentiles(&result, |both| both.0),
+        measured_percentiles_ms: percentiles(&result, |both| both.1),
+    };
+    app.printer.result(&replayed, |page| {
+        page.line(format!(
+            "{}: {} requests, demerit {:.3} ms ({:.1} % of the measured mean)",
+            replayed.drive, replayed.requests, replayed.demerit_ms, replayed.demerit_percent
+        ));
+        let mut table = Table::new(&["RESPONSE (ms)", ">MEAN", ">P50", ">P90", ">P99", ">P99.9", ">MAX"]);
+        let mut row = |what: &str, mean_ms: f64, at: &Percentiles| {
+            let cell = |ms: f64| plain(format!("{ms:.3}"));
+            table.row([
+                plain(what),
+                cell(mean_ms),
+                cell(at.p50),
+                cell(at.p90),
+                cell(at.p99),
+                cell(at.p999),
+                cell(at.max),
+            ]);
+        };
+        row("model", replayed.mean_ms, &replayed.percentiles_ms);
+        row("measured", replayed.measured_mean_ms, &replayed.measured_percentiles_ms);
+        page.table(&table);
+    })?;
+    Ok(Exit::Success)
+}
+
+fn percentiles(result: &Replay, which: impl Fn((f64, f64)) -> f64) -> Percentiles {
+    let at = |share: f64| which(result.percentile_ms(share));
+    Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn text(path: &Path) -> Result<String> {
+    let failed = |why: String| {
+        Failure::missing(format!("cannot read {}: {why}", path.display()))
+            .hint("studies/disksim/README.md describes the form of drives and traces")
+    };
+    let bytes = fs::read(path).map_err(|error| failed(system_text(&error)))?;
+    String::from_utf8(bytes).map_err(|_| failed("it is no text".into()))
+}
+
+fn failure(error: &ReplayError) -> Failure {
+    Failure::new(format!("cannot replay: {error}"))
+        .hint("studies/disksim/README.md describes the form of drives and traces")
+}

@@ -1,0 +1,56 @@
+//! `model`: drives of the catalogue, and replays.
+
+use std::path::PathBuf;
+
+use crate::kit::{Sandbox, keys};
+
+fn study(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../studies/disksim").join(name);
+    path.canonicalize().unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_replay_prints_its_error() {
+    let sandbox = Sandbox::new();
+    let words = format!("model replay --drive {} {}", study("atlas10k.json"), study("atlas10k.trace.csv"));
+    let replay = sandbox.json(&words);
+    assert_eq!(replay["output_version"], 1);
+    let demerit_ms = replay["demerit_ms"].as_f64().unwrap();
+    assert!(demerit_ms > 0.0 && demerit_ms <= 0.268, "{demerit_ms}");
+    let share = demerit_ms * 100.0 / replay["measured_mean_ms"].as_f64().unwrap();
+    assert!((replay["demerit_percent"].as_f64().unwrap() - share).abs() < 1e-9);
+    assert!((replay["mean_ms"].as_f64().unwrap() - 3.9).abs() < 0.1);
+    assert_eq!(keys(&replay["percentiles_ms"]), ["max", "p50", "p90", "p99", "p999"]);
+    assert!(sandbox.ok(&words).text().contains("demerit 0.0"));
+}
+
+#[test]
+fn files_that_cannot_be_replayed_are_told_with_their_place() {
+    let sandbox = Sandbox::new();
+    let (drive, trace) = (study("atlas10k.json"), sandbox.path("t.csv"));
+    std::fs::write(&trace, "op,lbn,sectors,response_us,gap_us\nR,1,4,9,9\nR,-1,4,9,9\n").unwrap();
+    let error = sandbox.fails(&format!("model replay --drive {drive} @d/t.csv"));
+    assert!(error.contains("t.csv:3:2: lbn `-1`") && error.contains("hint: "), "{error}");
+    std::fs::write(sandbox.path("d.json"), "{\n  \"name\": 7\n}").unwrap();
+    let error = sandbox.fails("model replay --drive @d/d.json @d/t.csv");
+    assert!(error.contains("d.json:2:11: invalid type"), "{error}");
+    let error = sandbox.fails("model replay --drive @d/none.json @d/t.csv");
+    assert!(error.contains("none.json: No such file"), "{error}");
+    assert!(sandbox.run("model replay @d/t.csv").expect_code(2).err.contains("--drive"));
+}
+
+#[test]
+fn the_catalogue_says_where_each_number_is_from() {
+    let sandbox = Sandbox::new();
+    let drives = sandbox.json("model catalogue")["drives"].as_array().unwrap().clone();
+    assert!(drives.len() >= 7);
+    for drive in &drives {
+        assert_eq!(keys(drive), ["capacity_bytes", "kind", "name", "parameters", "title"]);
+    }
+    let one = sandbox.json("model catalogue mg08ada400e");
+    let seek = &one["drives"][0]["parameters"]["average_seek_ms"];
+    assert_eq!((seek["value"].as_f64(), seek["from"].as_str()), (Some(6.0), Some("fitted")));
+    assert!(sandbox.ok("model catalogue mg08ada400e").text().contains("average_seek_ms"));
+    let error = sandbox.fails("model catalogue mg08");
+    assert!(error.contains("mg08ada400e") && error.contains("hint: "), "{error}");
+}
