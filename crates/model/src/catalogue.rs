@@ -12,5 +12,5 @@
 mod drive;
 mod entry;
 
-pub use drive::{DriveEntry, DriveModel, drive, drives, parse_drive};
+pub use drive::{DriveEntry, DriveModel, Rates, drive, drives, parse_drive};
 pub use entry::{CatalogueError, Origin, Parameter};

@@ -3,6 +3,7 @@
 
 pub mod catalogue;
 pub mod hdd;
+pub mod modelled;
 pub mod names;
 pub mod predict;
 pub mod reliability;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::hdd::DataSheet;
+use crate::ssd::SsdParameters;
 
 use super::entry::{CatalogueError, Parameter, Reader};
 
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("mg08ada400e.toml", include_str!("../../../../catalogue/drives/mg08ada400e.toml")),
     ("mg08ada800e.toml", include_str!("../../../../catalogue/drives/mg08ada800e.toml")),
     ("hdd2j12.toml", include_str!("../../../../catalogue/drives/hdd2j12.toml")),
@@ -15,6 +16,9 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("sas10k.toml", include_str!("../../../../catalogue/drives/sas10k.toml")),
     ("hdd8tb.toml", include_str!("../../../../catalogue/drives/hdd8tb.toml")),
     ("hdd20tb.toml", include_str!("../../../../catalogue/drives/hdd20tb.toml")),
+    ("x25e.toml", include_str!("../../../../catalogue/drives/x25e.toml")),
+    ("sata-ssd.toml", include_str!("../../../../catalogue/drives/sata-ssd.toml")),
+    ("nvme.toml", include_str!("../../../../catalogue/drives/nvme.toml")),
 ];
 
 /// How an entry behaves.
@@ -22,6 +26,17 @@ const BUILT_IN: [(&str, &str); 7] = [
 pub enum DriveModel {
     /// A hard disk.
     Hdd(DataSheet),
+    /// A solid-state drive.
+    Ssd(SsdParameters),
+}
+
+/// About what a drive can do: enough to choose sizes and times by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Of long transfers.
+    pub bytes_per_second: f64,
+    /// Of short random reads in a full queue.
+    pub iops: f64,
 }
 
 /// A drive of the catalogue.
@@ -42,6 +57,7 @@ impl DriveEntry {
     pub fn kind(&self) -> &'static str {
         match &self.model {
             DriveModel::Hdd(_) => "hdd",
+            DriveModel::Ssd(_) => "ssd",
         }
     }
 
@@ -49,6 +65,24 @@ impl DriveEntry {
     pub fn capacity_bytes(&self) -> u64 {
         match &self.model {
             DriveModel::Hdd(sheet) => sheet.capacity_bytes,
+            DriveModel::Ssd(parameters) => parameters.capacity_bytes,
+        }
+    }
+
+    /// Without simulation.
+    pub fn rates(&self) -> Rates {
+        match &self.model {
+            DriveModel::Hdd(sheet) => {
+                // A full queue halves the way of the arm and of the platter.
+                let positioned_ms = sheet.average_seek_ms / 2.0 + 15_000.0 / f64::from(sheet.rpm);
+                Rates { bytes_per_second: sheet.outer_mb_per_s * 1e6, iops: 1000.0 / positioned_ms }
+            }
+            DriveModel::Ssd(ssd) => {
+                let dies = f64::from(ssd.channels * ssd.dies_per_channel);
+                let programs = dies * f64::from(ssd.page_bytes) / ssd.program_us.max(1.0) * 1e6;
+                let commands = (1e6 / ssd.command_us.max(0.01)).min(dies * 1e6 / ssd.read_us.max(1.0));
+                Rates { bytes_per_second: programs.min(ssd.interface_mb_per_s * 1e6), iops: commands }
+            }
         }
     }
 }
@@ -75,7 +109,8 @@ pub fn parse_drive(file: &str, text: &str) -> Result<DriveEntry, CatalogueError>
     let reader = Reader { file, text, parameters: raw.parameters };
     let model = match raw.kind.as_str() {
         "hdd" => DriveModel::Hdd(hdd(&reader)?),
-        other => return Err(reader.wrong("kind", format!("`{other}` is none of: hdd"))),
+        "ssd" => DriveModel::Ssd(ssd(&reader)?),
+        other => return Err(reader.wrong("kind", format!("`{other}` is none of: hdd, ssd"))),
     };
     Ok(DriveEntry { name: raw.name, title: raw.title, model, parameters: reader.parameters })
 }
@@ -125,4 +160,45 @@ fn hdd(reader: &Reader) -> Result<DataSheet, CatalogueError> {
     };
     sheet.parameters().map_err(|error| reader.wrong(&error.parameter, error.why))?;
     Ok(sheet)
+}
+
+const SSD: [&str; 15] = [
+    "capacity_bytes",
+    "page_bytes",
+    "pages_per_block",
+    "channels",
+    "dies_per_channel",
+    "read_us",
+    "program_us",
+    "erase_us",
+    "channel_mb_per_s",
+    "interface_mb_per_s",
+    "command_us",
+    "latency_us",
+    "queue_depth",
+    "over_provisioning_percent",
+    "write_cache_kib",
+];
+
+fn ssd(reader: &Reader) -> Result<SsdParameters, CatalogueError> {
+    reader.check_names(&SSD)?;
+    let parameters = SsdParameters {
+        capacity_bytes: reader.whole("capacity_bytes")?,
+        page_bytes: reader.small("page_bytes")?,
+        pages_per_block: reader.small("pages_per_block")?,
+        channels: reader.small("channels")?,
+        dies_per_channel: reader.small("dies_per_channel")?,
+        read_us: reader.number("read_us")?,
+        program_us: reader.number("program_us")?,
+        erase_us: reader.number("erase_us")?,
+        channel_mb_per_s: reader.number("channel_mb_per_s")?,
+        interface_mb_per_s: reader.number("interface_mb_per_s")?,
+        command_us: reader.number("command_us")?,
+        latency_us: reader.number("latency_us")?,
+        queue_depth: reader.small("queue_depth")?,
+        over_provisioning_percent: reader.number("over_provisioning_percent")?,
+        write_cache_kib: reader.small("write_cache_kib")?,
+    };
+    parameters.check().map_err(|error| reader.wrong(&error.parameter, error.why))?;
+    Ok(parameters)
 }

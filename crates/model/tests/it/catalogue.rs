@@ -14,8 +14,10 @@ fn refused(from: &str, to: &str) -> String {
 }
 
 fn sheet(name: &str) -> &'static DataSheet {
-    let DriveModel::Hdd(sheet) = &drive(name).unwrap().model;
-    sheet
+    match &drive(name).unwrap().model {
+        DriveModel::Hdd(sheet) => sheet,
+        other => panic!("{name} is {other:?}"),
+    }
 }
 
 #[test]

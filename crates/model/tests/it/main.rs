@@ -3,5 +3,7 @@
 mod catalogue;
 mod hdd;
 mod kit;
+mod modelled;
 mod replay;
+mod ssd;
 mod systems;
