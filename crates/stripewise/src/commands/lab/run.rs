@@ -536,6 +536,9 @@ fn named_for(profile: &Profile, size_bytes: Option<u64>) -> Profile {
         for step in &mut profile.steps {
             step.name = format!("{} of {}", step.name, ByteSize(bytes));
             step.workload.name.clone_from(&step.name);
+            for beside in &mut step.beside {
+                beside.name = format!("{} of {}", beside.name, ByteSize(bytes));
+            }
         }
     }
     profile
@@ -584,7 +587,8 @@ struct Shown<'a> {
 impl Observer for Shown<'_> {
     fn begins(&self, step: &Step, position: usize, steps: usize, run: u32) {
         let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
-        let done = (position as f64 + f64::from(run) / f64::from(runs)) / steps as f64;
+        // Runs beyond those planned are the last of the step.
+        let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
         let what = format!("{}, run {} of {runs}", step.name, run + 1);
         *self.now.borrow_mut() = (what, done, Some(Instant::now()));
     }

@@ -149,7 +149,8 @@ fn make(path: &Path, bytes: u64) -> Result<()> {
     let create = CreateOptions { allocate: true, ..CreateOptions::new(bytes) };
     create_drive_file(path, &create).map_err(|error| {
         let failure = Failure::new(format!("cannot make {}", chain(&error)));
-        failure.hint(error.hint().unwrap_or("--size takes a smaller one"))
+        failure
+            .hint(error.hint().unwrap_or("name a folder that can be written, or make less of it with --size"))
     })
 }
 
