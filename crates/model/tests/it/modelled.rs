@@ -43,7 +43,10 @@ fn phantom_data_take_the_same_time_and_no_memory() {
         executor.block_on(async {
             for index in 0..64u64 {
                 let offset_bytes = index * 7919 % 1000 * (1 << 20);
-                modelled.submit(IoRequest::write(offset_bytes, buffers.allocate(1 << 20), true)).await.unwrap();
+                modelled
+                    .submit(IoRequest::write(offset_bytes, buffers.allocate(1 << 20), true))
+                    .await
+                    .unwrap();
             }
             context.now_ns()
         })
