@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::predict::{Prediction, State, Workload, predict};
 use crate::studies::{DataError, Row};
-use crate::system::{Catalogue, System};
+use crate::system::{Catalogue, How, System};
 
 pub use fit::{Halves, fit, halves};
 pub use summary::{Summary, TableSummary, summarise, tables};
@@ -130,11 +130,11 @@ pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, Data
     Ok(answers?.into_iter().flatten().collect())
 }
 
-/// The rows that fitted numbers name as their source.
+/// The rows that fitted and measured numbers name as their source.
 fn fitted_patterns(catalogue: &Catalogue) -> Vec<String> {
-    let fitted = catalogue.fitted();
-    let sources = fitted.iter().filter_map(|(component, name)| {
-        Some(catalogue.component.get(component)?.parameters.get(name)?.source.clone())
-    });
-    sources.flat_map(|source| source.split("; ").map(str::to_owned).collect::<Vec<_>>()).collect()
+    let parameters = catalogue.component.values().flat_map(|component| component.parameters.values());
+    let chosen = parameters.filter(|one| matches!(one.how, How::Fitted | How::Measured));
+    let sources = chosen.flat_map(|one| one.source.split("; "));
+    let patterns = sources.map(|source| source.split(':').next().unwrap_or(source).to_owned());
+    patterns.filter(|pattern| pattern.starts_with("00")).collect()
 }

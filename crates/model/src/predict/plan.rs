@@ -14,11 +14,11 @@ pub(super) struct Extent {
     pub write: bool,
 }
 
-/// Reads first, then writes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Steps {
-    pub reads: Vec<Extent>,
-    pub writes: Vec<Extent>,
+/// Reads, then writes.
+#[derive(Default)]
+struct Steps {
+    reads: Vec<Extent>,
+    writes: Vec<Extent>,
 }
 
 /// A layout over members of one size.
@@ -31,6 +31,10 @@ pub(super) struct Planner {
     rows: u64,
     parity_run: u64,
     slab: u64,
+    drives: usize,
+    serial_strips: bool,
+    /// Old data and parity of a stream were read ahead.
+    read_ahead: bool,
     missing: Option<usize>,
 }
 
@@ -43,7 +47,7 @@ struct Part {
 }
 
 impl Planner {
-    pub fn new(system: &System, member_bytes: u64, missing: Option<usize>) -> Self {
+    pub fn new(system: &System, member_bytes: u64, missing: Option<usize>, stream: bool) -> Self {
         let shape = &system.shape;
         Self {
             level: shape.level,
@@ -57,6 +61,9 @@ impl Planner {
                 None => system.controller.or("parity_run", 1.0) as u64,
                 Some(_) => 1,
             },
+            drives: system.controller.or("slab_drives", system.drives as f64) as usize,
+            read_ahead: stream,
+            serial_strips: system.controller.is("serial_strips"),
             slab: (system.controller.or("slab", 0.0) * 1024.0 * 1024.0) as u64,
             missing: missing.filter(|_| shape.fault_tolerance() > 0),
         }
@@ -133,7 +140,13 @@ impl Planner {
     }
 
     fn extent(&self, row: u64, member: usize, from: u64, to: u64, write: bool) -> Extent {
-        Extent { member, offset: row * self.strip + from, bytes: to - from, write }
+        let offset = row * self.strip + from;
+        // Columns lie on other drives slab by slab.
+        let member = match self.slab {
+            0 => member,
+            slab => (member + (offset / slab) as usize) % self.drives,
+        };
+        Extent { member, offset, bytes: to - from, write }
     }
 
     /// One column: a slab after the other goes to the next member.
@@ -144,8 +157,8 @@ impl Planner {
             let slab = at / self.slab;
             let within = at % self.slab;
             let length = (self.slab - within).min(end - at);
-            let member = (slab % self.width as u64) as usize;
-            let place = slab / self.width as u64 * self.slab + within;
+            let member = (slab % self.drives as u64) as usize;
+            let place = slab / self.drives as u64 * self.slab + within;
             extents.push(Extent { member, offset: place, bytes: length, write });
             at += length;
         }
@@ -153,9 +166,9 @@ impl Planner {
     }
 
     /// `choose` says which of the members that hold a copy of the strip at an offset serves it.
-    pub fn read(&self, offset: u64, bytes: u64, choose: &mut dyn FnMut(u64, &[usize]) -> usize) -> Steps {
+    pub fn read(&self, offset: u64, bytes: u64, choose: &mut dyn FnMut(u64, &[usize]) -> usize) -> Vec<Vec<Extent>> {
         if self.slab > 0 && self.level == Level::Raid0 {
-            return Steps { reads: self.on_slabs(offset, bytes, false), writes: Vec::new() };
+            return vec![self.on_slabs(offset, bytes, false)];
         }
         let mut reads = Vec::new();
         for (row, parts) in self.rows(offset, bytes) {
@@ -174,7 +187,7 @@ impl Planner {
                 }
             }
         }
-        Steps { reads: merged(reads), writes: Vec::new() }
+        vec![merged(reads)]
     }
 
     /// Members of a unit's group, without these, the missing one, and parity beyond the first.
@@ -190,12 +203,26 @@ impl Planner {
         .collect()
     }
 
-    pub fn write(&self, offset: u64, bytes: u64) -> Steps {
+    /// Steps that follow each other.
+    pub fn write(&self, offset: u64, bytes: u64) -> Vec<Vec<Extent>> {
         if self.slab > 0 && self.level == Level::Raid0 {
-            return Steps { reads: Vec::new(), writes: self.on_slabs(offset, bytes, true) };
+            return vec![self.on_slabs(offset, bytes, true)];
         }
         let mut steps = Steps::default();
+        let mut chain = Vec::new();
         for (row, parts) in self.rows(offset, bytes) {
+            if self.serial_strips && self.parities > 0 {
+                let data = self.width / self.groups - self.parities;
+                for part in parts {
+                    let mut strip = Steps::default();
+                    self.write_group(row, part.unit / data, data, &[part], &mut strip);
+                    if !self.read_ahead {
+                        chain.push(strip.reads);
+                    }
+                    chain.push(strip.writes);
+                }
+                continue;
+            }
             if self.parities == 0 {
                 for part in parts {
                     let members = self.members(row, part.unit).into_iter();
@@ -214,7 +241,8 @@ impl Planner {
                 }
             }
         }
-        Steps { reads: merged(steps.reads), writes: merged(steps.writes) }
+        chain.extend([merged(steps.reads), merged(steps.writes)]);
+        chain
     }
 
     fn write_group(&self, row: u64, group: usize, data: usize, parts: &[Part], steps: &mut Steps) {

@@ -10,12 +10,18 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use super::plan::{Extent, Planner, Steps};
+use super::plan::{Extent, Planner};
 use super::{Latency, Limit, Prediction, State, Workload};
+use stripewise_layout::{Level, Shape};
+
 use crate::hdd::{DataSheet, Geometry, Hdd, HddParameters, Target};
 use crate::system::{Component, System};
 
 const SECTOR: u64 = 4096;
+/// A rebuild that takes turns with the host lets so many of its commands pass, or so many bytes.
+const HOST_TURN: (u64, u64) = (3, 1 << 20);
+/// How long a drive reads on.
+const READ_AHEAD_NS: u64 = 40_000_000;
 const SEED: u64 = 20_260_301;
 
 /// A command at a drive.
@@ -33,14 +39,16 @@ struct Member {
     hdd: Hdd,
     window: Vec<Command>,
     backlog: VecDeque<Command>,
+    /// Where the last access ended.
+    arm_lba: u64,
     /// Writes that were answered and lie in the drive's cache.
     dirty: Vec<Command>,
     serving: Option<(Command, bool)>,
     /// Where the last read ended, and when.
     read_end: (u64, u64),
     busy_ns: u64,
-    /// The place of the rebuild, and the host's bytes since its last turn.
-    rebuild: Option<(u64, u64)>,
+    /// The place of the rebuild, and the host's commands and bytes since its last turn.
+    rebuild: Option<(u64, u64, u64)>,
 }
 
 /// A host request.
@@ -49,7 +57,8 @@ struct Request {
     started_ns: u64,
     bytes: u64,
     left: u32,
-    then: Vec<Extent>,
+    /// What follows when nothing is left.
+    then: VecDeque<Vec<Extent>>,
     active: bool,
 }
 
@@ -61,14 +70,20 @@ struct Setup {
     read_ns_per_byte: f64,
     write_ns_per_byte: f64,
     command_ns: u64,
-    read_ahead_ns: u64,
+    /// The least that a command takes that does not go on where the last one ended.
+    prepare_ns: u64,
+    /// Whole records are read and written.
+    record: u64,
+    /// Sectors that a drive reads on beyond a read.
+    read_ahead: u64,
     mirror_run: Option<u64>,
     host_ns: u64,
+    cached_ns: u64,
     cached: f64,
-    /// Parity sets are worked on member by member.
-    serial: bool,
-    /// Bytes of the host that a rebuild waits for between its commands.
-    turn_bytes: u64,
+    /// One command to one member at a time.
+    serial_members: bool,
+    /// Commands and bytes of the host that a rebuild waits for between its own.
+    turn: (u64, u64),
 }
 
 /// A small generator of the same numbers everywhere.
@@ -132,10 +147,11 @@ struct Simulation<'a> {
     done: u64,
     done_bytes: u64,
     latencies_ns: Vec<u64>,
-    turn: u64,
     block_of_stream: u64,
 }
 
+/// What Storage Spaces sets aside on the disks of a parity space.
+const JOURNAL_BYTES: u64 = 32 << 20;
 const HOST: u32 = 1 << 24;
 
 impl<'a> Simulation<'a> {
@@ -145,8 +161,8 @@ impl<'a> Simulation<'a> {
         let geometry = Arc::new(Geometry::new(&parameters).expect("parameters of a data sheet are sound"));
         let member_bytes = geometry.capacity_sectors() * SECTOR;
         let missing = (state != State::Normal).then_some(0);
-        let planner = Planner::new(system, member_bytes, missing);
         let sequential = workload.random_share < 0.5;
+        let planner = Planner::new(system, member_bytes, missing, sequential);
         let gather = controller.is("coalesces") && sequential && workload.read_share == 0.0;
         let block = workload.blocks.first().map_or(4096, |block| block.0);
         let row = planner.row_bytes();
@@ -160,10 +176,16 @@ impl<'a> Simulation<'a> {
             let link = link.map_or(f64::INFINITY, |link| link.or(name, link.or("rate", f64::INFINITY)));
             1000.0 / link.min(controller.or(name, f64::INFINITY))
         };
+        let record = controller.or("record", 0.0) * 1024.0;
+        let record = ((record / row as f64).round().max(1.0) * row as f64 * f64::from(u8::from(record > 0.0))) as u64;
+        let serial_strips = controller.is("serial_strips") && system.shape.parity_units() > 0;
         let cache = controller.or("read_cache", 0.0) * 1024.0 * 1024.0;
         let setup = Setup {
             tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)) as usize,
-            absorb: if controller.is("absorbs") { system.drive.or("write_cache", 0.0) as usize } else { 0 },
+            // What is updated strip by strip must be on the medium before the next strip.
+            absorb: if controller.is("absorbs") && !serial_strips { system.drive.or("write_cache", 0.0) as usize } else { 0 },
+            prepare_ns: (system.drive.or("prepare", 0.0) * 1000.0) as u64,
+            record: if sequential { 0 } else { record },
             // Streams are read ahead and written behind: only random requests are held back.
             in_flight: match sequential {
                 true => slots,
@@ -172,26 +194,29 @@ impl<'a> Simulation<'a> {
             read_ns_per_byte: cap("read_rate"),
             write_ns_per_byte: cap("write_rate"),
             command_ns: (system.drive.or("command", 50.0) * 1000.0) as u64,
-            read_ahead_ns: 8_000_000,
+            read_ahead: (system.drive.or("read_ahead", 256.0) * 1024.0) as u64 / SECTOR,
             mirror_run: controller.get("mirror_run").map(|kib| kib as u64 * 1024),
+            cached_ns: (controller.or("cached_latency", 0.0) * 1000.0) as u64,
             host_ns: (controller.or("cached_request", 20.0) * 1000.0) as u64,
-            cached: (cache / span as f64).min(1.0),
-            serial: controller.is("serial_members") && system.shape.parity_units() > 0,
-            turn_bytes: match gather {
-                true => (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64,
-                false => 1 << 20,
+            // Some blocks are read for the first time.
+            cached: if sequential { 0.0 } else { (cache / span as f64).min(0.993) },
+            serial_members: controller.is("serial_members") && system.shape.parity_units() > 0,
+            turn: match gather {
+                true => (u64::MAX, (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64),
+                false => HOST_TURN,
             },
         };
         let turns = state == State::Rebuilding && takes_turns(system);
-        let members = (0..system.shape.width).map(|index| Member {
+        let members = (0..system.drives.max(system.shape.width)).map(|index| Member {
             hdd: Hdd::on(geometry.clone(), &parameters, SEED + index as u64),
             window: Vec::new(),
             backlog: VecDeque::new(),
             dirty: Vec::new(),
             serving: None,
             read_end: (u64::MAX, 0),
+            arm_lba: u64::MAX,
             busy_ns: 0,
-            rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0)),
+            rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0, 0)),
         });
         let streams = workload.workers.max(1) as u64;
         Self {
@@ -214,7 +239,6 @@ impl<'a> Simulation<'a> {
             done: 0,
             done_bytes: 0,
             latencies_ns: Vec::new(),
-            turn: 0,
             block_of_stream,
             setup,
         }
@@ -258,55 +282,62 @@ impl<'a> Simulation<'a> {
         let started_ns = self.now_ns;
         if read && self.setup.cached > 0.0 && self.random.share() < self.setup.cached {
             self.requests[id as usize] =
-                Request { started_ns, bytes, left: 0, then: Vec::new(), active: false };
+                Request { started_ns, bytes, left: 0, then: VecDeque::new(), active: false };
             self.link_free_ns = self.link_free_ns.max(self.now_ns) + self.setup.host_ns;
-            self.events.push(Reverse((self.link_free_ns, HOST + id)));
+            self.events.push(Reverse((self.link_free_ns + self.setup.cached_ns, HOST + id)));
             return;
         }
-        let plan = match read {
-            true => self.plan_read(offset, bytes),
-            false => self.planner.write(offset, bytes),
+        let steps = match (self.setup.record, read) {
+            (0, true) => self.plan_read(offset, bytes),
+            (0, false) => self.planner.write(offset, bytes),
+            (record, _) => {
+                let from = offset / record * record;
+                let length = (offset + bytes).div_ceil(record) * record - from;
+                let mut steps = self.plan_read(from, length);
+                if !read {
+                    steps.extend(self.planner.write(from, length));
+                }
+                steps
+            }
         };
-        let (mut first, mut then) = (plan.reads, plan.writes);
-        if first.is_empty() {
-            std::mem::swap(&mut first, &mut then);
+        let mut then: VecDeque<Vec<Extent>> = steps.into_iter().filter(|step| !step.is_empty()).collect();
+        if self.setup.serial_members {
+            then = then.into_iter().flatten().map(|extent| vec![extent]).collect();
         }
+        let first = then.pop_front().unwrap_or_default();
         self.requests[id as usize] = Request { started_ns, bytes, left: 0, then, active: true };
         self.active += 1;
         self.issue(id, &first);
     }
 
     /// Which copy of a mirror serves a read: by region, or the one with less to do.
-    fn plan_read(&mut self, offset: u64, bytes: u64) -> Steps {
-        let mut load: Vec<usize> = Vec::new();
+    fn plan_read(&mut self, offset: u64, bytes: u64) -> Vec<Vec<Extent>> {
+        let mut load = Vec::new();
         if self.setup.mirror_run.is_none() && self.planner.is_mirrored() {
-            load = self.members.iter().map(|member| member.window.len() + member.backlog.len()).collect();
+            let load_of = |member: &Member| {
+                member.window.len() + member.backlog.len() + usize::from(member.serving.is_some())
+            };
+            load = self.members.iter().map(load_of).collect();
         }
-        let (run, turn) = (self.setup.mirror_run, &mut self.turn);
+        let run = self.setup.mirror_run;
+        let mut chosen: Vec<(usize, usize)> = Vec::new();
         self.planner.read(offset, bytes, &mut |at, copies: &[usize]| match run {
             Some(run) => (at / run) as usize % copies.len(),
             None if load.is_empty() => 0,
             None => {
-                *turn += 1;
-                let key = |(index, member): &(usize, &usize)| {
-                    (load[**member], (index + *turn as usize) % copies.len())
-                };
-                let index = copies.iter().enumerate().min_by_key(key).map_or(0, |(index, _)| index);
-                load[copies[index]] += 1;
+                // A request stays with one copy. Of equals the first: a lone stream keeps its read-ahead.
+                if let Some((_, index)) = chosen.iter().find(|(first, _)| *first == copies[0]) {
+                    return *index;
+                }
+                let least = copies.iter().enumerate().min_by_key(|(_, member)| load[**member]);
+                let index = least.map_or(0, |(index, _)| index);
+                chosen.push((copies[0], index));
                 index
             }
         })
     }
 
     fn issue(&mut self, id: u32, extents: &[Extent]) {
-        let extents = match self.setup.serial && extents.len() > 1 {
-            true => {
-                // The others follow, before what comes after them anyway.
-                self.requests[id as usize].then.splice(0..0, extents[1..].iter().copied());
-                &extents[..1]
-            }
-            false => extents,
-        };
         self.requests[id as usize].left = extents.len() as u32;
         if extents.is_empty() {
             self.complete_at(id, self.now_ns);
@@ -356,13 +387,13 @@ impl<'a> Simulation<'a> {
         if member.serving.is_some() {
             return;
         }
-        if let Some((place, host_bytes)) = &mut member.rebuild {
+        if let Some((place, commands, bytes)) = &mut member.rebuild {
             let idle = member.window.is_empty() && member.dirty.is_empty();
-            if *host_bytes >= self.setup.turn_bytes || idle {
+            if *commands >= self.setup.turn.0 || *bytes >= self.setup.turn.1 || idle {
                 let sectors = (256 * 1024 / SECTOR) as u32;
                 let lba = *place;
                 *place = (*place + u64::from(sectors)) % (member.hdd.geometry().capacity_sectors() / 2);
-                *host_bytes = 0;
+                (*commands, *bytes) = (0, 0);
                 let plan = member.hdd.plan(now_ns, lba, sectors, false);
                 member.hdd.commit(&plan);
                 member.busy_ns += plan.finished_ns - now_ns;
@@ -374,31 +405,47 @@ impl<'a> Simulation<'a> {
                 return;
             }
         }
-        let continues = |command: &Command| {
-            !command.write
-                && command.lba == member.read_end.0
-                && now_ns - member.read_end.1 < self.setup.read_ahead_ns
+        // Sectors between the end of the last read and this one, where the drive has read on or reads on now.
+        let (read_end, read_ns) = member.read_end;
+        let skipped = |command: &Command| {
+            let gap = command.lba.checked_sub(read_end).filter(|_| !command.write && read_end != u64::MAX)?;
+            let ahead = if now_ns > read_ns { self.setup.read_ahead } else { 0 };
+            (gap <= ahead && now_ns - read_ns < READ_AHEAD_NS).then_some(gap as u32)
         };
-        let wait = |command: &Command| match continues(command) {
-            true => 0,
-            false => member.hdd.positioned_ns(now_ns, &command.target, command.write) - now_ns,
+        let wait = |command: &Command| match skipped(command) {
+            Some(_) => now_ns,
+            None => member.hdd.positioned_ns(now_ns, &command.target, command.write),
         };
         let in_window = member.window.iter().enumerate().map(|(at, command)| (wait(command), false, at));
         let in_cache = member.dirty.iter().enumerate().map(|(at, command)| (wait(command), true, at));
         let Some((_, cached, at)) = in_window.chain(in_cache).min() else { return };
         let command = if cached { member.dirty[at] } else { member.window[at] };
         // A read that goes on where the last one ended was read ahead while the arm had nothing else to do.
-        let from_ns = if continues(&command) { member.read_end.1 } else { now_ns };
-        let plan = member.hdd.plan_from(from_ns, command.lba, command.target, command.sectors, command.write);
+        let plan = match skipped(&command) {
+            Some(0) => {
+                member.hdd.plan_from(read_ns, command.lba, command.target, command.sectors, command.write)
+            }
+            Some(gap) => member.hdd.plan(read_ns, read_end, gap + command.sectors, false),
+            None => {
+                member.hdd.plan_from(now_ns, command.lba, command.target, command.sectors, command.write)
+            }
+        };
         member.hdd.commit(&plan);
-        let finished_ns = plan.finished_ns.max(now_ns + self.setup.command_ns);
+        let least_ns = match skipped(&command) {
+            Some(_) => self.setup.command_ns,
+            None if command.lba == member.arm_lba => self.setup.command_ns,
+            None => self.setup.command_ns.max(self.setup.prepare_ns),
+        };
+        let finished_ns = plan.finished_ns.max(now_ns + least_ns);
+        member.arm_lba = command.lba + u64::from(command.sectors);
         member.busy_ns += finished_ns - now_ns;
         member.read_end = match command.write {
             true => (u64::MAX, 0),
             false => (command.lba + u64::from(command.sectors), plan.finished_ns),
         };
-        if let Some((_, host_bytes)) = &mut member.rebuild {
-            *host_bytes += u64::from(command.sectors) * SECTOR;
+        if let Some((_, commands, bytes)) = &mut member.rebuild {
+            *commands += 1;
+            *bytes += u64::from(command.sectors) * SECTOR;
         }
         if cached {
             member.dirty.swap_remove(at);
@@ -415,11 +462,10 @@ impl<'a> Simulation<'a> {
         if request.left > 0 {
             return;
         }
-        let then = std::mem::take(&mut request.then);
-        if then.is_empty() {
+        let Some(then) = request.then.pop_front() else {
             self.complete_at(id, at_ns);
             return;
-        }
+        };
         self.issue(id, &then);
     }
 
@@ -504,8 +550,48 @@ pub(super) fn rebuild_seconds(system: &System) -> Option<f64> {
     })
 }
 
+/// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a turn of it to be safe;
+/// random ones as far apart as the journal is large. On solid-state drives the journal's copies share their speed.
+fn journalled(system: &System, workload: &Workload) -> Prediction {
+    let bytes = workload.mean_bytes();
+    let efficiency = system.controller.or("efficiency", 1.0);
+    let (part, us) = match &system.journal {
+        Some((count, ssd)) => {
+            let lanes = (*count as f64 / 2.0).floor().max(1.0);
+            ("journal", bytes / (ssd.or("sequential_write", 400.0) * lanes))
+        }
+        None if workload.random_share < 0.5 => {
+            let turn_us = 60e6 / system.drive.or("spindle", 7200.0);
+            let alone = if workload.outstanding() == 1 { turn_us } else { 0.0 };
+            ("journal", bytes / (system.drive.or("outer_rate", 200.0) * efficiency) + alone)
+        }
+        None => {
+            let mut one = system.clone();
+            one.drives = 1;
+            one.shape = Shape { level: Level::Single, width: 1, groups: 1, ..one.shape };
+            one.controller.parameters.remove("journals");
+            one.controller.parameters.remove("slab");
+            let journal = JOURNAL_BYTES / system.drives as u64;
+            let span_bytes = workload.span_bytes.map_or(journal, |span| span.min(journal));
+            let load = Workload { span_bytes: Some(span_bytes), ..workload.clone() };
+            let prediction = predict(&one, State::Normal, &load);
+            let rebuild_seconds = rebuild_seconds(system);
+            return Prediction { rebuild_seconds, bottleneck: "journal".into(), ..prediction };
+        }
+    };
+    let limits = vec![Limit { part: part.into(), iops: 1e6 / us }];
+    let mut prediction = Prediction::of_limits(workload, us, limits, 2e6 / us);
+    prediction.bottleneck = part.into();
+    prediction.rebuild_seconds = rebuild_seconds(system);
+    prediction.rebuild_under_load_seconds = prediction.rebuild_seconds.map(|idle| 2.0 * idle);
+    prediction
+}
+
 pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Prediction {
     let controller = &system.controller;
+    if controller.is("journals") && workload.read_share == 0.0 {
+        return journalled(system, workload);
+    }
     let mut simulation = Simulation::new(system, state, workload);
     let outstanding = simulation.requests.len() as u64;
     let warm = 2 * outstanding + 300;
@@ -523,17 +609,17 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
     // Software that moves more or fewer bytes than asked for, and what its own work costs.
     let sequential = workload.random_share < 0.5;
     let gain = match (sequential, workload.read_share >= 0.5) {
-        (true, true) => controller.or("stream_read_gain", 1.0),
-        (true, false) => controller.or("stream_write_gain", 1.0),
+        (true, true) => controller.or("stream_read_gain", 1.0) * controller.or("efficiency", 1.0),
+        (true, false) => controller.or("stream_write_gain", 1.0) * controller.or("efficiency", 1.0),
         _ => 1.0 / controller.or("positions_per_request", 1.0),
     };
-    iops *= gain * controller.or("efficiency", 1.0);
+    iops *= gain;
     if state == State::Rebuilding && !takes_turns(system) {
         iops *= 1.0 - controller.or("rebuild_share", 0.3);
     }
     let mut latencies = std::mem::take(&mut simulation.latencies_ns);
     latencies.sort_unstable();
-    let scale = 1.0 / (gain * controller.or("efficiency", 1.0)) / 1000.0;
+    let scale = 1.0 / gain / 1000.0;
     let at = |share: f64| {
         let index = (share * (latencies.len().max(1) - 1) as f64) as usize;
         latencies.get(index).map_or(0.0, |ns| *ns as f64 * scale)

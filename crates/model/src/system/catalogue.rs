@@ -198,7 +198,7 @@ fn hard_disk(drive: &DriveEntry) -> Component {
 }
 
 /// The drives' name, ours, our unit, and the factor between the two.
-const HARD_DISK: [(&str, &str, &str, f64); 12] = [
+const HARD_DISK: [(&str, &str, &str, f64); 13] = [
     ("capacity_bytes", "capacity", "B", 1.0),
     ("revolutions_per_minute", "spindle", "rpm", 1.0),
     ("heads", "heads", "heads", 1.0),
@@ -209,6 +209,7 @@ const HARD_DISK: [(&str, &str, &str, f64); 12] = [
     ("head_switch_ms", "head_switch", "ms", 1.0),
     ("write_settle_ms", "write_settle", "ms", 1.0),
     ("command_overhead_ms", "command", "us", 1000.0),
+    ("read_ahead_kib", "read_ahead", "KiB", 1.0),
     ("queue_depth", "queue_depth", "commands", 1.0),
     ("write_cache_extents", "write_cache", "requests", 1.0),
 ];
@@ -288,7 +289,12 @@ impl Catalogue {
         let error = |why: String| CatalogueError::File { file: file.into(), why };
         let mut catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
         for drive in drives() {
-            catalogue.component.entry(drive.name.clone()).or_insert_with(|| hard_disk(drive));
+            // What this file says of a drive goes over the drive's own entry.
+            let own = hard_disk(drive);
+            let component = catalogue.component.entry(drive.name.clone()).or_insert_with(|| own.clone());
+            for (name, parameter) in own.parameters {
+                component.parameters.entry(name).or_insert(parameter);
+            }
         }
         for (name, component) in &catalogue.component {
             for (parameter, value) in &component.parameters {
@@ -404,7 +410,7 @@ impl Catalogue {
             fitted.map(move |(name, _)| (component.clone(), name.clone()))
         });
         let mut all: Vec<(String, String)> = all.collect();
-        // Drives of a family may share a number.
+        // Parts of a family share a number.
         let source = |(component, name): &(String, String)| {
             let parameter = &self.component[component].parameters[name];
             (name.clone(), parameter.source.clone(), parameter.value.to_bits())
@@ -412,7 +418,7 @@ impl Catalogue {
         let mut seen = Vec::new();
         all.retain(|one| {
             let source = source(one);
-            let shared = component_kind(self, &one.0) == ComponentKind::Hdd && seen.contains(&source);
+            let shared = seen.contains(&source);
             seen.push(source);
             !shared
         });
@@ -424,8 +430,4 @@ impl Catalogue {
         let parameters = &mut self.component.get_mut(component)?.parameters;
         parameters.get_mut(name).map(|parameter| &mut parameter.value)
     }
-}
-
-fn component_kind(catalogue: &Catalogue, name: &str) -> ComponentKind {
-    catalogue.component[name].kind
 }
