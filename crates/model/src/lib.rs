@@ -10,5 +10,6 @@ pub mod reliability;
 pub mod replay;
 pub mod ssd;
 pub mod studies;
+pub mod sweep;
 pub mod system;
 pub mod validate;

@@ -3,6 +3,7 @@
 //! [`predict`] is the one call. Hard disks are simulated request by request one after the other; solid-state drives
 //! behind a controller are a closed network of stations; an enclosure that moves every byte itself is its processor.
 
+mod chart;
 mod enclosure;
 mod plan;
 mod positioned;
@@ -12,7 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::system::{ComponentKind, System};
 
+pub use chart::depth_chart;
 pub use enclosure::{Bonnie, PostMark};
+
+const SEED: u64 = 20_260_301;
 
 /// State of the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -155,9 +159,14 @@ impl Prediction {
 
 /// Predicts one system under one load.
 pub fn predict(system: &System, state: State, workload: &Workload) -> Prediction {
+    predict_seeded(system, state, workload, SEED)
+}
+
+/// The same with random choices of one's own.
+pub fn predict_seeded(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
     match system.drive.kind {
         ComponentKind::Ssd => station::predict(system, state, workload),
         _ if system.controller.kind == ComponentKind::Enclosure => enclosure::predict(system, workload),
-        _ => positioned::predict(system, state, workload),
+        _ => positioned::predict(system, state, workload, seed),
     }
 }

@@ -282,7 +282,7 @@ fn records(text: &str) -> Vec<(usize, Vec<String>)> {
     lines.map(|(index, line)| (index + 1, fields(line))).collect()
 }
 
-fn fields(line: &str) -> Vec<String> {
+pub(crate) fn fields(line: &str) -> Vec<String> {
     let (mut fields, mut quoted) = (vec![String::new()], false);
     let mut rest = line.chars().peekable();
     while let Some(character) = rest.next() {

@@ -1,10 +1,13 @@
 //! Every published row beside its prediction, and how far they are apart.
 //!
-//! A row is a question to a system of the catalogue ([`questions`]); what no system answers counts as the worst. Errors
+//! A row is a question to a system of the catalogue; what no system answers counts as the worst. Errors
 //! are exp|ln(predicted/published)| − 1, in percent.
 
+mod expected;
+mod findings;
 mod fit;
 mod questions;
+mod report;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -16,7 +19,10 @@ use crate::predict::{Prediction, State, Workload, predict};
 use crate::studies::{DataError, Row};
 use crate::system::{Catalogue, How, System};
 
+pub use expected::expected_error;
+pub use findings::{Finding, Verdict, findings};
 pub use fit::{Halves, fit, halves};
+pub use report::{chart, markdown};
 pub use summary::{Summary, TableSummary, summarise, tables};
 
 /// A row and its prediction.
@@ -137,4 +143,28 @@ fn fitted_patterns(catalogue: &Catalogue) -> Vec<String> {
     let sources = chosen.flat_map(|one| one.source.split("; "));
     let patterns = sources.map(|source| source.split(':').next().unwrap_or(source).to_owned());
     patterns.filter(|pattern| pattern.starts_with("00")).collect()
+}
+
+/// The error on halves, for the studies whose numbers are cheap to search: stations and the enclosure.
+///
+/// # Errors
+/// Faulty fields.
+pub fn all_halves(
+    catalogue: &Catalogue,
+    rows: &[Row],
+    seed: u64,
+) -> Result<Vec<(String, Halves)>, DataError> {
+    let mut found = Vec::new();
+    for study in ["001", "002"] {
+        let rows: Vec<Row> = rows.iter().filter(|row| row.text("study") == study).cloned().collect();
+        let mut names = catalogue.fitted();
+        names.retain(|(component, name)| {
+            let source = &catalogue.component[component].parameters[name].source;
+            source.starts_with(study)
+        });
+        if !rows.is_empty() {
+            found.push((study.to_owned(), halves(catalogue, &rows, &names, seed)?));
+        }
+    }
+    Ok(found)
 }

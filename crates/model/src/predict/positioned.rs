@@ -22,7 +22,6 @@ const SECTOR: u64 = 4096;
 const HOST_TURN: (u64, u64) = (3, 1 << 20);
 /// How long a drive reads on.
 const READ_AHEAD_NS: u64 = 40_000_000;
-const SEED: u64 = 20_260_301;
 
 /// A command at a drive.
 #[derive(Clone, Copy)]
@@ -66,6 +65,7 @@ struct Request {
 struct Setup {
     tags: usize,
     absorb: usize,
+    absorb_bytes: u64,
     in_flight: usize,
     read_ns_per_byte: f64,
     write_ns_per_byte: f64,
@@ -152,10 +152,12 @@ struct Simulation<'a> {
 
 /// What Storage Spaces sets aside on the disks of a parity space.
 const JOURNAL_BYTES: u64 = 32 << 20;
+/// The least that a stream goes through before it starts again.
+const STREAM_BYTES: u64 = 4 << 30;
 const HOST: u32 = 1 << 24;
 
 impl<'a> Simulation<'a> {
-    fn new(system: &System, state: State, workload: &'a Workload) -> Self {
+    fn new(system: &System, state: State, workload: &'a Workload, seed: u64) -> Self {
         let controller = &system.controller;
         let parameters = parameters(&system.drive);
         let geometry = Arc::new(Geometry::new(&parameters).expect("parameters of a data sheet are sound"));
@@ -184,6 +186,7 @@ impl<'a> Simulation<'a> {
             tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)) as usize,
             // What is updated strip by strip must be on the medium before the next strip.
             absorb: if controller.is("absorbs") && !serial_strips { system.drive.or("write_cache", 0.0) as usize } else { 0 },
+            absorb_bytes: (system.drive.or("write_cache_size", 64.0) * 1024.0 * 1024.0) as u64,
             prepare_ns: (system.drive.or("prepare", 0.0) * 1000.0) as u64,
             record: if sequential { 0 } else { record },
             // Streams are read ahead and written behind: only random requests are held back.
@@ -208,7 +211,7 @@ impl<'a> Simulation<'a> {
         };
         let turns = state == State::Rebuilding && takes_turns(system);
         let members = (0..system.drives.max(system.shape.width)).map(|index| Member {
-            hdd: Hdd::on(geometry.clone(), &parameters, SEED + index as u64),
+            hdd: Hdd::on(geometry.clone(), &parameters, seed.wrapping_add(index as u64)),
             window: Vec::new(),
             backlog: VecDeque::new(),
             dirty: Vec::new(),
@@ -218,6 +221,8 @@ impl<'a> Simulation<'a> {
             busy_ns: 0,
             rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0, 0)),
         });
+        // Going back to the start of a small file again and again is no part of a stream's speed.
+        let span = if sequential { span.max(STREAM_BYTES.min(planner.capacity())) } else { span };
         let streams = workload.workers.max(1) as u64;
         Self {
             planner,
@@ -229,7 +234,7 @@ impl<'a> Simulation<'a> {
             active: 0,
             link_free_ns: 0,
             link_busy_ns: 0,
-            random: Random(SEED),
+            random: Random(seed),
             workload,
             streams: (0..streams).map(|stream| span / streams * stream / SECTOR * SECTOR).collect(),
             next_stream: 0,
@@ -363,7 +368,9 @@ impl<'a> Simulation<'a> {
         let member = &mut self.members[index];
         while let Some(&command) = member.backlog.front() {
             if command.write && self.setup.absorb > 0 {
-                if member.dirty.len() >= self.setup.absorb {
+                let bytes: u64 = member.dirty.iter().map(|held| u64::from(held.sectors) * SECTOR).sum();
+                let full = bytes + u64::from(command.sectors) * SECTOR > self.setup.absorb_bytes;
+                if member.dirty.len() >= self.setup.absorb || (full && !member.dirty.is_empty()) {
                     break;
                 }
                 member.dirty.push(command);
@@ -550,11 +557,21 @@ pub(super) fn rebuild_seconds(system: &System) -> Option<f64> {
     })
 }
 
+/// The journal's copies as an array of their own.
+fn in_journal(system: &System, copies: usize) -> System {
+    let mut journal = system.clone();
+    journal.drives = copies;
+    let level = if copies > 1 { Level::Raid1 } else { Level::Single };
+    journal.shape = Shape { level, width: copies, groups: 1, ..journal.shape };
+    journal.controller.parameters.remove("journals");
+    journal.controller.parameters.remove("slab");
+    journal
+}
+
 /// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a turn of it to be safe;
 /// random ones as far apart as the journal is large. On solid-state drives the journal's copies share their speed.
-fn journalled(system: &System, workload: &Workload) -> Prediction {
+fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
     let bytes = workload.mean_bytes();
-    let efficiency = system.controller.or("efficiency", 1.0);
     let (part, us) = match &system.journal {
         Some((count, ssd)) => {
             let lanes = (*count as f64 / 2.0).floor().max(1.0);
@@ -563,18 +580,15 @@ fn journalled(system: &System, workload: &Workload) -> Prediction {
         None if workload.random_share < 0.5 => {
             let turn_us = 60e6 / system.drive.or("spindle", 7200.0);
             let alone = if workload.outstanding() == 1 { turn_us } else { 0.0 };
-            ("journal", bytes / (system.drive.or("outer_rate", 200.0) * efficiency) + alone)
+            let one = predict(&in_journal(system, 1), State::Normal, workload, seed);
+            ("journal", 1e6 / one.iops + alone)
         }
         None => {
-            let mut one = system.clone();
-            one.drives = 1;
-            one.shape = Shape { level: Level::Single, width: 1, groups: 1, ..one.shape };
-            one.controller.parameters.remove("journals");
-            one.controller.parameters.remove("slab");
+            let one = in_journal(system, 1);
             let journal = JOURNAL_BYTES / system.drives as u64;
             let span_bytes = workload.span_bytes.map_or(journal, |span| span.min(journal));
             let load = Workload { span_bytes: Some(span_bytes), ..workload.clone() };
-            let prediction = predict(&one, State::Normal, &load);
+            let prediction = predict(&one, State::Normal, &load, seed);
             let rebuild_seconds = rebuild_seconds(system);
             return Prediction { rebuild_seconds, bottleneck: "journal".into(), ..prediction };
         }
@@ -587,12 +601,18 @@ fn journalled(system: &System, workload: &Workload) -> Prediction {
     prediction
 }
 
-pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Prediction {
+pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
     let controller = &system.controller;
     if controller.is("journals") && workload.read_share == 0.0 {
-        return journalled(system, workload);
+        return journalled(system, workload, seed);
     }
-    let mut simulation = Simulation::new(system, state, workload);
+    if controller.is("journals") && workload.span_bytes.is_some_and(|span| span <= JOURNAL_BYTES) {
+        // What was written last still lies in the journal, which is a mirror.
+        let rebuild_seconds = rebuild_seconds(system);
+        let prediction = predict(&in_journal(system, 2), State::Normal, workload, seed);
+        return Prediction { rebuild_seconds, ..prediction };
+    }
+    let mut simulation = Simulation::new(system, state, workload, seed);
     let outstanding = simulation.requests.len() as u64;
     let warm = 2 * outstanding + 300;
     let measured = 3000 + 4 * outstanding;

@@ -58,6 +58,7 @@ pub const KNOWN: &[Known] = &[
     // Any drive.
     known("capacity", "B", 1e6, 1e15),
     known("write_cache", "requests", 0.0, 65_536.0),
+    known("write_cache_size", "MiB", 0.0, 65_536.0),
     known("interface", "MB/s", 1.0, 100_000.0),
     // Hard disks.
     known("spindle", "rpm", 1000.0, 30_000.0),

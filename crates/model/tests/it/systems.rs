@@ -2,8 +2,9 @@
 
 use stripewise_model::predict::{State, Workload, predict};
 use stripewise_model::studies::{self, parse};
+use stripewise_model::sweep::{Sweep, csv, json_lines};
 use stripewise_model::system::{Catalogue, CatalogueError, Configuration};
-use stripewise_model::validate::{Answer, summarise, validate};
+use stripewise_model::validate::{Answer, Verdict, findings, summarise, validate};
 
 const ONE_LINE: &str =
     "study,level,tool,metric,value,unit,notes\n001,RAID 5,bonnie 1.4,rewrite,39368,kB/s,\n";
@@ -24,6 +25,17 @@ fn every_system_of_the_studies_has_an_entry() {
     let names = systems.lines().skip(1).filter_map(|line| line.split(',').nth(1));
     let missing: Vec<&str> = names.filter(|name| !catalogue.system.contains_key(*name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn at_most_45_numbers_are_fitted_and_each_names_its_rows() {
+    let catalogue = Catalogue::built_in();
+    let fitted = catalogue.fitted();
+    assert!(fitted.len() <= 45, "{}: {fitted:?}", fitted.len());
+    for (component, name) in fitted {
+        let source = &catalogue.component[&component].parameters[&name].source;
+        assert!(source.starts_with("00"), "{component}.{name}: {source}");
+    }
 }
 
 #[test]
@@ -108,4 +120,57 @@ fn more_drives_read_faster_and_a_lost_one_slows() {
     let four = rate("4xmg08ada400e", State::Normal);
     assert!(rate("8xmg08ada400e", State::Normal) > 1.5 * four);
     assert!(rate("4xmg08ada400e", State::Degraded) < 0.9 * four);
+}
+
+#[test]
+fn findings_hold_or_their_failure_is_known() {
+    let findings = findings(&Catalogue::built_in());
+    let failing: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::DoesNotHold)
+        .map(|finding| finding.id.as_str())
+        .collect();
+    // Depth-1 reads that a driver doubles; a journal faster than any disk.
+    assert_eq!(failing, ["F000-15", "F000-31"], "{findings:#?}");
+    let holding = findings.iter().filter(|finding| finding.verdict == Verdict::Holds).count();
+    assert!(holding >= 45, "{holding}");
+    assert!(findings.iter().all(|finding| !finding.why.is_empty()));
+}
+
+#[test]
+fn a_sweep_has_the_same_bytes_on_any_number_of_threads() {
+    let sweep = Sweep {
+        base: configuration("1xmg08ada400e", "single"),
+        drive: "mg08ada400e".into(),
+        state: State::Normal,
+        layouts: vec!["raid5".into(), "raid10".into()],
+        drives: vec![2, 4],
+        interleaves_kib: vec![64],
+        blocks: vec![4096, 1 << 20],
+        depths: vec![4],
+        read_shares: vec![1.0],
+        random_shares: vec![0.0, 1.0],
+        workers: 1,
+        seed: 7,
+    };
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let points = pool.install(|| sweep.run(&Catalogue::built_in()));
+        (csv(&points), json_lines(&points))
+    };
+    let (one, three) = (on(1), on(3));
+    assert_eq!(one, three);
+    assert_eq!(one.0.lines().count(), 1 + sweep.points());
+    assert!(one.0.contains("2 drives cannot be `raid5`"), "{}", one.0);
+}
+
+#[test]
+fn sixty_large_drives_are_predicted() {
+    let catalogue = Catalogue::built_in();
+    let mut wide = configuration("60xhdd20tb", "raid60");
+    wide.groups = Some(6);
+    let system = catalogue.build("wide", &wide).unwrap();
+    let prediction = predict(&system, State::Normal, &Workload::simple(true, true, 65_536, 128));
+    assert!(prediction.iops > 4000.0, "{prediction:?}");
+    assert!(prediction.rebuild_seconds.unwrap() > 20.0 * 3600.0);
 }

@@ -1,0 +1,139 @@
+//! The report of a validation: tables in Markdown, and a chart of predicted over published.
+
+use std::fmt::Write;
+
+use super::{Answer, Finding, Halves, TableSummary, Verdict};
+use crate::system::{Catalogue, How};
+
+fn percent(value: f64) -> String {
+    if value > 9999.0 { "none".into() } else { format!("{value:.1}") }
+}
+
+/// The document; `chart` is where the chart lies, as the document names it.
+pub fn markdown(
+    catalogue: &Catalogue,
+    answers: &[Answer],
+    tables: &[TableSummary],
+    halves: &[(String, Halves)],
+    findings: &[Finding],
+    chart: &str,
+) -> String {
+    let mut text = String::from(
+        "# How near the predictions come\n\n\
+         Written by `stripewise model validate --report docs/validation.md`. Every measured row of the published\n\
+         studies is predicted by the systems of the catalogue. The error is exp|ln(predicted/published)| − 1; rows\n\
+         without an answer count as the worst. Pairs are configurations of one test that lie more than 15 % apart\n\
+         in print, and the share that comes out in the same order.\n\n",
+    );
+    let _ = writeln!(text, "![Predicted over published]({chart})\n");
+    text += "| study | table | rows | unanswered | median % | p90 % | pairs in order % |\n";
+    text += "|---|---|---:|---:|---:|---:|---:|\n";
+    for TableSummary { study, table, summary } in tables {
+        let table = if table.is_empty() { "**all**" } else { table };
+        let pairs = summary.pairs_in_order_percent.map_or_else(String::new, |pairs| format!("{pairs:.1}"));
+        let (median, p90) = (percent(summary.median_error_percent), percent(summary.p90_error_percent));
+        let _ = writeln!(
+            text,
+            "| {study} | {table} | {} | {} | {median} | {p90} | {pairs} |",
+            summary.rows, summary.unanswered
+        );
+    }
+    text += "\n## Rows that were not fitted\n\n\
+             Numbers that are fitted start off their places by a quarter, are fitted to a random half of the rows,\n\
+             and predict the other half. Simulated studies keep their numbers: one evaluation of them is too dear\n\
+             for a search.\n\n\
+             | study | fitted half: median %, p90 % | other half: median %, p90 % |\n|---|---|---|\n";
+    for (study, half) in halves {
+        let _ = writeln!(
+            text,
+            "| {study} | {}, {} | {}, {} |",
+            percent(half.fitted_median_percent),
+            percent(half.fitted_p90_percent),
+            percent(half.other_median_percent),
+            percent(half.other_p90_percent)
+        );
+    }
+    let fitted = catalogue.fitted();
+    let _ = writeln!(text, "\n## The {} fitted numbers\n", fitted.len());
+    text += "| part | number | value | unit | fitted to |\n|---|---|---:|---|---|\n";
+    for (component, name) in &fitted {
+        let parameter = &catalogue.component[component].parameters[name];
+        let (value, unit, source) = (parameter.value, &parameter.unit, &parameter.source);
+        let _ = writeln!(text, "| {component} | {name} | {value} | {unit} | {source} |");
+    }
+    text += "\n## Numbers read off one published row\n\n| part | number | value | unit | source |\n|---|---|---:|---|---|\n";
+    for (component, parts) in &catalogue.component {
+        for (name, parameter) in parts.parameters.iter().filter(|(_, one)| one.how == How::Measured) {
+            let (value, unit, source) = (parameter.value, &parameter.unit, &parameter.source);
+            let _ = writeln!(text, "| {component} | {name} | {value} | {unit} | {source} |");
+        }
+    }
+    text += "\n## Findings of the studies\n\n| finding | predictions | figures, or why not |\n|---|---|---|\n";
+    for finding in findings {
+        let verdict = match finding.verdict {
+            Verdict::Holds => "holds",
+            Verdict::DoesNotHold => "**does not hold**",
+            Verdict::CannotBeModelled => "cannot be modelled",
+        };
+        let _ = writeln!(text, "| {} | {verdict} | {} |", finding.id, finding.why);
+    }
+    text += "\n## Rows that err by more than half\n\n| study | row | figure | published | predicted | error % |\n";
+    text += "|---|---|---|---:|---:|---:|\n";
+    let far = answers.iter().filter(|answer| answer.distance() > 1.5_f64.ln());
+    for answer in far {
+        let predicted = answer.predicted.map_or_else(|| "none".into(), |value| format!("{value:.3}"));
+        let error = answer.error_percent.map_or_else(|| "none".into(), |error| format!("{error:.0}"));
+        let Answer { study, table, row, metric, published, .. } = answer;
+        let _ = writeln!(text, "| {study} | {table}: {row} | {metric} | {published} | {predicted} | {error} |");
+    }
+    text
+}
+
+const COLOURS: [(&str, &str); 4] = [("000", "#c2410c"), ("001", "#15803d"), ("002", "#1d4ed8"), ("004", "#7e22ce")];
+
+/// Predicted over published, both by powers of ten, as one SVG that refers to nothing.
+pub fn chart(answers: &[Answer]) -> String {
+    const SIZE: f64 = 640.0;
+    const EDGE: f64 = 50.0;
+    let place = |value: f64| ((value.max(0.01).log10() + 2.0) / 10.0).clamp(0.0, 1.0) * (SIZE - 2.0 * EDGE);
+    let (x, y) = (|value: f64| EDGE + place(value), |value: f64| SIZE - EDGE - place(value));
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {SIZE} {SIZE}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"{SIZE}\" height=\"{SIZE}\" fill=\"white\"/>\n"
+    );
+    for power in -2..=8 {
+        let value = 10f64.powi(power);
+        let (at_x, at_y) = (x(value), y(value));
+        let (low, high) = (EDGE, SIZE - EDGE);
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{at_x:.1} {low}V{high}M{low} {at_y:.1}H{high}\" stroke=\"#ddd\" fill=\"none\"/>\
+             <text x=\"{at_x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">1e{power}</text>\
+             <text x=\"{:.1}\" y=\"{at_y:.1}\" text-anchor=\"end\">1e{power}</text>",
+            high + 16.0,
+            low - 4.0
+        );
+    }
+    let (low, high) = (0.01, 1e8);
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"#333\" fill=\"none\"/>",
+        x(low),
+        y(low),
+        x(high),
+        y(high)
+    );
+    for answer in answers {
+        let Some(predicted) = answer.predicted else { continue };
+        let colour = COLOURS.iter().find(|(study, _)| *study == answer.study).map_or("#333", |(_, colour)| colour);
+        let (at_x, at_y) = (x(answer.published), y(predicted));
+        let _ = writeln!(svg, "<circle cx=\"{at_x:.1}\" cy=\"{at_y:.1}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.5\"/>");
+    }
+    for (index, (study, colour)) in COLOURS.iter().enumerate() {
+        let at_y = EDGE + 16.0 * index as f64;
+        let _ = writeln!(svg, "<text x=\"60\" y=\"{at_y}\" fill=\"{colour}\">study {study}</text>");
+    }
+    let _ = writeln!(svg, "<text x=\"320\" y=\"{}\" text-anchor=\"middle\">published</text>", SIZE - 8.0);
+    svg += "<text x=\"12\" y=\"320\" transform=\"rotate(-90 12 320)\" text-anchor=\"middle\">predicted</text>\n</svg>\n";
+    svg
+}

@@ -1,0 +1,337 @@
+//! `model predict`: what a system delivers, what limits it, and how far such figures were off where they could be checked.
+//!
+//! Expected faults: unknown names (the nearest are said), configurations that cannot be (with the rule).
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use stripewise_lab::method;
+use stripewise_lab::workload::Pattern as LabPattern;
+use stripewise_model::predict::{Latency, Limit, Prediction, State, Workload, depth_chart, predict};
+use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over, System};
+use stripewise_model::validate::expected_error;
+
+use super::{parse_share, parse_state, system_failure};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::replace_file;
+use crate::printer::{Page, Style, Table, plain};
+use crate::size::ByteSize;
+
+/// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits them
+#[derive(Args)]
+pub struct Options {
+    /// A system of the catalogue
+    #[arg(value_name = "SYSTEM", required_unless_present = "drives", conflicts_with = "drives")]
+    system: Option<String>,
+    #[command(flatten)]
+    build: Build,
+    /// normal, degraded or rebuilding
+    #[arg(long, default_value = "normal", value_parser = parse_state)]
+    state: State,
+    /// The loads of one of the laboratory's methods [default: toshiba, without --pattern]
+    #[arg(long, value_name = "NAME", conflicts_with = "pattern")]
+    profile: Option<String>,
+    /// One load
+    #[arg(long)]
+    pattern: Option<Pattern>,
+    /// Size of its requests [default: 4 KiB for random loads, 1 MiB for sequential ones]
+    #[arg(long, value_name = "SIZE")]
+    block: Option<ByteSize>,
+    /// Outstanding requests of each worker
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    depth: u16,
+    /// Workers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+    /// Share of reads in a mixed load
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = parse_share)]
+    read_share: f64,
+    /// Bytes from the start that are used [default: all]
+    #[arg(long, value_name = "SIZE")]
+    span: Option<ByteSize>,
+    /// Write throughput and latency over depth as an SVG
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+}
+
+/// A configuration that has no name.
+#[derive(Args)]
+pub struct Build {
+    /// How many of which drive: 4xmg08ada400e
+    #[arg(long, value_name = "NxNAME", requires = "layout")]
+    drives: Option<String>,
+    /// The layout over them
+    #[arg(long)]
+    layout: Option<String>,
+    /// Members of a stripe [default: all]
+    #[arg(long, value_name = "N")]
+    columns: Option<usize>,
+    /// Groups of RAID 50 and 60
+    #[arg(long, value_name = "N")]
+    groups: Option<usize>,
+    /// Bytes per strip
+    #[arg(long, value_name = "SIZE")]
+    interleave: Option<ByteSize>,
+    /// Controller or software [default: hba for disks, software-ports for solid-state drives]
+    #[arg(long, value_name = "NAME")]
+    controller: Option<String>,
+    /// Controllers that share the drives
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    controllers: usize,
+    /// What software RAID lies over: jbod, simple-volumes or hardware-raid0
+    #[arg(long, value_name = "WHAT")]
+    over: Option<SoftwareOver>,
+    /// What the host reaches it through: 10gbe, 2.5gbe, 1gbe …
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+}
+
+/// What software RAID lies over.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum SoftwareOver {
+    /// Devices that the controller passes through
+    Jbod,
+    /// One-drive volumes behind the controller's cache
+    SimpleVolumes,
+    /// RAID 0 sets of each controller
+    HardwareRaid0,
+}
+
+/// A load.
+#[derive(Clone, Copy, ValueEnum)]
+enum Pattern {
+    SeqRead,
+    SeqWrite,
+    RandRead,
+    RandWrite,
+    Mixed,
+}
+
+impl Build {
+    /// The configuration asked for.
+    pub fn configuration(&self, catalogue: &Catalogue) -> Result<Configuration> {
+        let drives = self.drives.clone().unwrap_or_default();
+        let (_, _, drive) = catalogue.drives(&drives).map_err(|error| system_failure(&error))?;
+        let usual = if drive.kind == ComponentKind::Ssd { "software-ports" } else { "hba" };
+        Ok(Configuration {
+            drives,
+            layout: self.layout.clone().unwrap_or_default(),
+            columns: self.columns,
+            interleave_kib: self.interleave.map(|size| size.0 >> 10),
+            groups: self.groups,
+            controller: self.controller.clone().unwrap_or_else(|| usual.into()),
+            controllers: self.controllers,
+            over: match self.over {
+                None => Over::Drives,
+                Some(SoftwareOver::Jbod) => Over::Jbod,
+                Some(SoftwareOver::SimpleVolumes) => Over::SimpleVolumes,
+                Some(SoftwareOver::HardwareRaid0) => Over::HardwareRaid0,
+            },
+            file_system: false,
+            link: self.link.clone(),
+            journal: None,
+            filled: None,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Predicted<'a> {
+    system: &'a str,
+    layout: &'a str,
+    state: State,
+    mb_per_s: f64,
+    iops: f64,
+    latency_us: Latency,
+    bottleneck: &'a str,
+    headroom: f64,
+    rebuild_seconds: Option<f64>,
+    rebuild_under_load_seconds: Option<f64>,
+    drive_utilisation: f64,
+    expected_error_percent: f64,
+    expected_p90_error_percent: f64,
+    limits: &'a [Limit],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measurements: Option<Vec<Measurement<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Measurement<'a> {
+    name: &'a str,
+    mb_per_s: f64,
+    iops: f64,
+    latency_us: Latency,
+    bottleneck: &'a str,
+    expected_error_percent: f64,
+}
+
+/// A load, its prediction, and the median and p90 error of such figures.
+struct Figure {
+    name: String,
+    prediction: Prediction,
+    error: (f64, f64),
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let catalogue = Catalogue::built_in();
+    let system = match &options.system {
+        Some(name) => catalogue.system(name),
+        None => {
+            let configuration = options.build.configuration(&catalogue)?;
+            let name = format!("{} {}", configuration.drives, configuration.layout);
+            catalogue.build(&name, &configuration)
+        }
+    };
+    let system = system.map_err(|error| system_failure(&error))?;
+    if options.state != State::Normal && system.shape.fault_tolerance() == 0 {
+        return Err(Failure::new(format!("{} stores nothing twice: it has no such state", system.shape.level))
+            .hint("choose a layout with redundancy, or --state normal"));
+    }
+    let loads = loads(options)?;
+    let figures: Vec<Figure> = loads
+        .iter()
+        .map(|(name, load)| {
+            let error = expected_error(&catalogue, &system, load);
+            Figure {
+                name: name.clone(),
+                prediction: predict(&system, options.state, load),
+                error: (error.median_error_percent, error.p90_error_percent),
+            }
+        })
+        .collect();
+    if let Some(path) = &options.chart {
+        let path = app.absolute(path);
+        let chart = depth_chart(&system, options.state, &loads[0].1);
+        replace_file(&path, chart.as_bytes()).map_err(|error| {
+            Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error)))
+        })?;
+        app.printer.note(format!("chart: {}", path.display()));
+    }
+    print(options, app, &system, &figures)?;
+    Ok(Exit::Success)
+}
+
+fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
+    let span_bytes = options.span.map(|size| size.0);
+    if let Some(pattern) = options.pattern {
+        let (name, read_share, random) = match pattern {
+            Pattern::SeqRead => ("seq-read", 1.0, false),
+            Pattern::SeqWrite => ("seq-write", 0.0, false),
+            Pattern::RandRead => ("rand-read", 1.0, true),
+            Pattern::RandWrite => ("rand-write", 0.0, true),
+            Pattern::Mixed => ("mixed", options.read_share, true),
+        };
+        let block = options.block.map_or(if random { 4096 } else { 1 << 20 }, |size| size.0);
+        if block == 0 || block % 512 != 0 {
+            return Err(Failure::usage(format!("a block of {block} bytes is not a positive multiple of 512")));
+        }
+        let load = Workload {
+            read_share,
+            random_share: if random { 1.0 } else { 0.0 },
+            blocks: vec![(block, 1.0)],
+            depth: options.depth.into(),
+            workers: options.workers.into(),
+            span_bytes,
+        };
+        return Ok(vec![(name.into(), load)]);
+    }
+    let name = options.profile.as_deref().unwrap_or("toshiba");
+    let profile =
+        method::built_in(name).map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
+    let load = |step: &method::Step| {
+        let random_share = match step.workload.pattern {
+            LabPattern::Sequential => 0.0,
+            LabPattern::Partly(percent) => f64::from(percent) / 100.0,
+            _ => 1.0,
+        };
+        let blocks = &step.workload.blocks;
+        let load = Workload {
+            read_share: step.workload.read_share,
+            random_share,
+            blocks: blocks.iter().map(|one| (one.bytes, f64::from(one.share))).collect(),
+            depth: step.workload.depth as usize,
+            workers: step.workload.jobs as usize,
+            span_bytes,
+        };
+        (step.name.clone(), load)
+    };
+    let loads: Vec<_> = profile.steps.iter().map(load).collect();
+    if loads.is_empty() {
+        return Err(Failure::new(format!("`{name}` measures a file system, which is not modelled"))
+            .hint("`stripewise lab profiles` lists the methods; take one with block loads"));
+    }
+    Ok(loads)
+}
+
+fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> Result<()> {
+    let first = &figures[0];
+    let prediction = &first.prediction;
+    let measurement = |figure: &'_ Figure| -> (f64, f64, Latency, f64) {
+        let one = &figure.prediction;
+        (one.mb_per_s, one.iops, one.latency_us, figure.error.0)
+    };
+    let layout = system.shape.level.name();
+    let document = Predicted {
+        system: &system.name,
+        layout,
+        state: options.state,
+        mb_per_s: prediction.mb_per_s,
+        iops: prediction.iops,
+        latency_us: prediction.latency_us,
+        bottleneck: &prediction.bottleneck,
+        headroom: prediction.headroom,
+        rebuild_seconds: prediction.rebuild_seconds,
+        rebuild_under_load_seconds: prediction.rebuild_under_load_seconds,
+        drive_utilisation: prediction.drive_utilisation,
+        expected_error_percent: first.error.0,
+        expected_p90_error_percent: first.error.1,
+        limits: &prediction.limits,
+        measurements: (figures.len() > 1).then(|| {
+            let all = figures.iter().map(|figure| {
+                let (mb_per_s, iops, latency_us, expected_error_percent) = measurement(figure);
+                let bottleneck = figure.prediction.bottleneck.as_str();
+                Measurement { name: &figure.name, mb_per_s, iops, latency_us, bottleneck, expected_error_percent }
+            });
+            all.collect()
+        }),
+    };
+    app.printer.result(&document, |page| page_of(system, figures, page))
+}
+
+fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
+    page.field("system", &system.name, Style::Strong);
+    let drives = format!("{} × {}", system.drives, system.drive.title);
+    page.field("drives", drives, Style::Plain);
+    page.field("behind", &system.controller.title, Style::Plain);
+    let shape = &system.shape;
+    page.field("layout", format!("{} of {} members", shape.level, shape.width), Style::Plain);
+    let mut table =
+        Table::new(&["LOAD", ">MB/s", ">IOPS", ">MEAN µs", ">P99 µs", "LIMITED BY", ">NEXT PART", ">ERROR %"]);
+    for Figure { name, prediction, error } in figures {
+        table.row([
+            plain(name.clone()),
+            plain(format!("{:.1}", prediction.mb_per_s)),
+            plain(format!("{:.0}", prediction.iops)),
+            plain(format!("{:.0}", prediction.latency_us.mean)),
+            plain(format!("{:.0}", prediction.latency_us.p99)),
+            plain(prediction.bottleneck.clone()),
+            plain(format!("{:.2}×", prediction.headroom)),
+            plain(format!("{:.0}, {:.0}", error.0, error.1)),
+        ]);
+    }
+    page.line("");
+    page.table(&table);
+    page.line("");
+    let hours = |seconds: Option<f64>| {
+        seconds.map_or_else(|| "none: nothing is stored twice".into(), |one| format!("{:.1} h", one / 3600.0))
+    };
+    let prediction = &figures[0].prediction;
+    page.field("rebuild, idle", hours(prediction.rebuild_seconds), Style::Plain);
+    page.field("rebuild, loaded", hours(prediction.rebuild_under_load_seconds), Style::Plain);
+    page.line("");
+    page.line("NEXT PART: how much more the next part could do. ERROR: median and p90 of such figures in the");
+    page.line("published studies (`stripewise model validate`).");
+}

@@ -1,0 +1,137 @@
+//! `model sweep`: predictions over every combination, as CSV or JSON lines.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use stripewise_model::predict::State;
+use stripewise_model::sweep::{Sweep, csv, json_lines};
+use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over};
+
+use super::{parse_share, parse_state, system_failure};
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::replace_file;
+use crate::printer::write_out;
+use crate::size::ByteSize;
+
+/// Predict every combination of layouts, drives, interleaves and loads
+#[derive(Args)]
+pub struct Options {
+    /// The drive
+    #[arg(long, value_name = "NAME")]
+    drive: String,
+    /// Numbers of drives
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "4")]
+    drives: Vec<usize>,
+    /// Layouts
+    #[arg(long, value_name = "LAYOUT,…", value_delimiter = ',', default_value = "raid0,raid5,raid10")]
+    layouts: Vec<String>,
+    /// Strips
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64K")]
+    interleaves: Vec<ByteSize>,
+    /// Sizes of requests
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "4K,64K,1M")]
+    blocks: Vec<ByteSize>,
+    /// Outstanding requests of each worker
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,32")]
+    depths: Vec<usize>,
+    /// Shares of reads
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0,1", value_parser = parse_share)]
+    read_shares: Vec<f64>,
+    /// Shares of random requests
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0,1", value_parser = parse_share)]
+    random_shares: Vec<f64>,
+    /// Workers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: usize,
+    /// Controller or software [default: hba for disks, software-ports for solid-state drives]
+    #[arg(long, value_name = "NAME")]
+    controller: Option<String>,
+    /// What the host reaches it through
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+    /// normal, degraded or rebuilding
+    #[arg(long, default_value = "normal", value_parser = parse_state)]
+    state: State,
+    /// Where random choices start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// csv, or jsonl: one JSON document a line
+    #[arg(long, default_value = "csv")]
+    format: Format,
+    /// Where to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Csv,
+    Jsonl,
+}
+
+#[derive(Serialize)]
+struct Swept<'a> {
+    points: &'a [stripewise_model::sweep::Point],
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let catalogue = Catalogue::built_in();
+    let one = format!("1x{}", options.drive);
+    let (_, _, drive) = catalogue.drives(&one).map_err(|error| system_failure(&error))?;
+    let usual = if drive.kind == ComponentKind::Ssd { "software-ports" } else { "hba" };
+    if options.depths.contains(&0) || options.workers == 0 || options.blocks.iter().any(|size| size.0 == 0) {
+        return Err(Failure::usage("depths, workers and blocks are at least 1"));
+    }
+    let sweep = Sweep {
+        base: Configuration {
+            drives: one,
+            layout: "single".into(),
+            columns: None,
+            interleave_kib: None,
+            groups: None,
+            controller: options.controller.clone().unwrap_or_else(|| usual.into()),
+            controllers: 1,
+            over: Over::Drives,
+            file_system: false,
+            link: options.link.clone(),
+            journal: None,
+            filled: None,
+        },
+        drive: options.drive.clone(),
+        state: options.state,
+        layouts: options.layouts.clone(),
+        drives: options.drives.clone(),
+        interleaves_kib: options.interleaves.iter().map(|size| size.0 >> 10).collect(),
+        blocks: options.blocks.iter().map(|size| size.0).collect(),
+        depths: options.depths.clone(),
+        read_shares: options.read_shares.clone(),
+        random_shares: options.random_shares.clone(),
+        workers: options.workers,
+        seed: options.seed,
+    };
+    // A wrong name would make every point impossible: say it once.
+    catalogue.build("sweep", &sweep.base).map_err(|error| system_failure(&error))?;
+    let points = sweep.run(&catalogue);
+    if app.printer.is_json() {
+        app.printer.result(&Swept { points: &points }, |_| ())?;
+        return Ok(Exit::Success);
+    }
+    let text = match options.format {
+        Format::Csv => csv(&points),
+        Format::Jsonl => json_lines(&points),
+    };
+    match &options.out {
+        None => write_out(text.as_bytes())?,
+        Some(path) => {
+            let path = app.absolute(path);
+            replace_file(&path, text.as_bytes()).map_err(|error| {
+                Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error)))
+            })?;
+            app.printer.note(format!("{} points: {}", points.len(), path.display()));
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,167 @@
+//! `model validate`: every published row beside its prediction.
+//!
+//! Expected faults: data files with other columns or fields (told with file, line and column).
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_model::studies::{self, DataError};
+use stripewise_model::system::Catalogue;
+use stripewise_model::validate::{
+    Answer, Halves, Summary, TableSummary, all_halves, chart, findings, markdown, summarise, tables, validate,
+};
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result, system_text};
+use crate::home::replace_file;
+use crate::printer::{Page, Table, plain};
+
+/// Hold the predictions against every row of the published studies
+#[derive(Args)]
+pub struct Options {
+    /// One study: 000, 001, 002 or 004
+    #[arg(long, value_name = "STUDY", value_parser = ["000", "001", "002", "004"])]
+    study: Option<String>,
+    /// A folder of files with the same columns, or one such file, in place of the project's data
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print every row
+    #[arg(long)]
+    rows: bool,
+    /// Write the report as Markdown, and its chart as SVG beside it
+    #[arg(long, value_name = "FILE.md")]
+    report: Option<PathBuf>,
+    /// Where the choice of halves starts
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Serialize)]
+struct Validated<'a> {
+    tables: Vec<&'a TableSummary>,
+    studies: Vec<&'a TableSummary>,
+    rows: &'a [Answer],
+    median_error_percent: f64,
+    p90_error_percent: f64,
+    fitted_numbers: usize,
+    halves: Vec<Half<'a>>,
+}
+
+#[derive(Serialize)]
+struct Half<'a> {
+    study: &'a str,
+    #[serde(flatten)]
+    halves: Halves,
+}
+
+fn data_failure(error: &DataError) -> Failure {
+    Failure::new(error.to_string()).hint(error.hint())
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let catalogue = Catalogue::built_in();
+    let mut rows = match &options.data {
+        Some(path) => studies::read(&app.absolute(path)).map_err(|error| data_failure(&error))?,
+        None => studies::built_in(),
+    };
+    if let Some(study) = &options.study {
+        rows.retain(|row| row.text("study") == study);
+    }
+    let answers = validate(&catalogue, &rows).map_err(|error| data_failure(&error))?;
+    if answers.is_empty() {
+        return Err(Failure::new("there are no measured rows in this data").hint("studies/ of the project has some"));
+    }
+    let halves = all_halves(&catalogue, &rows, options.seed).map_err(|error| data_failure(&error))?;
+    let all = tables(&answers);
+    let (studies, of_tables): (Vec<_>, Vec<_>) = all.iter().partition(|table| table.table.is_empty());
+    let Summary { median_error_percent, p90_error_percent, .. } = summarise(&answers);
+    if let Some(path) = &options.report {
+        let path = app.absolute(path);
+        let picture = path.with_extension("svg");
+        let name = picture.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        write(&picture, &chart(&answers))?;
+        write(&path, &markdown(&catalogue, &answers, &all, &halves, &findings(&catalogue), &name))?;
+        app.printer.note(format!("report: {}", path.display()));
+    }
+    let document = Validated {
+        tables: of_tables,
+        studies,
+        rows: &answers,
+        median_error_percent,
+        p90_error_percent,
+        fitted_numbers: catalogue.fitted().len(),
+        halves: halves.iter().map(|(study, halves)| Half { study, halves: *halves }).collect(),
+    };
+    app.printer.result(&document, |page| page_of(&all, &answers, &halves, &catalogue, options.rows, page))?;
+    Ok(Exit::Success)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    replace_file(path, text.as_bytes())
+        .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))
+}
+
+fn percent(value: f64) -> String {
+    if value > 9999.0 { "none".into() } else { format!("{value:.1}") }
+}
+
+fn page_of(
+    all: &[TableSummary],
+    answers: &[Answer],
+    halves: &[(String, Halves)],
+    catalogue: &Catalogue,
+    every_row: bool,
+    page: &mut Page,
+) {
+    if every_row {
+        let mut table = Table::new(&["TABLE", "ROW", "FIGURE", ">PUBLISHED", ">PREDICTED", ">ERROR %", ""]);
+        for answer in answers {
+            table.row([
+                plain(format!("{} {}", answer.study, answer.table)),
+                plain(answer.row.clone()),
+                plain(answer.metric.clone()),
+                plain(format!("{:.3}", answer.published)),
+                plain(answer.predicted.map_or_else(|| "none".into(), |one| format!("{one:.3}"))),
+                plain(answer.error_percent.map_or_else(|| "none".into(), |one| format!("{one:.1}"))),
+                plain(if answer.fitted { "fitted" } else { "" }),
+            ]);
+        }
+        page.table(&table);
+        page.line("");
+    }
+    let mut table = Table::new(&["STUDY", "TABLE", ">ROWS", ">NO ANSWER", ">MEDIAN %", ">P90 %", ">IN ORDER %"]);
+    for TableSummary { study, table: name, summary } in all {
+        table.row([
+            plain(study.clone()),
+            plain(if name.is_empty() { "all" } else { name }),
+            plain(summary.rows.to_string()),
+            plain(summary.unanswered.to_string()),
+            plain(percent(summary.median_error_percent)),
+            plain(percent(summary.p90_error_percent)),
+            plain(summary.pairs_in_order_percent.map_or_else(String::new, |pairs| format!("{pairs:.1}"))),
+        ]);
+    }
+    page.table(&table);
+    if !halves.is_empty() {
+        page.line("");
+        let mut table = Table::new(&["STUDY", ">FITTED HALF %", ">OTHER HALF %", ">P90 %", ">OTHER P90 %"]);
+        for (study, half) in halves {
+            table.row([
+                plain(study.clone()),
+                plain(percent(half.fitted_median_percent)),
+                plain(percent(half.other_median_percent)),
+                plain(percent(half.fitted_p90_percent)),
+                plain(percent(half.other_p90_percent)),
+            ]);
+        }
+        page.table(&table);
+    }
+    page.line("");
+    page.line(format!("{} fitted numbers:", catalogue.fitted().len()));
+    for (component, name) in catalogue.fitted() {
+        let parameter = &catalogue.component[&component].parameters[&name];
+        page.line(format!("  {component} {name} = {} {} ({})", parameter.value, parameter.unit, parameter.source));
+    }
+}
