@@ -19,7 +19,7 @@ use crate::predict::{Prediction, State, Workload, predict};
 use crate::studies::{DataError, Row};
 use crate::system::{Catalogue, How, System};
 
-pub use expected::expected_error;
+pub use expected::Expected;
 pub use findings::{Finding, Verdict, findings};
 pub use fit::{Halves, fit, halves};
 pub use report::{chart, markdown};

@@ -31,7 +31,8 @@ pub fn depth_chart(system: &System, state: State, workload: &Workload) -> String
     line(&mut svg, &rates, "#1d4ed8", "MB/s", EDGE - 6.0, "end");
     line(&mut svg, &latencies, "#c2410c", "ms", WIDTH - EDGE + 6.0, "start");
     let name = system.name.replace('&', "&amp;").replace('<', "&lt;");
-    let _ = writeln!(svg, "<text x=\"320\" y=\"20\" text-anchor=\"middle\">{name}: over depth</text>\n</svg>");
+    let _ =
+        writeln!(svg, "<text x=\"320\" y=\"20\" text-anchor=\"middle\">{name}: over depth</text>\n</svg>");
     svg
 }
 
@@ -47,7 +48,8 @@ fn line(svg: &mut String, values: &[f64], colour: &str, unit: &str, label_x: f64
         })
         .collect();
     let points = points.join(" ");
-    let _ = writeln!(svg, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
+    let _ =
+        writeln!(svg, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
     for value in [0.0, most / 2.0, most] {
         let _ = writeln!(
             svg,

@@ -166,7 +166,12 @@ impl Planner {
     }
 
     /// `choose` says which of the members that hold a copy of the strip at an offset serves it.
-    pub fn read(&self, offset: u64, bytes: u64, choose: &mut dyn FnMut(u64, &[usize]) -> usize) -> Vec<Vec<Extent>> {
+    pub fn read(
+        &self,
+        offset: u64,
+        bytes: u64,
+        choose: &mut dyn FnMut(u64, &[usize]) -> usize,
+    ) -> Vec<Vec<Extent>> {
         if self.slab > 0 && self.level == Level::Raid0 {
             return vec![self.on_slabs(offset, bytes, false)];
         }

@@ -179,20 +179,27 @@ impl<'a> Simulation<'a> {
             1000.0 / link.min(controller.or(name, f64::INFINITY))
         };
         let record = controller.or("record", 0.0) * 1024.0;
-        let record = ((record / row as f64).round().max(1.0) * row as f64 * f64::from(u8::from(record > 0.0))) as u64;
+        let record =
+            ((record / row as f64).round().max(1.0) * row as f64 * f64::from(u8::from(record > 0.0))) as u64;
         let serial_strips = controller.is("serial_strips") && system.shape.parity_units() > 0;
         let cache = controller.or("read_cache", 0.0) * 1024.0 * 1024.0;
         let setup = Setup {
             tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)) as usize,
-            // What is updated strip by strip must be on the medium before the next strip.
-            absorb: if controller.is("absorbs") && !serial_strips { system.drive.or("write_cache", 0.0) as usize } else { 0 },
+            // A stream that is updated strip by strip has each on the medium before the next.
+            absorb: if controller.is("absorbs") && !(serial_strips && sequential) {
+                system.drive.or("write_cache", 0.0) as usize
+            } else {
+                0
+            },
             absorb_bytes: (system.drive.or("write_cache_size", 64.0) * 1024.0 * 1024.0) as u64,
             prepare_ns: (system.drive.or("prepare", 0.0) * 1000.0) as u64,
             record: if sequential { 0 } else { record },
             // Streams are read ahead and written behind: only random requests are held back.
-            in_flight: match sequential {
-                true => slots,
-                false => controller.or("in_flight", f64::MAX).min(slots as f64) as usize,
+            // Of parity updates there are as many as drives.
+            in_flight: match (serial_strips && workload.read_share < 1.0, sequential) {
+                (true, _) => system.drives.min(slots),
+                (false, true) => slots,
+                (false, false) => controller.or("in_flight", f64::MAX).min(slots as f64) as usize,
             },
             read_ns_per_byte: cap("read_rate"),
             write_ns_per_byte: cap("write_rate"),
@@ -424,7 +431,9 @@ impl<'a> Simulation<'a> {
             None => member.hdd.positioned_ns(now_ns, &command.target, command.write),
         };
         let in_window = member.window.iter().enumerate().map(|(at, command)| (wait(command), false, at));
-        let in_cache = member.dirty.iter().enumerate().map(|(at, command)| (wait(command), true, at));
+        let reads_first = !member.window.is_empty() && member.dirty.len() * 4 < self.setup.absorb * 3;
+        let destaged = if reads_first { &[][..] } else { &member.dirty[..] };
+        let in_cache = destaged.iter().enumerate().map(|(at, command)| (wait(command), true, at));
         let Some((_, cached, at)) = in_window.chain(in_cache).min() else { return };
         let command = if cached { member.dirty[at] } else { member.window[at] };
         // A read that goes on where the last one ended was read ahead while the arm had nothing else to do.
@@ -433,9 +442,7 @@ impl<'a> Simulation<'a> {
                 member.hdd.plan_from(read_ns, command.lba, command.target, command.sectors, command.write)
             }
             Some(gap) => member.hdd.plan(read_ns, read_end, gap + command.sectors, false),
-            None => {
-                member.hdd.plan_from(now_ns, command.lba, command.target, command.sectors, command.write)
-            }
+            None => member.hdd.plan_from(now_ns, command.lba, command.target, command.sectors, command.write),
         };
         member.hdd.commit(&plan);
         let least_ns = match skipped(&command) {

@@ -132,15 +132,25 @@ fn all(checks: &[(bool, String)]) -> (bool, String) {
 }
 
 const CHECKS: &[(&str, Check)] = &[
-    ("F000-01", |look| within(look.ratio("000-rst-raid0", "000-single", seq(true, 16)), 2.8, 3.8, "of one disk")),
-    ("F000-02", |look| within(look.ratio("000-ss-simple", "000-single", seq(true, 16)), 0.6, 1.0, "of one disk")),
+    ("F000-01", |look| {
+        within(look.ratio("000-rst-raid0", "000-single", seq(true, 16)), 2.8, 3.8, "of one disk")
+    }),
+    ("F000-02", |look| {
+        within(look.ratio("000-ss-simple", "000-single", seq(true, 16)), 0.6, 1.0, "of one disk")
+    }),
     ("F000-05", |look| {
         let at = |depth| look.ratio("000-ss-mirror", "000-single", seq(true, depth));
         all(&[within(at(1), 0.6, 1.1, "depth 1"), within(at(16), 1.3, 2.0, "depth 16")])
     }),
-    ("F000-07", |look| within(look.ratio("000-rst-raid1", "000-single", seq(false, 16)), 0.6, 1.02, "of one disk")),
-    ("F000-10", |look| within(look.ratio("000-rst-raid5", "000-single", seq(false, 1)), 0.0, 0.2, "of one disk")),
-    ("F000-11", |look| within(look.ratio("000-rst-raid5", "000-single", seq(true, 1)), 2.0, 3.0, "of one disk")),
+    ("F000-07", |look| {
+        within(look.ratio("000-rst-raid1", "000-single", seq(false, 16)), 0.6, 1.02, "of one disk")
+    }),
+    ("F000-10", |look| {
+        within(look.ratio("000-rst-raid5", "000-single", seq(false, 1)), 0.0, 0.2, "of one disk")
+    }),
+    ("F000-11", |look| {
+        within(look.ratio("000-rst-raid5", "000-single", seq(true, 1)), 2.0, 3.0, "of one disk")
+    }),
     ("F000-12", |look| {
         let at = |depth| look.ratio("000-ss-parity", "000-single", seq(false, depth));
         all(&[within(at(1), 0.35, 0.65, "depth 1"), within(at(16), 0.65, 1.0, "depth 16")])
@@ -150,9 +160,15 @@ const CHECKS: &[(&str, Check)] = &[
         let random = look.ratio("000-ss-parity", "000-rst-raid5", rnd(false, 1));
         all(&[within(sequential, 2.0, 99.0, "sequential"), within(random, 2.0, 99.0, "random")])
     }),
-    ("F000-15", |look| within(look.ratio("000-ss-parity", "000-rst-raid0", rnd(false, 1)), 1.0, 99.0, "of RAID 0")),
-    ("F000-17", |look| within(look.ratio("000-rst-raid5", "000-rst-raid0", rnd(true, 32)), 0.9, 1.1, "of RAID 0")),
-    ("F000-19", |look| within(look.ratio("000-rst-raid0", "000-rst-raid5", seq(false, 16)), 8.0, 99.0, "of RAID 5")),
+    ("F000-15", |look| {
+        within(look.ratio("000-ss-parity", "000-rst-raid0", rnd(false, 1)), 1.0, 99.0, "of RAID 0")
+    }),
+    ("F000-17", |look| {
+        within(look.ratio("000-rst-raid5", "000-rst-raid0", rnd(true, 32)), 0.9, 1.1, "of RAID 0")
+    }),
+    ("F000-19", |look| {
+        within(look.ratio("000-rst-raid0", "000-rst-raid5", seq(false, 16)), 8.0, 99.0, "of RAID 5")
+    }),
     ("F000-21", |look| {
         let at = |mib| look.rate("000-rst-raid0", rnd(true, 1).mib(mib));
         within(at(16) / at(32), 5.0, 99.0, "16 MiB over 32 MiB")
@@ -161,13 +177,22 @@ const CHECKS: &[(&str, Check)] = &[
         let at = |read| look.rate("000-single", rnd(read, 1));
         within(at(false) / at(true), 1.5, 3.5, "writes over reads")
     }),
-    ("F000-27", |look| within(look.ratio("000-rst-raid5", "000-single", rnd(false, 1)), 0.1, 0.35, "of one disk")),
-    ("F000-29", |look| within(look.ratio("000-ss-mirror", "000-single", rnd(false, 32)), 0.85, 1.15, "of one disk")),
+    ("F000-27", |look| {
+        within(look.ratio("000-rst-raid5", "000-single", rnd(false, 1)), 0.1, 0.35, "of one disk")
+    }),
+    ("F000-29", |look| {
+        within(look.ratio("000-ss-mirror", "000-single", rnd(false, 32)), 0.85, 1.15, "of one disk")
+    }),
     ("F000-30", |look| {
         let of = |name| look.ratio(name, "000-single", rnd(true, 32));
-        all(&[within(of("000-ss-mirror"), 1.6, 2.1, "mirror"), within(of("000-rst-raid0"), 3.1, 4.2, "RAID 0")])
+        all(&[
+            within(of("000-ss-mirror"), 1.6, 2.1, "mirror"),
+            within(of("000-rst-raid0"), 3.1, 4.2, "RAID 0"),
+        ])
     }),
-    ("F000-31", |look| within(look.ratio("000-rst-raid0", "000-single", rnd(true, 1)), 1.8, 3.0, "of one disk")),
+    ("F000-31", |look| {
+        within(look.ratio("000-rst-raid0", "000-single", rnd(true, 1)), 1.8, 3.0, "of one disk")
+    }),
     ("F001-01", |look| {
         let of = |name| Bonnie::on(&look.system(name));
         let (zero, five, ten) = (of("001-raid0"), of("001-raid5"), of("001-raid10"));
@@ -194,8 +219,14 @@ const CHECKS: &[(&str, Check)] = &[
         all(&[within(write, 0.75, 0.95, "write"), within(read, 0.5, 0.8, "read")])
     }),
     ("F001-06", |look| {
-        let cpu = ["001-raid0", "001-raid5", "001-raid10"].map(|name| Bonnie::on(&look.system(name)).putc_cpu);
-        within(cpu.into_iter().fold(f64::MAX, f64::min), 85.0, 100.0, "least share of the processor in percent")
+        let cpu =
+            ["001-raid0", "001-raid5", "001-raid10"].map(|name| Bonnie::on(&look.system(name)).putc_cpu);
+        within(
+            cpu.into_iter().fold(f64::MAX, f64::min),
+            85.0,
+            100.0,
+            "least share of the processor in percent",
+        )
     }),
     ("F002-04", |look| {
         let load = rnd(false, 32).kib(8).mib(0);
@@ -245,7 +276,9 @@ const CHECKS: &[(&str, Check)] = &[
         let random = look.ratio("002-hw5-5", "002-hw10-8", rnd(false, 32).kib(256).mib(0));
         all(&[within(large, 1.02, 1.5, "sequential"), within(random, 0.4, 0.95, "random")])
     }),
-    ("F002-46", |look| within(look.ratio("002-hw0-4", "002-ssd1", seq(true, 1).mib(0)), 1.6, 2.6, "of one drive")),
+    ("F002-46", |look| {
+        within(look.ratio("002-hw0-4", "002-ssd1", seq(true, 1).mib(0)), 1.6, 2.6, "of one drive")
+    }),
     ("F002-51", |look| {
         let reads = look.ratio("002-sw0-jbod", "002-sw0-svol-2", rnd(true, 32).mib(0));
         let writes = look.ratio("002-sw0-jbod", "002-sw0-svol-2", seq(false, 32).kib(256).mib(0));
@@ -275,17 +308,32 @@ const CHECKS: &[(&str, Check)] = &[
         within(at("004-adaptec-raid10") / at("004-adaptec-raid5"), 1.1, 1.6, "RAID 10 over RAID 5")
     }),
     ("F004-07", |look| {
-        within(look.kept("004-broadcom-raid5", "seq_write", State::Degraded), 0.95, 1.05, "degraded over normal")
+        within(
+            look.kept("004-broadcom-raid5", "seq_write", State::Degraded),
+            0.95,
+            1.05,
+            "degraded over normal",
+        )
     }),
     ("F004-08", |look| {
         let degraded = look.four("004-broadcom-raid1", "seq_read", State::Degraded);
         within(degraded / look.four("004-single-8tb", "seq_read", State::Normal), 0.95, 1.05, "of one drive")
     }),
     ("F004-09", |look| {
-        within(look.kept("004-broadcom-raid5", "seq_read", State::Degraded), 0.35, 0.6, "degraded over normal")
+        within(
+            look.kept("004-broadcom-raid5", "seq_read", State::Degraded),
+            0.35,
+            0.6,
+            "degraded over normal",
+        )
     }),
     ("F004-10", |look| {
-        within(look.kept("004-adaptec-raid10", "seq_read", State::Degraded), 0.45, 0.75, "degraded over normal")
+        within(
+            look.kept("004-adaptec-raid10", "seq_read", State::Degraded),
+            0.45,
+            0.75,
+            "degraded over normal",
+        )
     }),
     ("F004-11", |look| {
         within(look.kept("004-adaptec-raid10", "mixed", State::Degraded), 0.6, 0.9, "degraded over normal")
@@ -310,7 +358,12 @@ const CHECKS: &[(&str, Check)] = &[
         all(&rates.map(|rate| within(rate, 200.0, 245.0, "MB/s")))
     }),
     ("F004-31", |look| {
-        within(look.kept("004-icybox-raid10", "seq_write", State::Degraded), 0.95, 1.05, "degraded over normal")
+        within(
+            look.kept("004-icybox-raid10", "seq_write", State::Degraded),
+            0.95,
+            1.05,
+            "degraded over normal",
+        )
     }),
     ("F004-32", |look| {
         let at = |name| look.four(name, "mixed", State::Normal);
@@ -339,8 +392,12 @@ fn judge(catalogue: &Catalogue, line: &str) -> Finding {
         ("cited", _) => "it is about the work of others, whose systems are not described".to_owned(),
         ("stated", _) => "it is advice or description, not a figure".to_owned(),
         (_, "method") => "it is about how to measure".to_owned(),
-        (_, "summary" | "anomaly") => "it is about the print, or about what the study cannot explain itself".to_owned(),
-        _ if field(0) == "003" || evidence.contains("no numbers") => "the study shows curves without numbers".to_owned(),
+        (_, "summary" | "anomaly") => {
+            "it is about the print, or about what the study cannot explain itself".to_owned()
+        }
+        _ if field(0) == "003" || evidence.contains("no numbers") => {
+            "the study shows curves without numbers".to_owned()
+        }
         _ => format!("no prediction is asked for this yet: the rows of {evidence} stand in the tables"),
     };
     Finding { id: id.into(), verdict: Verdict::CannotBeModelled, why }

@@ -68,7 +68,8 @@ pub fn markdown(
             let _ = writeln!(text, "| {component} | {name} | {value} | {unit} | {source} |");
         }
     }
-    text += "\n## Findings of the studies\n\n| finding | predictions | figures, or why not |\n|---|---|---|\n";
+    text +=
+        "\n## Findings of the studies\n\n| finding | predictions | figures, or why not |\n|---|---|---|\n";
     for finding in findings {
         let verdict = match finding.verdict {
             Verdict::Holds => "holds",
@@ -84,12 +85,14 @@ pub fn markdown(
         let predicted = answer.predicted.map_or_else(|| "none".into(), |value| format!("{value:.3}"));
         let error = answer.error_percent.map_or_else(|| "none".into(), |error| format!("{error:.0}"));
         let Answer { study, table, row, metric, published, .. } = answer;
-        let _ = writeln!(text, "| {study} | {table}: {row} | {metric} | {published} | {predicted} | {error} |");
+        let _ =
+            writeln!(text, "| {study} | {table}: {row} | {metric} | {published} | {predicted} | {error} |");
     }
     text
 }
 
-const COLOURS: [(&str, &str); 4] = [("000", "#c2410c"), ("001", "#15803d"), ("002", "#1d4ed8"), ("004", "#7e22ce")];
+const COLOURS: [(&str, &str); 4] =
+    [("000", "#c2410c"), ("001", "#15803d"), ("002", "#1d4ed8"), ("004", "#7e22ce")];
 
 /// Predicted over published, both by powers of ten, as one SVG that refers to nothing.
 pub fn chart(answers: &[Answer]) -> String {
@@ -125,9 +128,13 @@ pub fn chart(answers: &[Answer]) -> String {
     );
     for answer in answers {
         let Some(predicted) = answer.predicted else { continue };
-        let colour = COLOURS.iter().find(|(study, _)| *study == answer.study).map_or("#333", |(_, colour)| colour);
+        let colour =
+            COLOURS.iter().find(|(study, _)| *study == answer.study).map_or("#333", |(_, colour)| colour);
         let (at_x, at_y) = (x(answer.published), y(predicted));
-        let _ = writeln!(svg, "<circle cx=\"{at_x:.1}\" cy=\"{at_y:.1}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.5\"/>");
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{at_x:.1}\" cy=\"{at_y:.1}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.5\"/>"
+        );
     }
     for (index, (study, colour)) in COLOURS.iter().enumerate() {
         let at_y = EDGE + 16.0 * index as f64;

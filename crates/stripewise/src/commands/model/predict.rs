@@ -10,7 +10,7 @@ use stripewise_lab::method;
 use stripewise_lab::workload::Pattern as LabPattern;
 use stripewise_model::predict::{Latency, Limit, Prediction, State, Workload, depth_chart, predict};
 use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over, System};
-use stripewise_model::validate::expected_error;
+use stripewise_model::validate::Expected;
 
 use super::{parse_share, parse_state, system_failure};
 use crate::commands::App;
@@ -187,14 +187,18 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     };
     let system = system.map_err(|error| system_failure(&error))?;
     if options.state != State::Normal && system.shape.fault_tolerance() == 0 {
-        return Err(Failure::new(format!("{} stores nothing twice: it has no such state", system.shape.level))
-            .hint("choose a layout with redundancy, or --state normal"));
+        return Err(Failure::new(format!(
+            "{} stores nothing twice: it has no such state",
+            system.shape.level
+        ))
+        .hint("choose a layout with redundancy, or --state normal"));
     }
     let loads = loads(options)?;
+    let mut expected = Expected::new(&catalogue);
     let figures: Vec<Figure> = loads
         .iter()
         .map(|(name, load)| {
-            let error = expected_error(&catalogue, &system, load);
+            let error = expected.error(&system, load);
             Figure {
                 name: name.clone(),
                 prediction: predict(&system, options.state, load),
@@ -226,7 +230,9 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
         };
         let block = options.block.map_or(if random { 4096 } else { 1 << 20 }, |size| size.0);
         if block == 0 || block % 512 != 0 {
-            return Err(Failure::usage(format!("a block of {block} bytes is not a positive multiple of 512")));
+            return Err(Failure::usage(format!(
+                "a block of {block} bytes is not a positive multiple of 512"
+            )));
         }
         let load = Workload {
             read_share,
@@ -239,8 +245,8 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
         return Ok(vec![(name.into(), load)]);
     }
     let name = options.profile.as_deref().unwrap_or("toshiba");
-    let profile =
-        method::built_in(name).map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
+    let profile = method::built_in(name)
+        .map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
     let load = |step: &method::Step| {
         let random_share = match step.workload.pattern {
             LabPattern::Sequential => 0.0,
@@ -293,7 +299,14 @@ fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> R
             let all = figures.iter().map(|figure| {
                 let (mb_per_s, iops, latency_us, expected_error_percent) = measurement(figure);
                 let bottleneck = figure.prediction.bottleneck.as_str();
-                Measurement { name: &figure.name, mb_per_s, iops, latency_us, bottleneck, expected_error_percent }
+                Measurement {
+                    name: &figure.name,
+                    mb_per_s,
+                    iops,
+                    latency_us,
+                    bottleneck,
+                    expected_error_percent,
+                }
             });
             all.collect()
         }),
@@ -308,8 +321,16 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
     page.field("behind", &system.controller.title, Style::Plain);
     let shape = &system.shape;
     page.field("layout", format!("{} of {} members", shape.level, shape.width), Style::Plain);
-    let mut table =
-        Table::new(&["LOAD", ">MB/s", ">IOPS", ">MEAN µs", ">P99 µs", "LIMITED BY", ">NEXT PART", ">ERROR %"]);
+    let mut table = Table::new(&[
+        "LOAD",
+        ">MB/s",
+        ">IOPS",
+        ">MEAN µs",
+        ">P99 µs",
+        "LIMITED BY",
+        ">NEXT PART",
+        ">ERROR %",
+    ]);
     for Figure { name, prediction, error } in figures {
         table.row([
             plain(name.clone()),
@@ -332,6 +353,8 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
     page.field("rebuild, idle", hours(prediction.rebuild_seconds), Style::Plain);
     page.field("rebuild, loaded", hours(prediction.rebuild_under_load_seconds), Style::Plain);
     page.line("");
-    page.line("NEXT PART: how much more the next part could do. ERROR: median and p90 of such figures in the");
+    page.line(
+        "NEXT PART: how much more the next part could do. ERROR: median and p90 of such figures in the",
+    );
     page.line("published studies (`stripewise model validate`).");
 }

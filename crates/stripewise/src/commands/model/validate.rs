@@ -71,7 +71,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let answers = validate(&catalogue, &rows).map_err(|error| data_failure(&error))?;
     if answers.is_empty() {
-        return Err(Failure::new("there are no measured rows in this data").hint("studies/ of the project has some"));
+        return Err(
+            Failure::new("there are no measured rows in this data").hint("studies/ of the project has some")
+        );
     }
     let halves = all_halves(&catalogue, &rows, options.seed).map_err(|error| data_failure(&error))?;
     let all = tables(&answers);
@@ -131,7 +133,8 @@ fn page_of(
         page.table(&table);
         page.line("");
     }
-    let mut table = Table::new(&["STUDY", "TABLE", ">ROWS", ">NO ANSWER", ">MEDIAN %", ">P90 %", ">IN ORDER %"]);
+    let mut table =
+        Table::new(&["STUDY", "TABLE", ">ROWS", ">NO ANSWER", ">MEDIAN %", ">P90 %", ">IN ORDER %"]);
     for TableSummary { study, table: name, summary } in all {
         table.row([
             plain(study.clone()),
@@ -162,6 +165,9 @@ fn page_of(
     page.line(format!("{} fitted numbers:", catalogue.fitted().len()));
     for (component, name) in catalogue.fitted() {
         let parameter = &catalogue.component[&component].parameters[&name];
-        page.line(format!("  {component} {name} = {} {} ({})", parameter.value, parameter.unit, parameter.source));
+        page.line(format!(
+            "  {component} {name} = {} {} ({})",
+            parameter.value, parameter.unit, parameter.source
+        ));
     }
 }
