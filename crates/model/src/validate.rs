@@ -10,13 +10,13 @@ mod questions;
 mod report;
 mod summary;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 
 use serde::Serialize;
 
 use crate::predict::{Prediction, State, Workload, predict};
-use crate::studies::{DataError, Row};
+use crate::studies::{self, DataError, Row};
 use crate::system::{Catalogue, How, System};
 
 pub use expected::Expected;
@@ -108,14 +108,20 @@ pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, Data
     use rayon::prelude::*;
     let predictor = Predictor::new(catalogue);
     let patterns = fitted_patterns(catalogue);
+    let carried: HashSet<String> = studies::built_in()
+        .iter()
+        .filter_map(|row| questions::question(row).ok().flatten())
+        .map(|question| label(&question))
+        .collect();
     let answers: Result<Vec<Option<Answer>>, DataError> = rows
         .par_iter()
         .map(|row| {
             let Some(question) = questions::question(row)? else { return Ok(None) };
             let predicted = questions::answer(&predictor, &question);
-            let label = format!("{} {} {} {}", question.study, question.table, question.row, question.metric);
+            let label = label(&question);
+            let chosen = |pattern: &String| pattern.split(' ').all(|word| label.contains(word));
             let mut answer = Answer {
-                fitted: patterns.iter().any(|pattern| pattern.split(' ').all(|word| label.contains(word))),
+                fitted: carried.contains(&label) && patterns.iter().any(chosen),
                 study: question.study,
                 table: question.table,
                 row: question.row,
@@ -134,6 +140,11 @@ pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, Data
         })
         .collect();
     Ok(answers?.into_iter().flatten().collect())
+}
+
+/// What a pattern of fitted rows is looked for in.
+fn label(question: &questions::Question) -> String {
+    format!("{} {} {} {}", question.study, question.table, question.row, question.metric)
 }
 
 /// The rows that fitted and measured numbers name as their source.

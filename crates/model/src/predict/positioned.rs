@@ -657,6 +657,8 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: 
     if link > 0.0 {
         limits.push(Limit { part: "link".into(), iops: iops / link });
     }
+    let interfaces = system.drive.or("interface", 550.0) * 1e6 * system.drives as f64;
+    limits.push(Limit { part: "drives' interfaces".into(), iops: interfaces / workload.mean_bytes() });
     let offered = Limit { part: "outstanding requests".into(), iops };
     if drive_utilisation < 0.9 && link < 0.9 {
         limits.push(offered);

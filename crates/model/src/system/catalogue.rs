@@ -198,7 +198,7 @@ fn hard_disk(drive: &DriveEntry) -> Component {
 }
 
 /// The drives' name, ours, our unit, and the factor between the two.
-const HARD_DISK: [(&str, &str, &str, f64); 14] = [
+const HARD_DISK: [(&str, &str, &str, f64); 15] = [
     ("capacity_bytes", "capacity", "B", 1.0),
     ("revolutions_per_minute", "spindle", "rpm", 1.0),
     ("heads", "heads", "heads", 1.0),
@@ -210,6 +210,7 @@ const HARD_DISK: [(&str, &str, &str, f64); 14] = [
     ("write_settle_ms", "write_settle", "ms", 1.0),
     ("command_overhead_ms", "command", "us", 1000.0),
     ("read_ahead_kib", "read_ahead", "KiB", 1.0),
+    ("interface_mb_per_s", "interface", "MB/s", 1.0),
     ("queue_depth", "queue_depth", "commands", 1.0),
     ("write_cache_mib", "write_cache_size", "MiB", 1.0),
     ("write_cache_extents", "write_cache", "requests", 1.0),

@@ -74,6 +74,19 @@ fn study_004_is_predicted_within_its_bounds() {
 }
 
 #[test]
+fn rows_kept_aside_are_answered_and_count_as_not_fitted() {
+    let text = ONE_LINE.replace("RAID 5", "RAID 50").replace("39368", "68278");
+    let answers = validate(&Catalogue::built_in(), &parse("aside.csv", &text).unwrap()).unwrap();
+    assert!(!answers[0].fitted && answers[0].error_percent.unwrap().abs() < 15.0, "{answers:?}");
+    assert!(answers_of_the_same_row_are_fitted());
+}
+
+fn answers_of_the_same_row_are_fitted() -> bool {
+    let answers = validate(&Catalogue::built_in(), &parse("same.csv", ONE_LINE).unwrap()).unwrap();
+    answers[0].fitted
+}
+
+#[test]
 fn data_with_other_columns_is_refused_with_its_place() {
     assert_eq!(parse("mine.csv", ONE_LINE).unwrap().len(), 1);
     let refused = |text: &str| parse("mine.csv", text).unwrap_err().to_string();

@@ -22,6 +22,7 @@ mod mount;
 mod nested;
 mod network_members;
 mod opened_anew;
+mod predictions;
 mod processes;
 mod queue;
 mod serve;

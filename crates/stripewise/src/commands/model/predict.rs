@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use stripewise_lab::Pattern as LabPattern;
 use stripewise_lab::method;
-use stripewise_lab::workload::Pattern as LabPattern;
 use stripewise_model::predict::{Latency, Limit, Prediction, State, Workload, depth_chart, predict};
 use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over, System};
 use stripewise_model::validate::Expected;

@@ -1,0 +1,57 @@
+//! Predictions, sweeps and validation as people type them: the keys promised, and what is refused.
+
+use crate::kit::{Sandbox, keys};
+
+#[test]
+fn a_prediction_has_the_keys_promised_and_says_what_limits() {
+    let sandbox = Sandbox::new();
+    let answer = sandbox.json("model predict 002-hw0-4 --pattern rand-read --block 8K");
+    for key in [
+        "output_version",
+        "system",
+        "layout",
+        "state",
+        "mb_per_s",
+        "iops",
+        "latency_us",
+        "bottleneck",
+        "rebuild_seconds",
+    ] {
+        assert!(keys(&answer).contains(&key), "{key}: {answer}");
+    }
+    assert_eq!(answer["bottleneck"], "controller");
+    assert_eq!((answer["layout"].as_str(), answer["state"].as_str()), (Some("raid0"), Some("normal")));
+    let wide =
+        sandbox.json("model predict --drives 4xmg08ada400e --layout raid5 --link 1gbe --pattern seq-read");
+    assert_eq!(wide["bottleneck"], "link");
+    assert!(wide["rebuild_seconds"].as_f64().is_some_and(|seconds| seconds > 3600.0), "{wide}");
+}
+
+#[test]
+fn a_validation_answers_every_row_of_a_study() {
+    let sandbox = Sandbox::new();
+    let answer = sandbox.json("model validate --study 001");
+    for key in ["output_version", "tables", "rows", "median_error_percent", "p90_error_percent"] {
+        assert!(keys(&answer).contains(&key), "{key}: {answer}");
+    }
+    let rows = answer["rows"].as_array().expect("a list");
+    assert_eq!(rows.len(), 111);
+    for key in ["study", "table", "row", "metric", "published", "predicted", "error_percent", "fitted"] {
+        assert!(keys(&rows[0]).contains(&key), "{key}: {}", rows[0]);
+    }
+    let tables = answer["tables"].as_array().expect("a list");
+    for key in
+        ["study", "table", "rows", "median_error_percent", "p90_error_percent", "pairs_in_order_percent"]
+    {
+        assert!(keys(&tables[0]).contains(&key), "{key}: {}", tables[0]);
+    }
+}
+
+#[test]
+fn a_sweep_prints_a_line_for_each_combination() {
+    let sandbox = Sandbox::new();
+    let answer = sandbox.json("model sweep --drive x25e --drives 2,4 --layouts raid5 --depths 1 --blocks 4K");
+    let points = answer["points"].as_array().expect("a list");
+    assert_eq!(points.len(), 8);
+    assert!(points[0]["mb_per_s"].is_null() && points[7]["mb_per_s"].is_number(), "{answer}");
+}
