@@ -30,8 +30,8 @@ use stripewise_layout::{LayoutSpec, Level};
 use stripewise_runtime::{RealExecutor, VirtualExecutor, free_space_bytes, max_resident_bytes};
 
 pub use options::{
-    DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress, Status, all_layouts,
-    default_layouts,
+    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, Progress, Status,
+    all_layouts, default_layouts,
 };
 use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
 use session::Bench;
@@ -64,9 +64,9 @@ pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Ev
             let environment = Environment::capture(paths.first().map(|path| path.as_path()));
             in_real_time(&executor, &world, options, environment, None, progress)
         }
-        DriveSource::Model { spec, .. } => {
+        DriveSource::Model { maker, .. } => {
             let executor = VirtualExecutor::new();
-            let world = World::of_models(executor.context(), *spec, true);
+            let world = World::of_models(executor.context(), maker.clone(), true);
             executor.block_on(run(&world, options, Environment::capture(None), None, progress))
         }
     }
@@ -279,9 +279,9 @@ fn drive_rates(options: &EvaluateOptions, pace: Option<Pace>, host: Option<&Host
     let host_bytes = host.map(|host| share(host.seq_write_mb_per_s.min(host.seq_read_mb_per_s)) * 1e6);
     let host_iops = host.map(|host| share(host.random_read_iops.min(host.random_write_iops)));
     let (mut bytes_per_s, mut iops) = (host_bytes.unwrap_or(200e6), host_iops.unwrap_or(10_000.0));
-    if let DriveSource::Model { spec, .. } = &options.drives {
-        bytes_per_s = spec.bytes_per_second as f64;
-        iops = f64::from(spec.queue_depth) * 1e9 / spec.latency_ns.max(1) as f64;
+    if let DriveSource::Model { maker, .. } = &options.drives {
+        bytes_per_s = maker.bytes_per_second();
+        iops = maker.iops();
     }
     if let Some(pace) = pace {
         bytes_per_s = pace.bytes_per_second.map_or(bytes_per_s, |rate| bytes_per_s.min(rate as f64));
@@ -356,7 +356,7 @@ mod tests {
 
     fn options(layouts: &[&str]) -> EvaluateOptions {
         EvaluateOptions {
-            drives: DriveSource::Model { name: "example".into(), spec: DRIVE },
+            drives: DriveSource::Model { name: "example".into(), maker: Rc::new(DRIVE) },
             drive_bytes: Some(48 * MIB),
             layouts: layouts.iter().map(|name| name.parse().expect("a layout")).collect(),
             seconds_per_run: Some(0.1),
@@ -375,7 +375,7 @@ mod tests {
     /// The whole orchestration in virtual time, with contents.
     fn evaluated(options: &EvaluateOptions) -> Evaluation {
         let executor = VirtualExecutor::new();
-        let world = World::of_models(executor.context(), DRIVE, false);
+        let world = World::of_models(executor.context(), Rc::new(DRIVE), false);
         executor.block_on(run(&world, options, Environment::default(), None, &NoProgress)).expect("it works")
     }
 

@@ -1,8 +1,10 @@
 //! What `evaluate` can be asked for, what can go wrong, and how it tells how far it is.
 
+use std::fmt::Debug;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use stripewise_drive::{ModelSpec, Pace};
+use stripewise_drive::{Context, Drive, ModelDrive, ModelSpec, Pace};
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
 use crate::workload::Workload;
@@ -21,8 +23,45 @@ pub enum DriveSource {
         /// What the report calls it.
         name: String,
         /// How each of them behaves.
-        spec: ModelSpec,
+        maker: Rc<dyn DriveMaker>,
     },
+}
+
+/// Makes modelled drives, each beside its contents.
+pub trait DriveMaker: Debug {
+    /// A drive with the contents and the capacity of `contents`; `number` tells it from the others.
+    fn make(
+        &self,
+        context: &Context,
+        number: u32,
+        contents: Rc<dyn Drive>,
+    ) -> Result<Rc<dyn Drive>, EvaluateError>;
+
+    /// About what long transfers get; sizes are chosen by it.
+    fn bytes_per_second(&self) -> f64;
+
+    /// About how many short requests a second it serves in a full queue.
+    fn iops(&self) -> f64;
+}
+
+impl DriveMaker for ModelSpec {
+    fn make(
+        &self,
+        context: &Context,
+        _: u32,
+        contents: Rc<dyn Drive>,
+    ) -> Result<Rc<dyn Drive>, EvaluateError> {
+        let capacity_bytes = contents.info().capacity_bytes;
+        Ok(ModelDrive::new(context, "model", capacity_bytes, *self, contents))
+    }
+
+    fn bytes_per_second(&self) -> f64 {
+        self.bytes_per_second as f64
+    }
+
+    fn iops(&self) -> f64 {
+        f64::from(self.queue_depth) * 1e9 / self.latency_ns.max(1) as f64
+    }
 }
 
 /// What holds drives to a rate.

@@ -8,10 +8,10 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive, ModelDrive, ModelSpec, Pace, PacedDrive};
+use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive, Pace, PacedDrive};
 use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_file, process_cpu_ns};
 
-use super::options::EvaluateError;
+use super::options::{DriveMaker, EvaluateError};
 use crate::metered::MeteredDrive;
 
 /// Memory of returned buffers kept for reuse; what the loads keep in flight at once is about 150 MB.
@@ -24,7 +24,7 @@ enum Source {
     },
     /// Only those that were given, all in `free` at the start.
     Given,
-    Model(ModelSpec),
+    Model(Rc<dyn DriveMaker>),
 }
 
 /// Drives, buffers, clock.
@@ -66,9 +66,9 @@ impl World {
     }
 
     /// Modelled drives; with `phantom` nothing is stored, so nothing can be verified either.
-    pub(crate) fn of_models(context: Context, spec: ModelSpec, phantom: bool) -> Self {
+    pub(crate) fn of_models(context: Context, maker: Rc<dyn DriveMaker>, phantom: bool) -> Self {
         let buffers = if phantom { BufferPool::phantom() } else { BufferPool::new(RETAINED_BYTES) };
-        Self::of(context, buffers, Source::Model(spec))
+        Self::of(context, buffers, Source::Model(maker))
     }
 
     fn of(context: Context, buffers: BufferPool, source: Source) -> Self {
@@ -136,9 +136,8 @@ impl World {
             Source::Given => {
                 Err(EvaluateError::Options("there are not enough drives for this layout".into()))
             }
-            Source::Model(spec) => {
-                let memory = MemoryDrive::new("model", capacity_bytes);
-                Ok(ModelDrive::new(&self.context, "model", capacity_bytes, *spec, memory))
+            Source::Model(maker) => {
+                maker.make(&self.context, number, MemoryDrive::new("model", capacity_bytes))
             }
             Source::Folder { opener, folder } => {
                 let path = folder.join(format!(".stripewise-evaluate-{}-{number}.img", std::process::id()));

@@ -57,9 +57,9 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
             let world = World::of_paths(executor.context(), &executor.opener(), paths)?;
             executor.block_on(on_world(&world, options, progress))
         }
-        DriveSource::Model { spec, .. } => {
+        DriveSource::Model { maker, .. } => {
             let executor = VirtualExecutor::new();
-            let world = World::of_models(executor.context(), *spec, false);
+            let world = World::of_models(executor.context(), maker.clone(), false);
             executor.block_on(on_world(&world, options, progress))
         }
     }
@@ -397,7 +397,7 @@ mod tests {
         ModelSpec { latency_ns: 1_000_000, bytes_per_second: 100_000_000, queue_depth: 1 };
 
     fn study(study: StudyNumber) -> StudyResult {
-        let drives = DriveSource::Model { name: "disk".into(), spec: DISK };
+        let drives = DriveSource::Model { name: "disk".into(), maker: std::rc::Rc::new(DISK) };
         let options = StudyOptions {
             study,
             drives,

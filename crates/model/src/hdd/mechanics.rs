@@ -119,13 +119,17 @@ impl Hdd {
     /// When the target is under the head, if the arm starts now.
     #[inline]
     pub fn positioned_ns(&self, now_ns: u64, target: &Target, write: bool) -> u64 {
-        now_ns + u64::from(self.positioning_ns(self.rotation_ns(now_ns), target, write))
+        now_ns + u64::from(self.positioning_ns(self.rotation_ns(now_ns), target, write, u32::MAX))
     }
 
-    /// The same as a duration, with the rotation of the start at hand: what a scheduler asks of every candidate.
+    /// The same as a duration, with the rotation of the start at hand: what a scheduler asks of every candidate. Where the way
+    /// alone takes as long as `best_ns`, it is not looked at further, and what is returned is no less than that.
     #[inline]
-    pub(super) fn positioning_ns(&self, rotation_ns: u32, target: &Target, write: bool) -> u32 {
+    pub(super) fn positioning_ns(&self, rotation_ns: u32, target: &Target, write: bool, best_ns: u32) -> u32 {
         let moving_ns = self.moving_ns(self.cylinder, self.head, target, write);
+        if moving_ns >= best_ns {
+            return moving_ns;
+        }
         let arrived_ns = (rotation_ns + moving_ns) % self.geometry.revolution_ns();
         moving_ns + self.until_angle_ns(arrived_ns, target.angle_ns)
     }

@@ -458,7 +458,7 @@ fn nearest(hdd: &Hdd, now_ns: u64, candidates: &mut [Command]) -> Option<(u32, u
     let mut best = (u32::MAX, usize::MAX);
     for (at, command) in candidates.iter_mut().enumerate() {
         let positioning_ns = match command.passed_over < PASSED_OVER {
-            true => hdd.positioning_ns(rotation_ns, &command.target, command.write),
+            true => hdd.positioning_ns(rotation_ns, &command.target, command.write, best.0),
             false => 0,
         };
         command.passed_over += 1;

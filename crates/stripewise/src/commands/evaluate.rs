@@ -6,17 +6,21 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use stripewise_drive::{ModelSpec, Pace};
+use stripewise_drive::{Context, Drive, ModelSpec, Pace};
 use stripewise_lab::evaluate::{
-    DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts, default_layouts, evaluate,
+    DriveMaker, DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts,
+    default_layouts, evaluate,
 };
 use stripewise_lab::report_html;
 use stripewise_lab::results::Evaluation;
 use stripewise_lab::tables::summary_text;
 use stripewise_layout::LayoutSpec;
+use stripewise_model::catalogue::{DriveEntry, drive};
+use stripewise_model::modelled::ModelledDrive;
 use stripewise_runtime::{DriveIdentity, OpenOptions};
 
 use crate::candidates::{self, Candidate, Identity};
@@ -68,8 +72,8 @@ pub struct Options {
     /// Share of drive time for rebuilds under load, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100))]
     rebuild_priority: u32,
-    /// Modelled drives in virtual time, each with a fixed latency, rate and queue: `fixed:LATENCY,RATE,DEPTH` as in
-    /// fixed:100us,500MB/s,32
+    /// Modelled drives in virtual time: a name of `model catalogue`, or a fixed latency, rate and queue,
+    /// `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"])]
     model: Option<Model>,
     /// Where all random choices start
@@ -96,15 +100,46 @@ struct Pacing(PaceChoice);
 
 /// A modelled drive.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
-    name: String,
-    spec: ModelSpec,
+pub enum Model {
+    /// Of one latency, rate and depth, called as they were written.
+    Fixed(String, ModelSpec),
+    /// Of the catalogue.
+    Catalogue(&'static DriveEntry),
 }
 
 impl Model {
     /// Drives of this model, in virtual time.
     pub fn source(&self) -> DriveSource {
-        DriveSource::Model { name: self.name.clone(), spec: self.spec }
+        match self {
+            Model::Fixed(name, spec) => DriveSource::Model { name: name.clone(), maker: Rc::new(*spec) },
+            Model::Catalogue(entry) => {
+                DriveSource::Model { name: entry.name.clone(), maker: Rc::new(CatalogueDrive(entry)) }
+            }
+        }
+    }
+}
+
+/// Makes drives of one entry; each has a rotational phase of its own.
+#[derive(Debug)]
+struct CatalogueDrive(&'static DriveEntry);
+
+impl DriveMaker for CatalogueDrive {
+    fn make(
+        &self,
+        context: &Context,
+        number: u32,
+        contents: Rc<dyn Drive>,
+    ) -> std::result::Result<Rc<dyn Drive>, EvaluateError> {
+        let made = ModelledDrive::new(context, &self.0.name, self.0, contents, u64::from(number));
+        made.map(|drive| drive as Rc<dyn Drive>).map_err(|error| EvaluateError::Options(error.to_string()))
+    }
+
+    fn bytes_per_second(&self) -> f64 {
+        self.0.rates().bytes_per_second
+    }
+
+    fn iops(&self) -> f64 {
+        self.0.rates().iops
     }
 }
 
@@ -128,8 +163,12 @@ fn parse_pace(text: &str) -> std::result::Result<Pacing, String> {
     Ok(Pacing(choice))
 }
 
-/// `fixed:LATENCY,RATE,DEPTH`.
+/// `fixed:LATENCY,RATE,DEPTH`, or a name of the catalogue.
 pub fn parse_model(text: &str) -> std::result::Result<Model, String> {
+    if !text.starts_with("fixed:") {
+        let named = drive(text).map(Model::Catalogue);
+        return named.map_err(|error| format!("{error}; or fixed:LATENCY,RATE,DEPTH"));
+    }
     let wrong = || {
         format!(
             "`{text}` is no model of a drive; write fixed:LATENCY,RATE,DEPTH as in fixed:100us,500MB/s,32"
@@ -143,7 +182,7 @@ pub fn parse_model(text: &str) -> std::result::Result<Model, String> {
         bytes_per_second: rate.bytes_per_second.ok_or_else(wrong)?,
         queue_depth: depth.parse().ok().filter(|depth| (1..=65_536).contains(depth)).ok_or_else(wrong)?,
     };
-    Ok(Model { name: text.to_owned(), spec })
+    Ok(Model::Fixed(text.to_owned(), spec))
 }
 
 /// `250ns`, `100us`, `8.5ms`, up to a minute.
@@ -342,8 +381,14 @@ mod tests {
     fn models_are_read() {
         let model = parse_model("fixed:100us,500MB/s,32").expect("a model");
         let expected = ModelSpec { latency_ns: 100_000, bytes_per_second: 500_000_000, queue_depth: 32 };
-        assert_eq!(model.spec, expected);
-        assert_eq!(parse_model("fixed:8.5ms,1GiB/s,1").expect("a model").spec.latency_ns, 8_500_000);
+        assert_eq!(model, Model::Fixed("fixed:100us,500MB/s,32".into(), expected));
+        let slow = ModelSpec { latency_ns: 8_500_000, bytes_per_second: 1 << 30, queue_depth: 1 };
+        assert_eq!(
+            parse_model("fixed:8.5ms,1GiB/s,1"),
+            Ok(Model::Fixed("fixed:8.5ms,1GiB/s,1".into(), slow))
+        );
+        assert!(matches!(parse_model("nvme"), Ok(Model::Catalogue(entry)) if entry.name == "nvme"));
+        assert!(parse_model("mg08ada40").expect_err("unknown").contains("mg08ada400e"));
         for text in [
             "hdd",
             "fixed:",

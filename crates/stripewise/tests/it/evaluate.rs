@@ -94,6 +94,22 @@ fn in_virtual_time_it_is_done_in_no_time_and_the_same_every_time() {
 }
 
 #[test]
+fn drives_of_the_catalogue_are_evaluated_in_virtual_time() {
+    let sandbox = Sandbox::new();
+    let words = "evaluate --model mg08ada400e --size 256MiB --layouts single,raid0 --seconds 0.2 --quick --json --quiet";
+    let results = sandbox.ok(&format!("{words} --out @out")).json();
+    check_keys(&results);
+    let rate = |array: usize| {
+        let figure = &results["arrays"][array]["states"]["normal"]["seq_read"]["mb_per_s"];
+        figure.as_f64().unwrap()
+    };
+    assert!((190.0..260.0).contains(&rate(0)), "{}", rate(0));
+    assert!(rate(1) > 2.5 * rate(0), "{} {}", rate(0), rate(1));
+    let error = sandbox.run("evaluate --model mg08ada40").expect_code(2).err;
+    assert!(error.contains("mg08ada400e") && error.contains("fixed:LATENCY,RATE,DEPTH"), "{error}");
+}
+
+#[test]
 fn people_get_the_matrix() {
     let sandbox = Sandbox::new();
     let words =
