@@ -1,1 +1,114 @@
-//! How likely an array is to lose data: Monte Carlo of failures, latent errors, scrubs and rebuilds.
+//! How likely an array is to lose data: event-driven Monte Carlo of drive failures, latent sector
+//! errors, scrubs and rebuilds.
+//!
+//! `docs/advice.md` has the model, its formulas and the sources of its defaults. A question is data
+//! ([`Question`]); [`estimate`] answers it with intervals. The answer depends on the question and
+//! the seed only, never on the number of threads.
+//!
+//! Expected faults: laws and structures that make no sense, refused before the first trial.
+
+mod defaults;
+mod estimate;
+mod exposure;
+mod law;
+mod path;
+mod philox;
+mod structure;
+mod tally;
+
+pub use defaults::{
+    Assumed, FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
+};
+pub use estimate::{Estimate, Figure, Stop, estimate};
+pub use law::{Law, LawError};
+pub use structure::{Group, Structure};
+
+/// Everything that an estimate depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Which drives stand in for which.
+    pub structure: Structure,
+    /// How long the array is watched, in hours.
+    pub mission_hours: f64,
+    /// Age at which a drive fails: Weibull without a location, or exponential.
+    pub failure: Law,
+    /// From the start of a rebuild to its end.
+    pub restore: Law,
+    /// How rebuilds of one group share time.
+    pub repairs: Repairs,
+    /// From a failure until a new drive is there, where no spare is.
+    pub replacement: Option<Law>,
+    /// Spare drives, dedicated or as space on all drives.
+    pub spares: usize,
+    /// Mean hours until a clean drive has a latent sector error.
+    pub latent_hours: Option<f64>,
+    /// From a latent error until a scrub has mended it; nothing: no scrubs.
+    pub scrub: Option<Law>,
+    /// Drives of one batch that share a fault.
+    pub batch: Option<Batch>,
+    /// What one latent error costs, in bytes.
+    pub sector_bytes: f64,
+}
+
+/// How many rebuilds of a group run at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repairs {
+    /// The next begins when the last has ended.
+    OneAtATime,
+    /// Each begins as soon as its drive is there.
+    Parallel,
+}
+
+/// Batches of drives: a share of them fails faster, all drives of the batch alike. The mean rate of
+/// failures over all batches stays that of the failure law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Batch {
+    /// Share of bad batches, above 0 and below 1.
+    pub share: f64,
+    /// How many times as fast their drives fail.
+    pub factor: f64,
+}
+
+/// Why a question cannot be answered.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum QuestionError {
+    /// A number outside what makes sense.
+    #[error("{what} of {value} makes no sense: it must be {wanted}")]
+    Number {
+        /// Which.
+        what: &'static str,
+        /// As given.
+        value: f64,
+        /// What would do.
+        wanted: &'static str,
+    },
+    /// Failures with a time before which no drive fails.
+    #[error("drive failures have no location: ages count from zero")]
+    FailureLocation,
+    /// Failures at fixed times.
+    #[error("drive failures are a Weibull or an exponential law, not `{0}`")]
+    FailureLaw(Law),
+}
+
+impl Question {
+    /// Whether it can be answered.
+    pub fn check(&self) -> Result<(), QuestionError> {
+        let number = |what, value: f64, fits: bool, wanted| match fits && value.is_finite() {
+            true => Ok(()),
+            false => Err(QuestionError::Number { what, value, wanted }),
+        };
+        number("a mission in hours", self.mission_hours, self.mission_hours > 0.0, "more than 0")?;
+        if let Some(hours) = self.latent_hours {
+            number("a mean time to latent errors", hours, hours > 0.0, "more than 0 hours")?;
+        }
+        if let Some(Batch { share, factor }) = self.batch {
+            number("a share of bad batches", share, share > 0.0 && share < 1.0, "between 0 and 1")?;
+            number("a factor of bad batches", factor, factor >= 1.0, "1 or more")?;
+        }
+        match self.failure {
+            Law::Weibull { location, .. } if location != 0.0 => Err(QuestionError::FailureLocation),
+            Law::Weibull { .. } => Ok(()),
+            other => Err(QuestionError::FailureLaw(other)),
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod catalogue;
 mod hdd;
 mod kit;
 mod modelled;
+mod reliability;
 mod replay;
 mod ssd;
 mod systems;

@@ -1,0 +1,144 @@
+//! Trials until the interval is narrow enough.
+//!
+//! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the blocks,
+//! and whether to stop is asked after whole rounds. So the answer is the same on any number of
+//! threads.
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::path::Plan;
+use super::tally::{Of, Sums};
+use super::{HOURS_PER_YEAR, Question, QuestionError};
+
+const TRIALS_PER_BLOCK: u64 = 512;
+/// The first round; later ones double what there is.
+const FIRST_BLOCKS: u64 = 8;
+
+/// When there are enough trials.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stop {
+    /// Half of the 95 % interval, relative to the estimate, that is wanted.
+    pub precision: f64,
+    /// What is wanted as long as it takes no more than `easy_drive_years`; less is taken afterwards.
+    pub fine_precision: f64,
+    /// Drive-years that may be spent on the finer interval.
+    pub easy_drive_years: f64,
+    /// Trials at most.
+    pub most_trials: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { precision: 0.05, fine_precision: 0.003, easy_drive_years: 1e7, most_trials: 100_000_000 }
+    }
+}
+
+/// A figure with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The estimate.
+    pub mean: f64,
+    /// Low and high.
+    pub ci95: [f64; 2],
+}
+
+/// The answer, per mission unless its name says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// Trials made.
+    pub trials: u64,
+    /// Probability that data is lost.
+    pub loss_probability: Figure,
+    /// The same within a year, on average over the mission.
+    pub loss_probability_per_year: Figure,
+    /// Times that data is lost, over 1000 arrays.
+    pub events_per_1000: Figure,
+    /// Those of them where a drive failure met a latent error.
+    pub latent_events_per_1000: Figure,
+    /// Mean time to data loss; nothing where no trial lost any.
+    pub mttdl_hours: Option<Figure>,
+    /// Hours with a drive missing.
+    pub hours_degraded_per_year: Figure,
+    /// Hours without redundancy left.
+    pub hours_critical_per_year: Figure,
+    /// Rebuilds.
+    pub rebuilds: Figure,
+    /// New drives.
+    pub replacement_drives: Figure,
+    /// Bytes lost.
+    pub expected_bytes_lost: Figure,
+}
+
+/// Answers a question; `bytes_per_group` is what one group holds. `progress` is told the trials made,
+/// and ends the work by returning false.
+pub fn estimate(
+    question: &Question,
+    bytes_per_group: f64,
+    seed: u64,
+    stop: &Stop,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Estimate, QuestionError> {
+    question.check()?;
+    let plan = Plan::new(question, bytes_per_group);
+    let years_per_trial = question.structure.drives() as f64 * question.mission_hours / HOURS_PER_YEAR;
+    let mut sums = Sums::default();
+    let mut blocks = 0;
+    loop {
+        let wanted = (2 * blocks).max(FIRST_BLOCKS).min(stop.most_trials.div_ceil(TRIALS_PER_BLOCK).max(1));
+        let round: Vec<Sums> = (blocks..wanted)
+            .into_par_iter()
+            .map_init(|| plan.workspace(), |workspace, block| {
+                let mut sums = Sums::default();
+                for trial in block * TRIALS_PER_BLOCK..(block + 1) * TRIALS_PER_BLOCK {
+                    sums.take(&plan.trial(workspace, seed, trial));
+                }
+                sums
+            })
+            .collect();
+        round.into_iter().for_each(|block| sums += block);
+        blocks = wanted;
+        let spent = sums.trials as f64 * years_per_trial;
+        // A further round costs as much again.
+        let is_easy = 2.0 * spent <= stop.easy_drive_years;
+        let precision = if is_easy { stop.fine_precision } else { stop.precision };
+        let is_enough = [Of::Loss, Of::Events].into_iter().all(|of| sums.half_width(of) <= precision * sums.mean(of));
+        if is_enough || sums.trials >= stop.most_trials || !progress(sums.trials) {
+            return Ok(answer(&sums, question));
+        }
+    }
+}
+
+fn answer(sums: &Sums, question: &Question) -> Estimate {
+    let scaled = |of, factor: f64| {
+        let (mean, half) = (sums.mean(of), sums.half_width(of));
+        Figure { mean: mean * factor, ci95: [(mean - half).max(0.0) * factor, (mean + half) * factor] }
+    };
+    let years = question.mission_hours / HOURS_PER_YEAR;
+    let mut loss = scaled(Of::Loss, 1.0);
+    if loss.mean == 0.0 {
+        // None in so many trials: the rule of three.
+        loss.ci95[1] = 3.0 / sums.trials as f64;
+    }
+    loss.mean = loss.mean.min(1.0);
+    loss.ci95[1] = loss.ci95[1].min(1.0);
+    let per_year = |probability: f64| -((-probability).ln_1p() / years).exp_m1();
+    let events = scaled(Of::Events, 1.0);
+    let hours = |events: f64| question.mission_hours / events;
+    Estimate {
+        trials: sums.trials,
+        loss_probability: loss,
+        loss_probability_per_year: Figure { mean: per_year(loss.mean), ci95: loss.ci95.map(per_year) },
+        events_per_1000: scaled(Of::Events, 1000.0),
+        latent_events_per_1000: scaled(Of::LatentEvents, 1000.0),
+        mttdl_hours: (events.ci95[0] > 0.0).then(|| Figure {
+            mean: hours(events.mean),
+            ci95: [hours(events.ci95[1]), hours(events.ci95[0])],
+        }),
+        hours_degraded_per_year: scaled(Of::DegradedHours, 1.0 / years),
+        hours_critical_per_year: scaled(Of::CriticalHours, 1.0 / years),
+        rebuilds: scaled(Of::Rebuilds, 1.0),
+        replacement_drives: scaled(Of::Replacements, 1.0),
+        expected_bytes_lost: scaled(Of::BytesLost, 1.0),
+    }
+}

@@ -1,0 +1,116 @@
+//! Which drives stand in for which: groups of drives, and how many of each may be missing.
+//!
+//! Groups are independent but for the spares they share. Where a layout has fewer columns than there
+//! are drives, its rows lie on ever other drives, so all drives are one group: losing more than a row
+//! can spare loses some row.
+
+use stripewise_layout::{LayoutError, LayoutSpec, Level};
+
+/// Drives that share redundancy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Any so many of them may be missing.
+    Any {
+        /// Drives.
+        drives: usize,
+        /// Of which so many may be missing.
+        tolerance: usize,
+    },
+    /// Each shares its data with the next, the last with the first: no two neighbours may be missing.
+    Ring {
+        /// Drives, three or more.
+        drives: usize,
+    },
+}
+
+impl Group {
+    /// Drives in it.
+    pub fn drives(&self) -> usize {
+        match *self {
+            Self::Any { drives, .. } | Self::Ring { drives } => drives,
+        }
+    }
+}
+
+/// An array as reliability sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Structure {
+    /// One or more.
+    pub groups: Vec<Group>,
+    /// Drives' worth of data that one group holds, in 1/1000 of a drive.
+    pub data_per_group_milli: u64,
+    /// Whether rows lie on ever other drives of more than a row has columns.
+    pub declustered: bool,
+}
+
+impl Structure {
+    /// Of a layout on so many drives. RAID 1 on more drives than it has columns is that many
+    /// mirrors, or a ring of copies where the columns do not divide the drives.
+    pub fn of(layout: &LayoutSpec, drives: usize) -> Result<Self, LayoutError> {
+        let shape = layout.resolve(drives)?;
+        let (width, tolerance) = match shape.level {
+            Level::Single => (1, 0),
+            Level::Raid0 => (shape.width, 0),
+            Level::Raid1 => (shape.width, shape.width - 1),
+            Level::Raid10 => (2, 1),
+            level => (shape.group_width(), level.parity_units()),
+        };
+        let mirrored = matches!(shape.level, Level::Raid1 | Level::Raid10);
+        let used = match shape.level {
+            Level::Single => 1,
+            _ => drives,
+        };
+        let data = if mirrored { 1 } else { width - tolerance };
+        let (groups, declustered) = match used.is_multiple_of(width) {
+            true if mirrored || shape.width == used => {
+                (vec![Group::Any { drives: width, tolerance }; used / width], false)
+            }
+            false if mirrored && width == 2 => (vec![Group::Ring { drives }], shape.width < drives),
+            _ => (vec![Group::Any { drives, tolerance }], true),
+        };
+        let held = used * data * 1000 / width / groups.len();
+        Ok(Self { groups, data_per_group_milli: held as u64, declustered })
+    }
+
+    /// Drives in all.
+    pub fn drives(&self) -> usize {
+        self.groups.iter().map(Group::drives).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(layout: &str, columns: Option<usize>, groups: Option<usize>, drives: usize) -> Structure {
+        let spec = LayoutSpec { groups, ..layout.parse().unwrap() };
+        let spec = LayoutSpec { columns: columns.or(spec.columns), ..spec };
+        Structure::of(&spec, drives).unwrap_or_else(|error| panic!("{layout} of {drives}: {error}"))
+    }
+
+    #[test]
+    fn every_layout_has_its_groups() {
+        let any = |drives, tolerance| Group::Any { drives, tolerance };
+        assert_eq!(of("single", None, None, 1).groups, [any(1, 0)]);
+        assert_eq!(of("raid0", None, None, 4).groups, [any(4, 0)]);
+        assert_eq!(of("raid1", None, None, 2).groups, [any(2, 1)]);
+        assert_eq!(of("mirror3", None, None, 3).groups, [any(3, 2)]);
+        assert_eq!(of("raid1", None, None, 8).groups, vec![any(2, 1); 4]);
+        assert_eq!(of("raid4", None, None, 5).groups, [any(5, 1)]);
+        assert_eq!(of("raid5", None, None, 8).groups, [any(8, 1)]);
+        assert_eq!(of("raid6", None, None, 8).groups, [any(8, 2)]);
+        assert_eq!(of("raid7", None, None, 8).groups, [any(8, 3)]);
+        assert_eq!(of("raid10", None, None, 8).groups, vec![any(2, 1); 4]);
+        assert_eq!(of("raid10", None, None, 5).groups, [Group::Ring { drives: 5 }]);
+        assert_eq!(of("raid50", None, Some(2), 8).groups, vec![any(4, 1); 2]);
+        assert_eq!(of("raid60", None, Some(6), 60).groups, vec![any(10, 2); 6]);
+        assert_eq!(of("raid60", None, Some(6), 60).data_per_group_milli, 8000);
+    }
+
+    #[test]
+    fn rows_narrower_than_the_array_make_it_one_group() {
+        let wide = of("raid6", Some(6), None, 12);
+        assert_eq!(wide.groups, [Group::Any { drives: 12, tolerance: 2 }]);
+        assert_eq!((wide.data_per_group_milli, wide.declustered), (8000, true));
+    }
+}
