@@ -15,6 +15,7 @@ mod path;
 mod philox;
 mod structure;
 mod tally;
+mod wishes;
 
 pub use defaults::{
     Assumed, FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
@@ -22,6 +23,7 @@ pub use defaults::{
 pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use structure::{Group, Structure};
+pub use wishes::{Asked, Spares, WishError, Wishes};
 
 /// Everything that an estimate depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +84,9 @@ pub enum QuestionError {
         /// What would do.
         wanted: &'static str,
     },
+    /// The system gives no threads.
+    #[error("cannot start threads: {0}")]
+    Threads(String),
     /// Failures with a time before which no drive fails.
     #[error("drive failures have no location: ages count from zero")]
     FailureLocation,

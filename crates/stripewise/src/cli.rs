@@ -34,7 +34,7 @@ pub enum Command {
     /// Measure any storage with the published methods; keep and compare results
     #[command(subcommand)]
     Lab(lab::LabCommand),
-    /// Model drives and systems, and replay measured traces
+    /// Predict what arrays do and how reliable they are; replay measured traces
     #[command(subcommand)]
     Model(model::ModelCommand),
     /// Create and inspect drives

@@ -29,10 +29,8 @@ pub const LATENT_HOURS: Assumed<f64> = Assumed {
 };
 
 /// How often everything is scrubbed; an error waits for half of it on average.
-pub const SCRUB_HOURS: Assumed<f64> = Assumed {
-    value: 720.0,
-    source: "monthly, as Debian's packages of mdadm and ZFS do",
-};
+pub const SCRUB_HOURS: Assumed<f64> =
+    Assumed { value: 720.0, source: "monthly, as Debian's packages of mdadm and ZFS do" };
 
 /// From a failure until a new drive is there.
 pub const REPLACEMENT_HOURS: Assumed<f64> =

@@ -4,10 +4,12 @@
 //! and whether to stop is asked after whole rounds. So the answer is the same on any number of
 //! threads.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::path::Plan;
+use super::path::{Plan, Workspace};
 use super::tally::{Of, Sums};
 use super::{HOURS_PER_YEAR, Question, QuestionError};
 
@@ -26,11 +28,19 @@ pub struct Stop {
     pub easy_drive_years: f64,
     /// Trials at most.
     pub most_trials: u64,
+    /// Threads; left open: those of the process. They do not change the answer.
+    pub threads: Option<usize>,
 }
 
 impl Default for Stop {
     fn default() -> Self {
-        Self { precision: 0.05, fine_precision: 0.003, easy_drive_years: 1e7, most_trials: 100_000_000 }
+        Self {
+            precision: 0.05,
+            fine_precision: 0.003,
+            easy_drive_years: 5e7,
+            most_trials: 100_000_000,
+            threads: None,
+        }
     }
 }
 
@@ -70,43 +80,60 @@ pub struct Estimate {
     pub expected_bytes_lost: Figure,
 }
 
-/// Answers a question; `bytes_per_group` is what one group holds. `progress` is told the trials made,
-/// and ends the work by returning false.
+/// Answers a question; `bytes_per_group` is what one group holds. `progress` is told the
+/// trials made and about how many it will take, and ends the work by returning false.
 pub fn estimate(
     question: &Question,
     bytes_per_group: f64,
     seed: u64,
     stop: &Stop,
-    progress: &mut dyn FnMut(u64) -> bool,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Estimate, QuestionError> {
     question.check()?;
     let plan = Plan::new(question, bytes_per_group);
     let years_per_trial = question.structure.drives() as f64 * question.mission_hours / HOURS_PER_YEAR;
     let mut sums = Sums::default();
     let mut blocks = 0;
+    let pool = match stop.threads {
+        None => None,
+        Some(threads) => {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            Some(pool.map_err(|error| QuestionError::Threads(error.to_string()))?)
+        }
+    };
     loop {
         let wanted = (2 * blocks).max(FIRST_BLOCKS).min(stop.most_trials.div_ceil(TRIALS_PER_BLOCK).max(1));
-        let round: Vec<Sums> = (blocks..wanted)
-            .into_par_iter()
-            .map_init(|| plan.workspace(), |workspace, block| {
-                let mut sums = Sums::default();
-                for trial in block * TRIALS_PER_BLOCK..(block + 1) * TRIALS_PER_BLOCK {
-                    sums.take(&plan.trial(workspace, seed, trial));
-                }
-                sums
-            })
-            .collect();
+        let trials = || run_blocks(&plan, seed, blocks..wanted);
+        let round = pool.as_ref().map_or_else(trials, |pool| pool.install(trials));
         round.into_iter().for_each(|block| sums += block);
         blocks = wanted;
         let spent = sums.trials as f64 * years_per_trial;
         // A further round costs as much again.
         let is_easy = 2.0 * spent <= stop.easy_drive_years;
         let precision = if is_easy { stop.fine_precision } else { stop.precision };
-        let is_enough = [Of::Loss, Of::Events].into_iter().all(|of| sums.half_width(of) <= precision * sums.mean(of));
-        if is_enough || sums.trials >= stop.most_trials || !progress(sums.trials) {
+        let missing = [Of::Loss, Of::Events].into_iter().map(|of| match sums.mean(of) {
+            0.0 => f64::INFINITY,
+            mean => sums.half_width(of) / (precision * mean),
+        });
+        // An interval narrows with the square root of the trials.
+        let missing = missing.fold(0.0, f64::max);
+        let expected = (sums.trials as f64 * missing * missing).min(stop.most_trials as f64) as u64;
+        if missing <= 1.0 || sums.trials >= stop.most_trials || !progress(sums.trials, expected) {
             return Ok(answer(&sums, question));
         }
     }
+}
+
+/// The sums of each block.
+fn run_blocks(plan: &Plan, seed: u64, blocks: Range<u64>) -> Vec<Sums> {
+    let block = |workspace: &mut Workspace, block: u64| {
+        let mut sums = Sums::default();
+        for trial in block * TRIALS_PER_BLOCK..(block + 1) * TRIALS_PER_BLOCK {
+            sums.take(&plan.trial(workspace, seed, trial));
+        }
+        sums
+    };
+    blocks.into_par_iter().map_init(|| plan.workspace(), block).collect()
 }
 
 fn answer(sums: &Sums, question: &Question) -> Estimate {

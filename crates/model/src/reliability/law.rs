@@ -195,9 +195,23 @@ mod tests {
     #[test]
     fn what_is_no_law_is_refused() {
         for text in [
-            "", "weibull", "weibull:", "weibull:1", "weibull:1,2,3,4", "weibull:x,y", "weibull:-1,5", "gauss:1,2",
-            "exponential:0", "exponential:NaN", "exponential:1,2", "uniform:5,5", "weibull:beta=2", "weibull:0.001,9",
-            "weibull:alpha=1,eta=2", "fixed:-1", "fixed:inf",
+            "",
+            "weibull",
+            "weibull:",
+            "weibull:1",
+            "weibull:1,2,3,4",
+            "weibull:x,y",
+            "weibull:-1,5",
+            "gauss:1,2",
+            "exponential:0",
+            "exponential:NaN",
+            "exponential:1,2",
+            "uniform:5,5",
+            "weibull:beta=2",
+            "weibull:0.001,9",
+            "weibull:alpha=1,eta=2",
+            "fixed:-1",
+            "fixed:inf",
         ] {
             assert!(text.parse::<Law>().is_err(), "{text}");
         }

@@ -22,7 +22,9 @@ use super::tally::{Of, Tally};
 use super::{Batch, Question, Repairs};
 
 /// Above this probability of a failure within a step the step is left to chance.
-const SPLIT_BELOW: f64 = 0.1;
+const SPLIT_BELOW: f64 = 0.02;
+/// Failures after the end of every mission.
+const LATER: f64 = f64::MAX;
 /// Deeper branches are left to chance.
 const LEVELS: usize = 6;
 
@@ -100,7 +102,16 @@ impl<'a> Plan<'a> {
             [good, good * factor]
         });
         let exposure = Exposure::new(question.latent_hours, question.scrub.as_ref());
-        Self { question, per_scale: 1.0 / scale, shape, exposure, group_of, first_of, stress, bytes_per_group }
+        Self {
+            question,
+            per_scale: 1.0 / scale,
+            shape,
+            exposure,
+            group_of,
+            first_of,
+            stress,
+            bytes_per_group,
+        }
     }
 
     pub(super) fn workspace(&self) -> Workspace {
@@ -131,7 +142,13 @@ impl<'a> Plan<'a> {
     /// The factor of a new batch.
     fn stress(&self, random: &mut Random) -> f64 {
         match (self.stress, self.question.batch) {
-            (Some([good, bad]), Some(batch)) => if random.uniform() < batch.share { bad } else { good },
+            (Some([good, bad]), Some(batch)) => {
+                if random.uniform() < batch.share {
+                    bad
+                } else {
+                    good
+                }
+            }
             _ => 1.0,
         }
     }
@@ -145,7 +162,7 @@ impl<'a> Plan<'a> {
         let count = self.group_of.len();
         let stress = self.stress(&mut random);
         first.drives.clear();
-        first.drives.resize(count, Drive { stress, fails_at: f64::INFINITY, ..Drive::default() });
+        first.drives.resize(count, Drive { stress, fails_at: LATER, ..Drive::default() });
         first.groups.clear();
         first.groups.resize(self.first_of.len(), State { up: 1.0, ..State::default() });
         first.pending.clear();
@@ -211,7 +228,8 @@ impl<'a> Plan<'a> {
                     path.weight *= 1.0 - probability;
                     for index in 0..path.drives.len() {
                         if path.drives[index].fails_at <= end && path.is_exposed(self.group_of[index]) {
-                            path.drives[index].fails_at = self.failure_after(&path.drives[index], end, random);
+                            path.drives[index].fails_at =
+                                self.failure_after(&path.drives[index], end, random);
                         }
                     }
                     if other >= step_end {
@@ -457,7 +475,8 @@ impl Path {
     }
 
     fn become_copy_of(&mut self, other: &Path) {
-        (self.now, self.weight, self.branch, self.intact) = (other.now, other.weight, other.branch, other.intact);
+        (self.now, self.weight, self.branch, self.intact) =
+            (other.now, other.weight, other.branch, other.intact);
         self.drives.clone_from(&other.drives);
         self.groups.clone_from(&other.groups);
         self.pending.clone_from(&other.pending);

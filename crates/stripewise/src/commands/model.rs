@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod predict;
+mod reliability;
 mod replay;
 mod sweep;
 mod validate;
@@ -24,6 +25,8 @@ pub enum ModelCommand {
     Sweep(sweep::Options),
     /// Hold the predictions against every row of the published studies
     Validate(validate::Options),
+    /// Estimate how likely a layout is to lose data
+    Reliability(reliability::Options),
     /// Replay a measured trace against a described hard disk and print the error
     Replay(replay::Options),
 }
@@ -35,6 +38,7 @@ pub fn run(command: &ModelCommand, app: &App) -> Result<Exit> {
         ModelCommand::Predict(options) => predict::run(options, app),
         ModelCommand::Sweep(options) => sweep::run(options, app),
         ModelCommand::Validate(options) => validate::run(options, app),
+        ModelCommand::Reliability(options) => reliability::run(options, app),
         ModelCommand::Replay(options) => replay::run(options, app),
     }
 }

@@ -25,6 +25,7 @@ mod opened_anew;
 mod predictions;
 mod processes;
 mod queue;
+mod reliability;
 mod serve;
 mod state;
 mod taken;

@@ -1,0 +1,195 @@
+//! A question as it is asked, with most of it left open; what is filled in is said.
+//!
+//! Expected faults: numbers that make no sense; layouts that the drives do not allow.
+
+use stripewise_layout::{LayoutError, LayoutSpec, Level};
+
+use super::defaults::{
+    FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
+};
+use super::{Batch, Law, Question, QuestionError, Repairs, Structure};
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// The layout.
+    pub layout: LayoutSpec,
+    /// Drives of the array.
+    pub drives: usize,
+    /// The mission.
+    pub years: f64,
+    /// When drives fail.
+    pub failure: Option<Law>,
+    /// How long a rebuild takes.
+    pub restore: Option<Law>,
+    /// Latent errors: their mean time in hours, or none. Left open: the default where the failure law is left
+    /// open too, else none, as in a textbook.
+    pub latent_hours: Option<Option<f64>>,
+    /// Scrubs, or none.
+    pub scrub: Option<Option<Law>>,
+    /// Spare drives, or space for so many on all drives.
+    pub spares: Spares,
+    /// Hours until a new drive is there, or none. Left open: the default where the rebuild time is left open.
+    pub replacement: Option<Option<Law>>,
+    /// Bad batches.
+    pub batch: Option<Batch>,
+    /// How rebuilds share time.
+    pub repairs: Repairs,
+    /// Of one drive.
+    pub drive_bytes: u64,
+    /// Rebuild rate under load, of one drive's data.
+    pub rebuild_bytes_per_second: Option<f64>,
+}
+
+/// Spares and where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spares {
+    /// Drives that wait.
+    Dedicated(usize),
+    /// Space on all drives: each rebuild reads from and writes to all of them.
+    Distributed(usize),
+}
+
+/// A question with nothing left open.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// For [`super::estimate`].
+    pub question: Question,
+    /// For [`super::estimate`].
+    pub bytes_per_group: f64,
+    /// What was filled in, and where from.
+    pub assumptions: Vec<String>,
+}
+
+/// Why that cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum WishError {
+    /// The layout does not fit the drives.
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+    /// A number makes no sense.
+    #[error("{0}")]
+    Question(#[from] QuestionError),
+}
+
+impl Wishes {
+    /// Everything left open but the layout and the drives.
+    pub fn new(layout: LayoutSpec, drives: usize) -> Self {
+        Self {
+            layout,
+            drives,
+            years: 10.0,
+            failure: None,
+            restore: None,
+            latent_hours: None,
+            scrub: None,
+            spares: Spares::Dedicated(0),
+            replacement: None,
+            batch: None,
+            repairs: Repairs::OneAtATime,
+            drive_bytes: 8_000_000_000_000,
+            rebuild_bytes_per_second: None,
+        }
+    }
+
+    /// Fills in what is left open.
+    pub fn question(&self) -> Result<Asked, WishError> {
+        let structure = Structure::of(&self.layout, self.drives)?;
+        let mut assumptions = Vec::new();
+        let failure = self.failure.unwrap_or_else(|| {
+            assumptions.push(format!("drive failures {}: {}", FAILURE.value, FAILURE.source));
+            FAILURE.value
+        });
+        let restore = self.restore.unwrap_or_else(|| self.rebuild_time(&structure, &mut assumptions));
+        let replacement = match (self.replacement, self.restore) {
+            (Some(given), _) => given,
+            (None, Some(_)) => None,
+            (None, None) => {
+                assumptions.push(format!(
+                    "a new drive is there after {} hours: {}",
+                    REPLACEMENT_HOURS.value, REPLACEMENT_HOURS.source
+                ));
+                Some(Law::Fixed(REPLACEMENT_HOURS.value))
+            }
+        };
+        let latent_hours = match (self.latent_hours, self.failure) {
+            (Some(given), _) => given,
+            (None, Some(_)) => {
+                assumptions
+                    .push("no latent sector errors, since none were given with the failures".to_owned());
+                None
+            }
+            (None, None) => {
+                let hours = LATENT_HOURS.value;
+                assumptions
+                    .push(format!("latent errors after {hours} hours on average: {}", LATENT_HOURS.source));
+                Some(hours)
+            }
+        };
+        let scrub = match (self.scrub, latent_hours) {
+            (_, None) => None,
+            (Some(given), Some(_)) => given,
+            (None, Some(_)) => {
+                assumptions
+                    .push(format!("a scrub every {} hours: {}", SCRUB_HOURS.value, SCRUB_HOURS.source));
+                Some(Law::Uniform { from: 0.0, to: SCRUB_HOURS.value })
+            }
+        };
+        if structure.declustered {
+            assumptions.push(
+                "rows lie on ever other drives: more drives missing than a row can spare lose some row"
+                    .to_owned(),
+            );
+        }
+        if self.layout.level == Level::Single && self.drives > 1 {
+            assumptions.push("single uses one drive, and so does this answer".to_owned());
+        }
+        let (Spares::Dedicated(spares) | Spares::Distributed(spares)) = self.spares;
+        if spares > 0 && replacement.is_none() {
+            assumptions.push("spares change nothing: each new drive is there at once".to_owned());
+        }
+        let bytes_per_group = self.drive_bytes as f64 * structure.data_per_group_milli as f64 / 1000.0;
+        let question = Question {
+            structure,
+            mission_hours: self.years * HOURS_PER_YEAR,
+            failure,
+            restore,
+            repairs: self.repairs,
+            replacement,
+            spares,
+            latent_hours,
+            scrub,
+            batch: self.batch,
+            sector_bytes: 4096.0,
+        };
+        question.check()?;
+        Ok(Asked { question, bytes_per_group, assumptions })
+    }
+
+    fn rebuild_time(&self, structure: &Structure, assumptions: &mut Vec<String>) -> Law {
+        let rate = self.rebuild_bytes_per_second.unwrap_or_else(|| {
+            let rate = REBUILD_BYTES_PER_SECOND.value;
+            assumptions.push(format!(
+                "a rebuild writes {:.0} MB/s: {}",
+                rate / 1e6,
+                REBUILD_BYTES_PER_SECOND.source
+            ));
+            rate
+        });
+        let mut hours = self.drive_bytes as f64 / rate / 3600.0;
+        if matches!(self.spares, Spares::Distributed(spares) if spares > 0) {
+            // Every drive writes its share; the drives of a group are read as before, but all groups are.
+            let group = structure.groups.iter().map(super::Group::drives).max().unwrap_or(1);
+            let faster = (structure.drives() as f64 / group as f64).max(1.0);
+            let faster = if structure.declustered { structure.drives() as f64 / 2.0 } else { faster };
+            hours /= faster;
+            assumptions
+                .push(format!("space for spares on all drives makes a rebuild {faster:.1} times as fast"));
+        }
+        assumptions.push(format!(
+            "a rebuild takes {hours:.1} hours: a drive of {} TB",
+            self.drive_bytes as f64 / 1e12
+        ));
+        Law::Fixed(hours)
+    }
+}

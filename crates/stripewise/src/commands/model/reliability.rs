@@ -1,0 +1,261 @@
+//! `model reliability`: how likely a layout is to lose data, with intervals, and what was assumed.
+//!
+//! Expected faults: laws that are none, numbers that make no sense, layouts that do not fit the drives.
+
+use std::str::FromStr;
+
+use clap::Args;
+use serde::Serialize;
+use stripewise_layout::LayoutSpec;
+use stripewise_model::reliability::{
+    Asked, Batch, Estimate, Figure, Law, Repairs, Spares, Stop, WishError, Wishes, estimate,
+};
+
+use crate::commands::App;
+use crate::commands::volume_create::{parse_layout, with_columns};
+use crate::failure::{Exit, Failure, Result};
+use crate::printer::{Page, Style};
+use crate::progress::Progress;
+use crate::size::ByteSize;
+
+/// Estimate how likely a layout is to lose data
+#[derive(Args)]
+#[command(
+    after_help = "A LAW of durations in hours: weibull:BETA,ETA, weibull:GAMMA,ETA,BETA, exponential:MEAN, \
+                  fixed:HOURS or uniform:FROM,TO. What is left out has published defaults; the answer names them."
+)]
+pub struct Options {
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, and the aliases of `volume create`
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
+    layout: LayoutSpec,
+    /// Drives, without dedicated spares
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    drives: u16,
+    /// Drives that a row lies on; all if left out (raid1: two)
+    #[arg(long, value_name = "N")]
+    columns: Option<usize>,
+    /// Groups, for raid50 and raid60
+    #[arg(long, value_name = "G")]
+    groups: Option<usize>,
+    /// How long the array is used
+    #[arg(long, value_name = "Y", default_value = "10", value_parser = positive)]
+    years: f64,
+    /// Mean time to the failure of a drive; failures come at random
+    #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "failure")]
+    mttf_hours: Option<f64>,
+    /// Mean time until a lost drive is rebuilt; exponential
+    #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "restore")]
+    mttr_hours: Option<f64>,
+    /// Age at which a drive fails
+    #[arg(long, value_name = "LAW")]
+    failure: Option<Law>,
+    /// From the start of a rebuild to its end
+    #[arg(long, value_name = "LAW")]
+    restore: Option<Law>,
+    /// Time until a clean drive has a latent sector error: hours, weibull:ETA,1 or none
+    #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_latent)]
+    latent: Option<OrNone<f64>>,
+    /// From a latent error until a scrub mends it: a law, hours between scrubs, or none
+    #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_scrub)]
+    scrub: Option<OrNone<Law>>,
+    /// Spare drives
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
+    spares: u16,
+    /// The spares are space on all drives, so that all of them rebuild
+    #[arg(long)]
+    distributed: bool,
+    /// From a failure until a new drive is there, where no spare is: hours, a law or none
+    #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_delay)]
+    replacement: Option<OrNone<Law>>,
+    /// A share of batches whose drives fail so many times as fast, as in 0.05:10
+    #[arg(long, value_name = "SHARE:FACTOR", value_parser = parse_batch)]
+    batch: Option<Batch>,
+    /// All rebuilds of a group run at once, not one after the other
+    #[arg(long)]
+    parallel_repairs: bool,
+    /// Size of a drive
+    #[arg(long, value_name = "SIZE", default_value = "8TB")]
+    capacity: ByteSize,
+    /// How fast a rebuild writes, under load
+    #[arg(long, value_name = "MB/S", value_parser = positive)]
+    rebuild_rate: Option<f64>,
+    /// Half of the 95 % interval that is wanted, in percent; narrower where that is cheap
+    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    precision: Option<f64>,
+    /// Trials at most
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_trials: u64,
+    /// Of the random numbers; the same seed gives the same answer
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Threads; left out: one for each processor. They do not change the answer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// A value, or `none` as typed.
+#[derive(Clone, Copy, Debug)]
+struct OrNone<T>(Option<T>);
+
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err(format!("`{text}` is not a number above 0")),
+    }
+}
+
+fn parse_latent(text: &str) -> std::result::Result<OrNone<f64>, String> {
+    match law_or_none(text, Law::exponential)?.0 {
+        None => Ok(OrNone(None)),
+        Some(Law::Weibull { location: 0.0, scale, shape: 1.0 }) => Ok(OrNone(Some(scale))),
+        Some(_) => {
+            Err("latent errors come at random: give their mean time, as hours or as weibull:ETA,1".to_owned())
+        }
+    }
+}
+
+/// An error that comes between two scrubs waits for the rest of the time between them.
+fn parse_scrub(text: &str) -> std::result::Result<OrNone<Law>, String> {
+    law_or_none(text, |hours| Law::Uniform { from: 0.0, to: hours })
+}
+
+fn parse_delay(text: &str) -> std::result::Result<OrNone<Law>, String> {
+    law_or_none(text, Law::Fixed)
+}
+
+fn law_or_none(text: &str, of_hours: impl Fn(f64) -> Law) -> std::result::Result<OrNone<Law>, String> {
+    match (text, positive(text)) {
+        ("none", _) => Ok(OrNone(None)),
+        (_, Ok(hours)) => Ok(OrNone(Some(of_hours(hours)))),
+        _ => Law::from_str(text).map(|law| OrNone(Some(law))).map_err(|error| error.to_string()),
+    }
+}
+
+fn parse_batch(text: &str) -> std::result::Result<Batch, String> {
+    let form = || format!("`{text}` is no batch: write SHARE:FACTOR, as in 0.05:10");
+    let (share, factor) = text.split_once(':').ok_or_else(form)?;
+    Ok(Batch { share: share.parse().map_err(|_| form())?, factor: factor.parse().map_err(|_| form())? })
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    layout: &'a str,
+    drives: usize,
+    years: f64,
+    seed: u64,
+    trials: u64,
+    loss_probability: f64,
+    ci95: [f64; 2],
+    mttdl_hours: Option<f64>,
+    hours_degraded_per_year: f64,
+    expected_bytes_lost: f64,
+    /// Everything again, each with its interval.
+    figures: &'a Estimate,
+    assumptions: &'a [String],
+}
+
+/// Runs it.
+pub fn run(options: &Options, app: &App) -> Result<Exit> {
+    let wishes = wishes(options)?;
+    let Asked { question, bytes_per_group, assumptions } = wishes.question().map_err(failure)?;
+    let threads = options.threads.map(usize::from);
+    let mut stop = Stop { most_trials: options.max_trials, threads, ..Stop::default() };
+    if let Some(percent) = options.precision {
+        stop.precision = percent / 100.0;
+        stop.fine_precision = stop.fine_precision.min(stop.precision);
+    }
+    let mut progress = Progress::new(&app.printer);
+    let found = estimate(&question, bytes_per_group, options.seed, &stop, &mut |trials, expected| {
+        progress.count("until the interval is narrow enough", "trials", trials, expected);
+        true
+    });
+    let found = found.map_err(|error| failure(error.into()))?;
+    let report = Report {
+        layout: options.layout.level.name(),
+        drives: usize::from(options.drives),
+        years: options.years,
+        seed: options.seed,
+        trials: found.trials,
+        loss_probability: found.loss_probability.mean,
+        ci95: found.loss_probability.ci95,
+        mttdl_hours: found.mttdl_hours.map(|figure| figure.mean),
+        hours_degraded_per_year: found.hours_degraded_per_year.mean,
+        expected_bytes_lost: found.expected_bytes_lost.mean,
+        figures: &found,
+        assumptions: &assumptions,
+    };
+    app.printer.result(&report, |page| print(&report, page))?;
+    Ok(Exit::Success)
+}
+
+fn wishes(options: &Options) -> Result<Wishes> {
+    let layout = LayoutSpec { groups: options.groups, ..with_columns(options.layout, options.columns)? };
+    let spares = usize::from(options.spares);
+    Ok(Wishes {
+        years: options.years,
+        failure: options.failure.or(options.mttf_hours.map(Law::exponential)),
+        restore: options.restore.or(options.mttr_hours.map(Law::exponential)),
+        latent_hours: options.latent.map(|latent| latent.0),
+        scrub: options.scrub.map(|scrub| scrub.0),
+        spares: if options.distributed { Spares::Distributed(spares) } else { Spares::Dedicated(spares) },
+        replacement: options.replacement.map(|delay| delay.0),
+        batch: options.batch,
+        repairs: if options.parallel_repairs { Repairs::Parallel } else { Repairs::OneAtATime },
+        drive_bytes: options.capacity.0,
+        rebuild_bytes_per_second: options.rebuild_rate.map(|rate| rate * 1e6),
+        ..Wishes::new(layout, usize::from(options.drives))
+    })
+}
+
+fn failure(error: WishError) -> Failure {
+    let failure = Failure::usage(format!("cannot estimate the reliability: {error}"));
+    match error {
+        WishError::Layout(error) => failure.hint(error.hint()),
+        WishError::Question(_) => failure,
+    }
+}
+
+fn print(report: &Report, page: &mut Page) {
+    let found = report.figures;
+    let mut field = |label: &str, text: String| page.field(label, text, Style::Plain);
+    field("array", format!("{} of {} drives, {} years", report.layout, report.drives, report.years));
+    field("data loss", interval(&found.loss_probability, percent));
+    field("per year", interval(&found.loss_probability_per_year, percent));
+    let hours = |hours: f64| format!("{hours:.4e} h");
+    let never = || "never seen in these trials".to_owned();
+    field("MTTDL", found.mttdl_hours.as_ref().map_or_else(never, |figure| interval(figure, hours)));
+    let events = &found.events_per_1000;
+    field("losses", format!("{} in 1000 arrays", interval(events, short)));
+    field("of latent", format!("{} in 1000 arrays", interval(&found.latent_events_per_1000, short)));
+    field("bytes lost", interval(&found.expected_bytes_lost, short));
+    field("degraded", format!("{} h a year", interval(&found.hours_degraded_per_year, short)));
+    field(
+        "exposed",
+        format!("{} h a year without redundancy", interval(&found.hours_critical_per_year, short)),
+    );
+    field("rebuilds", interval(&found.rebuilds, short));
+    field("new drives", interval(&found.replacement_drives, short));
+    field("trials", format!("{}, seed {}", found.trials, report.seed));
+    for assumption in report.assumptions {
+        field("assumed", assumption.clone());
+    }
+}
+
+/// An estimate with its 95 % interval.
+fn interval(figure: &Figure, text: impl Fn(f64) -> String) -> String {
+    let [low, high] = figure.ci95;
+    format!("{} ({} to {})", text(figure.mean), text(low), text(high))
+}
+
+fn percent(probability: f64) -> String {
+    format!("{} %", short(probability * 100.0))
+}
+
+fn short(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        0.01..1000.0 => format!("{number:.3}"),
+        1000.0..1e6 => format!("{number:.0}"),
+        _ => format!("{number:.3e}"),
+    }
+}

@@ -1,0 +1,75 @@
+//! Commands on models as people type them: the keys promised, the figures of closed formulas, and what is refused.
+
+use crate::kit::{Sandbox, keys};
+
+/// Eight drives that fail once in a million hours, rebuilt in a day.
+const TEXTBOOK: &str = "--drives 8 --mttf-hours 1000000 --mttr-hours 24";
+
+#[test]
+fn reliability_has_the_keys_promised_and_the_textbook_s_figures() {
+    let sandbox = Sandbox::new();
+    for (layout, wanted) in [("raid5", 744_315_476.0), ("raid6", 5.16873e12), ("raid10", 5.20871e9)] {
+        let answer = sandbox.json(&format!("model reliability --layout {layout} {TEXTBOOK}"));
+        for key in [
+            "output_version",
+            "layout",
+            "drives",
+            "years",
+            "trials",
+            "loss_probability",
+            "ci95",
+            "mttdl_hours",
+            "hours_degraded_per_year",
+            "expected_bytes_lost",
+        ] {
+            assert!(keys(&answer).contains(&key), "{key}: {answer}");
+        }
+        let mttdl = answer["mttdl_hours"].as_f64().expect("a number");
+        assert!((mttdl / wanted - 1.0).abs() < 0.02, "{layout}: {mttdl:e} against {wanted:e}");
+        assert_eq!((answer["layout"].as_str(), answer["drives"].as_u64()), (Some(layout), Some(8)));
+        let [low, high] = [&answer["ci95"][0], &answer["ci95"][1]].map(|end| end.as_f64().expect("a number"));
+        let loss = answer["loss_probability"].as_f64().expect("a number");
+        assert!(low < loss && loss < high, "{answer}");
+    }
+}
+
+#[test]
+fn a_published_model_is_asked_for_in_words_and_threads_change_nothing() {
+    let sandbox = Sandbox::new();
+    let question = "model reliability --layout raid5 --drives 8 --failure weibull:1.12,461386 \
+                    --restore weibull:6,12,2 --latent weibull:9259,1 --scrub weibull:6,168,3 --years 10 --seed 5";
+    let one = sandbox.json(&format!("{question} --threads 1"));
+    assert_eq!(one, sandbox.json(&format!("{question} --threads 3")));
+    let events = one["figures"]["latent_events_per_1000"]["mean"].as_f64().expect("a number");
+    assert!((events - 137.0).abs() <= 3.0, "{events}");
+}
+
+#[test]
+fn what_is_left_out_is_assumed_and_said() {
+    let sandbox = Sandbox::new();
+    let text = sandbox.ok("model reliability --layout raid6 --drives 8");
+    for said in ["data loss:", "MTTDL:", "Elerath", "Bairavasundaram", "a scrub every 720 hours"] {
+        assert!(text.text().contains(said), "{said}: {}", text.text());
+    }
+}
+
+#[test]
+fn questions_that_make_no_sense_are_refused_with_a_reason() {
+    let sandbox = Sandbox::new();
+    for (words, why) in [
+        ("--layout raid6 --drives 3", "raid6 needs at least 4 drives"),
+        ("--layout raid9 --drives 8", "there is no layout"),
+        ("--layout raid5 --drives 8 --mttf-hours=-5", "not a number above 0"),
+        ("--layout raid5 --drives 8 --failure gauss:5,6", "is not a law"),
+        ("--layout raid5 --drives 8 --failure fixed:6", "Weibull or an exponential"),
+        ("--layout raid5 --drives 8 --latent weibull:2,9000", "come at random"),
+        ("--layout raid5 --drives 8 --batch 0.5", "SHARE:FACTOR"),
+        ("--layout raid5 --drives 8 --batch 1.5:3", "between 0 and 1"),
+        ("--layout raid5 --drives 8 --mttf-hours 5 --failure weibull:1,6", "cannot be used with"),
+        ("--layout raid60 --drives 7", "cannot be divided"),
+    ] {
+        let refused = sandbox.run(&format!("model reliability {words}"));
+        assert_eq!(refused.code, 2, "{words}");
+        assert!(refused.errors().contains(why), "{words}: {}", refused.errors());
+    }
+}
