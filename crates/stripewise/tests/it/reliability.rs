@@ -70,6 +70,6 @@ fn questions_that_make_no_sense_are_refused_with_a_reason() {
     ] {
         let refused = sandbox.run(&format!("model reliability {words}"));
         assert_eq!(refused.code, 2, "{words}");
-        assert!(refused.errors().contains(why), "{words}: {}", refused.errors());
+        assert!(refused.err.contains(why), "{words}: {}", refused.err);
     }
 }
