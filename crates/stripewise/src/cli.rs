@@ -37,6 +37,7 @@ pub enum Command {
     /// Predict what arrays do and how reliable they are; replay measured traces
     #[command(subcommand)]
     Model(model::ModelCommand),
+    Advise(advise::Options),
     /// Create and inspect drives
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -77,6 +78,7 @@ impl Command {
             | Self::Evaluate(_)
             | Self::Lab(_)
             | Self::Model(_)
+            | Self::Advise(_)
             | Self::Simulate(_)
             | Self::Serve(_)
             | Self::Mount(_) => Role::Admin,

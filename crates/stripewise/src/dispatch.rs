@@ -25,6 +25,7 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Evaluate(_)
         | Command::Lab(_)
         | Command::Model(_)
+        | Command::Advise(_)
         | Command::Simulate(_)
         | Command::Drive(DriveCommand::Make(_)) => {
             Err(Failure::usage("this command concerns no pool that is open here"))

@@ -81,6 +81,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Evaluate(options) => evaluate::run(options, app),
         Command::Lab(command) => lab::run(command, app),
         Command::Model(command) => model::run(command, app),
+        Command::Advise(options) => advise::run(options, app),
         Command::Drive(DriveCommand::Make(options)) => drive_make::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
         Command::Pool(PoolCommand::List(options)) => pool_list::run(options, app),

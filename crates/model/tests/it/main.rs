@@ -1,5 +1,6 @@
 //! Tests of the models.
 
+mod advise;
 mod catalogue;
 mod hdd;
 mod kit;

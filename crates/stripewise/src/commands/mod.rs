@@ -1,5 +1,6 @@
 //! One file per command: its options as clap reads them, and `run`.
 
+pub mod advise;
 pub mod alert_test;
 pub mod drive_make;
 pub mod drive_show;

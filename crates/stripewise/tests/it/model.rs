@@ -54,3 +54,56 @@ fn the_catalogue_says_where_each_number_is_from() {
     let error = sandbox.fails("model catalogue mg08");
     assert!(error.contains("mg08ada400e") && error.contains("hint: "), "{error}");
 }
+
+#[test]
+fn advice_has_the_keys_promised_and_writes_one_page() {
+    let sandbox = Sandbox::new();
+    let advice =
+        sandbox.json("advise --drives 3x8TB-hdd --workload sequential --link 1gbe --report @advice.html");
+    let first = &advice["choices"][0];
+    for key in [
+        "rank",
+        "layout",
+        "drives",
+        "usable_bytes",
+        "normal",
+        "degraded",
+        "rebuilding",
+        "rebuild_seconds",
+        "loss_probability_per_year",
+        "bottleneck",
+        "reason",
+        "error_percent",
+        "dominated_by",
+        "commands",
+    ] {
+        assert!(keys(first).contains(&key), "{key}: {first}");
+    }
+    for key in ["seq_write", "seq_read", "mixed"] {
+        assert!(first["degraded"][key].as_f64().is_some(), "{key}: {first}");
+    }
+    assert_eq!(keys(&first["commands"]), ["mdadm", "storage_spaces", "stripewise", "zpool"]);
+    assert!(advice["assumptions"].as_array().is_some_and(|list| !list.is_empty()));
+    let page = sandbox.text("advice.html");
+    assert!(page.contains("<svg") && page.contains("raid5") && !page.contains("src="), "{page}");
+}
+
+#[test]
+fn wishes_that_make_no_sense_are_refused_with_what_would_do() {
+    let sandbox = Sandbox::new();
+    for (words, code, why) in [
+        ("", 2, "--drives 4x8TB-hdd"),
+        ("--drives 4xmg08ada40e", 2, "mg08ada400e"),
+        ("--drives=-4x8TB-hdd", 2, "no number of drives"),
+        ("--drives 4x8TB-hdd --workload read=70,write=50", 2, "add up to 120 %"),
+        ("--drives 4x8TB-hdd --workload sequental", 2, "sequential"),
+        ("--drives 4x8TB-hdd --link 3gbe", 2, "2.5gbe"),
+        ("--drives 4x8TB-hdd --risk=-5", 2, "percentage"),
+        ("--drives 4x8TB-hdd --controller megarad", 2, "controller"),
+        ("--drives 2x8TB-hdd --capacity 100TB", 1, "nearest: raid1"),
+    ] {
+        let refused = sandbox.run(&format!("advise {words}"));
+        assert_eq!(refused.code, code, "{words}: {}", refused.err);
+        assert!(refused.err.contains(why), "{words}: {}", refused.err);
+    }
+}

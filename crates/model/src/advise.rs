@@ -1,0 +1,167 @@
+//! Which layout for whom: candidates from drives and wishes, predicted, their risk estimated, ranked
+//! with a reason each.
+//!
+//! `docs/advice.md` has the rules. Nothing here knows an answer: the order follows from predictions
+//! ([`crate::predict`]), risks ([`crate::reliability`]), costs and the error of the model.
+//!
+//! Expected faults: names that are none, wishes that no layout meets; both are told with what is
+//! nearest.
+
+mod appraise;
+mod candidates;
+mod commands;
+mod drives;
+mod rank;
+mod report;
+mod wanted;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::system::CatalogueError;
+
+pub use commands::{Caveats, Commands};
+pub use drives::{Kind, parse_drives};
+pub use report::html;
+pub use wanted::{Link, Need, Use, parse_link, parse_use};
+
+/// Rates of an array in one state, in MB/s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    /// Sequential writes.
+    pub seq_write: f64,
+    /// Sequential reads.
+    pub seq_read: f64,
+    /// Random requests of 4 KiB to 2 MiB, half of them reads.
+    pub mixed: f64,
+    /// What was asked for.
+    pub workload: f64,
+}
+
+/// One way to use the drives.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// From 1.
+    pub rank: usize,
+    /// By its name.
+    pub layout: String,
+    /// Drives, without spares.
+    pub drives: usize,
+    /// Which.
+    pub drive: String,
+    /// Members of a row.
+    pub columns: usize,
+    /// Groups of RAID 50 and 60.
+    pub groups: usize,
+    /// Bytes on one drive before the next one follows.
+    pub interleave_bytes: u64,
+    /// Spare drives.
+    pub spares: usize,
+    /// Solid-state drives that hold the journal.
+    pub journal_drives: usize,
+    /// Controllers that share the drives.
+    pub controllers: usize,
+    /// For data.
+    pub usable_bytes: u64,
+    /// All drives there.
+    pub normal: Rates,
+    /// Of the workload's loads, without the link.
+    #[serde(skip)]
+    pub(crate) uncapped: Vec<f64>,
+    /// One drive gone.
+    pub degraded: Rates,
+    /// Its replacement being filled.
+    pub rebuilding: Rates,
+    /// Without load; nothing where there is nothing to rebuild from.
+    pub rebuild_seconds: Option<f64>,
+    /// Under the workload.
+    pub rebuild_under_load_seconds: Option<f64>,
+    /// That data is lost.
+    pub loss_probability_per_year: f64,
+    /// Of the loss probability.
+    pub loss_ci95: [f64; 2],
+    /// What limits the workload.
+    pub bottleneck: String,
+    /// Why it stands where it stands.
+    pub reason: String,
+    /// Rates that are nearer to each other than this are called equal.
+    pub error_percent: f64,
+    /// A choice that is better in something and worse in nothing.
+    pub dominated_by: Option<usize>,
+    /// Ranks of choices whose workload rate is not told apart from this one's.
+    pub equal_to: Vec<usize>,
+    /// Price of all drives, where prices were given.
+    pub cost: Option<f64>,
+    /// Per usable TB.
+    pub cost_per_tb: Option<f64>,
+    /// Whether it has the capacity, the risk and the budget wanted.
+    pub fits: bool,
+    /// How to build it.
+    pub commands: Commands,
+    /// What to know about that.
+    pub caveats: Caveats,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// What was filled in.
+    pub assumptions: Vec<String>,
+    /// The best first.
+    pub choices: Vec<Choice>,
+    /// What would change the first choice.
+    pub sensitivity: Vec<String>,
+}
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum AdviceError {
+    /// A name, or parts that do not fit each other.
+    #[error("{0}")]
+    Catalogue(#[from] CatalogueError),
+    /// A wish that makes no sense.
+    #[error("{what}")]
+    Wish {
+        /// Which and why.
+        what: String,
+        /// What would do.
+        hint: String,
+    },
+    /// Nothing meets the wishes.
+    #[error("no layout of these drives {what}")]
+    Contradiction {
+        /// Which wish.
+        what: String,
+        /// What comes nearest.
+        nearest: String,
+    },
+}
+
+impl AdviceError {
+    /// What to do.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Catalogue(error) => error.hint(),
+            Self::Wish { hint, .. } => hint.clone(),
+            Self::Contradiction { nearest, .. } => nearest.clone(),
+        }
+    }
+}
+
+/// Ranks what can be made of the drives. `progress` is told how much is done, of how much.
+pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advice, AdviceError> {
+    let mut assumptions = Vec::new();
+    let candidates = candidates::of(need, &mut assumptions)?;
+    let appraised = appraise::all(&candidates, need, progress)?;
+    assumptions.extend(appraise::assumptions(need));
+    let mut choices = rank::ranked(appraised, need)?;
+    let sensitivity = rank::sensitivity(&choices, need);
+    for choice in &mut choices {
+        (choice.commands, choice.caveats) = commands::of(choice, need);
+    }
+    Ok(Advice { assumptions, choices, sensitivity })
+}
+
+/// Names and prices of drives, as given.
+pub type Prices = BTreeMap<String, f64>;

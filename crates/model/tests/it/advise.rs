@@ -1,0 +1,240 @@
+//! Published advice, by the finding that gives it: the model and the data must lead to it. And what
+//! every answer holds to: equals, dominance, sensitivity, contradictions, commands.
+
+use std::process::Command;
+
+use stripewise_model::advise::{
+    Advice, AdviceError, Choice, Need, advise, html, parse_drives, parse_link, parse_use,
+};
+
+fn need(drives: &str, workload: &str) -> Need {
+    Need::of(parse_drives(drives).unwrap(), parse_use(workload).unwrap())
+}
+
+fn advice(need: &Need) -> Advice {
+    advise(need, &|_, _| ()).unwrap_or_else(|error| panic!("{error}; {}", error.hint()))
+}
+
+fn shown(advice: &Advice) -> String {
+    let line = |choice: &Choice| {
+        format!(
+            "{} {} of {} {} in {}, {} controllers, journal {}: {:.0} MB/s ({:.0}/{:.0}/{:.0}), {:.1} TB, {:.1e}: {}",
+            choice.rank,
+            choice.layout,
+            choice.drives,
+            choice.drive,
+            choice.groups,
+            choice.controllers,
+            choice.journal_drives,
+            choice.normal.workload,
+            choice.normal.seq_write,
+            choice.normal.seq_read,
+            choice.normal.mixed,
+            choice.usable_bytes as f64 / 1e12,
+            choice.loss_probability_per_year,
+            choice.reason
+        )
+    };
+    advice.choices.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn first_is(need: &Need, what: &str, holds: impl Fn(&Choice) -> bool) -> Advice {
+    let advice = advice(need);
+    assert!(holds(&advice.choices[0]), "{what}, but:\n{}", shown(&advice));
+    advice
+}
+
+#[test]
+fn f004_33_raid5_of_four_drives_for_sequential_work_and_raid10_for_random_and_mixed() {
+    first_is(&need("4xmg08ada400e", "sequential"), "RAID 5", |first| first.layout == "raid5");
+    first_is(&need("4xmg08ada400e", "mixed"), "RAID 10", |first| first.layout == "raid10");
+    first_is(&need("4xmg08ada400e", "random"), "RAID 10", |first| first.layout == "raid10");
+}
+
+#[test]
+fn f004_33_raid1_of_two_drives_of_double_size_behind_slow_links() {
+    for link in ["1gbe", "2.5gbe"] {
+        let need = Need {
+            link: Some(parse_link(link).unwrap()),
+            capacity_bytes: Some(8_000_000_000_000),
+            ..need("4xmg08ada400e,2xmg08ada800e", "sequential")
+        };
+        let found = first_is(&need, &format!("RAID 1 behind {link}"), |first| {
+            first.layout == "raid1" && first.drive == "mg08ada800e" && first.drives == 2
+        });
+        // F004-29: only a faster link makes the layout of four drives matter.
+        assert!(
+            found.sensitivity.iter().any(|line| line.contains("10gbe link raid5")),
+            "{:?}\n{}",
+            found.sensitivity,
+            shown(&found)
+        );
+    }
+}
+
+#[test]
+fn f004_35_six_groups_of_ten_in_dual_parity_for_sixty_drives() {
+    first_is(&need("60x8TB-hdd", "sequential"), "six groups of ten", |first| {
+        first.layout == "raid60" && first.groups == 6
+    });
+}
+
+#[test]
+fn f002_54_software_over_several_controllers_for_solid_state_drives() {
+    for workload in ["read=70,random=100,block=8KiB,depth=32"] {
+        let need = Need { controller: "adaptec-5085".to_owned(), controllers: 2, ..need("8xx25e", workload) };
+        first_is(&need, "two controllers", |first| first.controllers == 2);
+    }
+}
+
+#[test]
+fn f003_24_journal_drives_for_parity_and_none_for_mirrors() {
+    for controller in ["storage-spaces", "stripewise"] {
+        let need = Need {
+            controller: controller.to_owned(),
+            journal: Some(parse_drives("4x850pro").unwrap().remove(0)),
+            capacity_bytes: Some(60_000_000_000_000),
+            ..need("12xhe8", "mixed")
+        };
+        // So much capacity needs parity: with the journal it is faster.
+        first_is(&need, "parity with a journal", |first| {
+            first.layout.starts_with("raid") && first.journal_drives == 4
+        });
+        let need = Need { capacity_bytes: None, ..need };
+        let found = first_is(&need, "a mirror without", |first| {
+            first.layout == "raid10" && first.journal_drives == 0
+        });
+        let with = found
+            .choices
+            .iter()
+            .find(|choice| choice.layout == "raid10" && choice.journal_drives > 0)
+            .unwrap();
+        assert_eq!(with.dominated_by, Some(1), "{}", shown(&found));
+    }
+}
+
+#[test]
+fn f003_07_wide_parity_of_storage_spaces_without_a_journal_never() {
+    for workload in ["backup", "mixed"] {
+        let need = Need {
+            controller: "storage-spaces".to_owned(),
+            journal: Some(parse_drives("4x850pro").unwrap().remove(0)),
+            ..need("12xhe8", workload)
+        };
+        first_is(&need, workload, |first| {
+            first.journal_drives > 0 || !["raid5", "raid6", "raid7"].contains(&first.layout.as_str())
+        });
+    }
+}
+
+#[test]
+fn what_no_layout_meets_is_told_with_what_is_nearest() {
+    let refused = |need: Need| match advise(&need, &|_, _| ()) {
+        Err(error @ AdviceError::Contradiction { .. }) => format!("{error}; {}", error.hint()),
+        other => panic!("{:?}", other.map(|advice| shown(&advice))),
+    };
+    let base = need("4x8TB-hdd", "sequential");
+    let capacity = refused(Need { capacity_bytes: Some(100_000_000_000_000), ..base.clone() });
+    assert!(capacity.contains("holds 100.0 TB") && capacity.contains("nearest: raid5"), "{capacity}");
+    let both = refused(Need { capacity_bytes: Some(30_000_000_000_000), ..base.clone() });
+    assert!(both.contains("loses data with") && both.contains("raid0"), "{both}");
+    let budget = Need {
+        budget: Some(100.0),
+        prices: [("8tb-hdd".to_owned(), 150.0)].into(),
+        capacity_bytes: Some(8_000_000_000_000),
+        ..base
+    };
+    assert!(refused(budget).contains("budget of 100"));
+}
+
+#[test]
+fn every_answer_is_ranked_reasoned_and_repeatable() {
+    let need = Need { spares: 1, ..need("7x8TB-hdd", "mixed") };
+    let found = advice(&need);
+    assert!(found.choices.iter().enumerate().all(|(index, choice)| choice.rank == index + 1));
+    assert!(found.choices.iter().all(|choice| !choice.reason.is_empty() && choice.drives == 6));
+    for choice in &found.choices {
+        if let Some(by) = choice.dominated_by {
+            let other = &found.choices[by - 1];
+            assert!(other.usable_bytes >= choice.usable_bytes && other.fits >= choice.fits);
+        }
+    }
+    let json = |advice: &Advice| serde_json::to_string(advice).unwrap();
+    assert_eq!(json(&found), json(&advice(&need)));
+    let page = html(&found, "Six <drives>");
+    assert!(page.contains("&lt;drives&gt;") && page.contains("<svg") && !page.contains("http"), "{page}");
+    for outside in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn money_chooses_among_equals() {
+    let base = Need {
+        budget: Some(2000.0),
+        prices: [("8tb-hdd".to_owned(), 200.0)].into(),
+        bays: Some(5),
+        link: Some(parse_link("1gbe").unwrap()),
+        capacity_bytes: Some(8_000_000_000_000),
+        ..need("5x8TB-hdd", "sequential")
+    };
+    let found = first_is(&base, "two drives", |first| first.layout == "raid1" && first.cost == Some(400.0));
+    assert_eq!(found.choices[0].cost_per_tb, Some(50.0));
+}
+
+/// A program of the system, where it is installed.
+fn program(name: &str) -> Option<String> {
+    ["/usr/sbin", "/sbin", "/usr/bin"]
+        .iter()
+        .map(|folder| format!("{folder}/{name}"))
+        .find(|path| std::path::Path::new(path).exists())
+}
+
+#[test]
+fn file_system_commands_are_taken_by_the_real_programs() {
+    let folder = std::env::temp_dir().join(format!("stripewise-advise-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("sparse");
+    std::fs::File::create(&file).unwrap().set_len(64 << 30).unwrap();
+    let mut tried = 0;
+    for drives in ["4x8TB-hdd", "8x1TB-ssd"] {
+        for choice in advice(&need(drives, "sequential")).choices {
+            for line in &choice.commands.mdadm {
+                let mut words = line.split(' ');
+                let (name, dry) = match words.next() {
+                    Some("mkfs.xfs") => ("mkfs.xfs", "-N"),
+                    Some("mkfs.ext4") => ("mkfs.ext4", "-n"),
+                    _ => continue,
+                };
+                let Some(path) = program(name) else { continue };
+                let arguments: Vec<&str> = words.filter(|word| !word.starts_with("/dev/")).collect();
+                let output = Command::new(path).arg(dry).args(&arguments).arg(&file).output().unwrap();
+                assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+                tried += 1;
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    println!("{tried} commands were tried");
+}
+
+#[test]
+fn a_cluster_of_storage_spaces_is_a_whole_stripe() {
+    for drives in [3, 5, 9] {
+        let found = advice(&need(&format!("{drives}x8TB-hdd"), "sequential"));
+        let parity =
+            found.choices.iter().filter(|choice| ["raid5", "raid6"].contains(&choice.layout.as_str()));
+        for choice in parity.filter(|choice| !choice.commands.storage_spaces.is_empty()) {
+            let all = choice.commands.storage_spaces.join(" ");
+            let number = |after: &str| -> u64 {
+                let rest =
+                    &all[all.find(after).unwrap_or_else(|| panic!("{after} in {all}")) + after.len()..];
+                rest.split(' ').next().unwrap().parse().unwrap()
+            };
+            let (columns, interleave) = (number("-NumberOfColumns "), number("-Interleave "));
+            let data = if choice.layout == "raid6" { columns - 3 } else { columns - 1 };
+            assert_eq!(number("-AllocationUnitSize "), data * interleave, "{all}");
+            assert!(columns <= drives);
+        }
+    }
+}
