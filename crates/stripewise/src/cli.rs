@@ -94,6 +94,7 @@ impl Command {
                     | PoolCommand::Status(_)
                     | PoolCommand::Events(_)
                     | PoolCommand::Iostat(_)
+                    | PoolCommand::Advise(_)
             ),
             Self::Volume(command) => {
                 matches!(command, VolumeCommand::List(_) | VolumeCommand::Show(_) | VolumeCommand::Read(_))
@@ -133,6 +134,7 @@ pub enum PoolCommand {
     Events(pool_events::Options),
     /// Show I/O statistics of a pool's drives
     Iostat(pool_iostat::Options),
+    Advise(pool_advise::Options),
     /// Find pools on drives: list them, or import those that are named
     Import(pool_import::Options),
     /// Release a pool, so that another host can import it
@@ -168,7 +170,9 @@ pub enum PoolCommand {
 impl PoolCommand {
     fn needs(&self) -> Role {
         match self {
-            Self::List(_) | Self::Status(_) | Self::Events(_) | Self::Iostat(_) => Role::Read,
+            Self::List(_) | Self::Status(_) | Self::Events(_) | Self::Iostat(_) | Self::Advise(_) => {
+                Role::Read
+            }
             Self::Add(options) if options.force => Role::Admin,
             Self::Replace(options) if options.force => Role::Admin,
             Self::Add(_)

@@ -36,6 +36,7 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
 async fn pool(command: &PoolCommand, app: &App) -> Result<Exit> {
     match command {
         PoolCommand::Create(options) => pool_create::run(options, app).await,
+        PoolCommand::Advise(options) => pool_advise::run(options, app).await,
         PoolCommand::List(options) => pool_list::run(options, app),
         PoolCommand::Status(options) => pool_status::run(options, app).await,
         PoolCommand::Import(options) => pool_import::run(options, app).await,

@@ -11,7 +11,7 @@ use super::wanted::{Need, mixed, sequential};
 use super::{AdviceError, Caveats, Choice, Commands, Rates, drives};
 use crate::predict::{Prediction, State, Workload, predict};
 use crate::reliability::{Law, Spares, Stop, Wishes, estimate};
-use crate::system::{Catalogue, System};
+use crate::system::{Catalogue, Configuration, System};
 
 /// How a system keeps partial stripes of parity safe.
 #[derive(Clone, Copy, PartialEq)]
@@ -93,32 +93,101 @@ pub(super) fn all(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Vec<Choice>, AdviceError> {
     let catalogue = drives::catalogue(&need.drives);
+    // Candidates with and without a journal are predicted once.
+    let mut configurations: Vec<&Configuration> = Vec::new();
+    for candidate in candidates {
+        if !configurations.contains(&&candidate.configuration) {
+            configurations.push(&candidate.configuration);
+        }
+    }
     let done = AtomicU64::new(0);
+    let predicted: Result<Vec<Predicted>, AdviceError> = configurations
+        .par_iter()
+        .map(|configuration| {
+            let predicted = Predicted::of(configuration, need, &catalogue);
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, configurations.len() as u64);
+            predicted
+        })
+        .collect();
+    let predicted = predicted?;
     candidates
         .par_iter()
         .map(|candidate| {
-            let choice = appraise(candidate, need, &catalogue);
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1, candidates.len() as u64);
-            choice
+            let of_it = configurations.iter().position(|known| **known == candidate.configuration);
+            appraise(candidate, need, &predicted[of_it.expect("all were predicted")])
         })
         .collect()
 }
 
-fn appraise(candidate: &Candidate, need: &Need, catalogue: &Catalogue) -> Result<Choice, AdviceError> {
-    let system = catalogue.build("candidate", &candidate.configuration)?;
-    let redundant = Geometry::new(system.shape, 1 << 40).is_ok_and(|geometry| geometry.fault_tolerance() > 0);
-    let (normal, first, uncapped) = rates(&system, State::Normal, candidate, need);
-    let none = Rates { seq_write: 0.0, seq_read: 0.0, mixed: 0.0, workload: 0.0 };
-    let (degraded, ..) = match redundant {
-        true => rates(&system, State::Degraded, candidate, need),
-        false => (none, first.clone(), Vec::new()),
-    };
-    let (rebuilding, under_load, _) = match redundant {
-        true => rates(&system, State::Rebuilding, candidate, need),
-        false => (none, first.clone(), Vec::new()),
-    };
+/// A system under all loads.
+struct Predicted {
+    system: System,
+    redundant: bool,
+    loads: Vec<Workload>,
+    normal: Vec<Prediction>,
+    degraded: Vec<Prediction>,
+    rebuilding: Vec<Prediction>,
+}
+
+impl Predicted {
+    fn of(configuration: &Configuration, need: &Need, catalogue: &Catalogue) -> Result<Self, AdviceError> {
+        let system = catalogue.build("candidate", configuration)?;
+        let redundant =
+            Geometry::new(system.shape, 1 << 40).is_ok_and(|geometry| geometry.fault_tolerance() > 0);
+        let mut loads = vec![sequential(false), sequential(true), mixed()];
+        for load in &need.workload.loads {
+            if !loads.contains(load) {
+                loads.push(load.clone());
+            }
+        }
+        let all =
+            |state| -> Vec<Prediction> { loads.iter().map(|load| predict(&system, state, load)).collect() };
+        let normal = all(State::Normal);
+        let (degraded, rebuilding) = match redundant {
+            true => (all(State::Degraded), all(State::Rebuilding)),
+            false => (Vec::new(), Vec::new()),
+        };
+        Ok(Self { system, redundant, loads, normal, degraded, rebuilding })
+    }
+
+    /// Of the first load that counts.
+    fn first<'a>(&self, of: &'a [Prediction], need: &Need) -> Option<&'a Prediction> {
+        of.get(self.loads.iter().position(|load| *load == need.workload.loads[0])?)
+    }
+
+    /// Rates in a state, and those of the workload's loads without the link; nothing where there is no such state.
+    fn rates(&self, of: &[Prediction], candidate: &Candidate, need: &Need) -> (Rates, Vec<f64>) {
+        let cap = need.link.as_ref().map_or(f64::INFINITY, |link| link.mb_per_s);
+        let rate = |load: &Workload| {
+            let at = self.loads.iter().position(|known| known == load);
+            let found = at.and_then(|at| of.get(at)).map_or(0.0, |prediction| prediction.mb_per_s);
+            match candidate.journal {
+                Some(_) => found,
+                None => found / journal_factor(&self.system, load),
+            }
+        };
+        let uncapped: Vec<f64> = need.workload.loads.iter().map(rate).collect();
+        let sum: f64 = uncapped.iter().map(|rate| rate.min(cap).ln()).sum();
+        let rates = Rates {
+            seq_write: rate(&sequential(false)).min(cap),
+            seq_read: rate(&sequential(true)).min(cap),
+            mixed: rate(&mixed()).min(cap),
+            workload: (sum / uncapped.len() as f64).exp(),
+        };
+        (rates, uncapped)
+    }
+}
+
+fn appraise(candidate: &Candidate, need: &Need, predicted: &Predicted) -> Result<Choice, AdviceError> {
+    let Predicted { system, redundant, .. } = predicted;
+    let redundant = *redundant;
+    let (normal, uncapped) = predicted.rates(&predicted.normal, candidate, need);
+    let (degraded, _) = predicted.rates(&predicted.degraded, candidate, need);
+    let (rebuilding, _) = predicted.rates(&predicted.rebuilding, candidate, need);
+    let first = predicted.first(&predicted.normal, need).expect("all loads are predicted").clone();
+    let under_load = predicted.first(&predicted.rebuilding, need);
     let rebuild_seconds = first.rebuild_seconds.filter(|_| redundant);
-    let loaded = under_load.rebuild_under_load_seconds.or(rebuild_seconds).filter(|_| redundant);
+    let loaded = under_load.and_then(|under| under.rebuild_under_load_seconds).or(rebuild_seconds);
     let wishes = Wishes {
         restore: loaded.map(|seconds| Law::Fixed(seconds / 3600.0)),
         replacement: Some(Some(Law::Fixed(24.0))),
@@ -185,31 +254,4 @@ fn appraise(candidate: &Candidate, need: &Need, catalogue: &Catalogue) -> Result
         commands: Commands::default(),
         caveats: Caveats::default(),
     })
-}
-
-/// Rates in a state, the prediction of the workload's first load, and its loads' rates without the link.
-fn rates(system: &System, state: State, candidate: &Candidate, need: &Need) -> (Rates, Prediction, Vec<f64>) {
-    let cap = need.link.as_ref().map_or(f64::INFINITY, |link| link.mb_per_s);
-    let mut known: Vec<(Workload, f64, Prediction)> = Vec::new();
-    let mut rate = |load: &Workload| {
-        if let Some((_, rate, prediction)) = known.iter().find(|(known, ..)| known == load) {
-            return (*rate, prediction.clone());
-        }
-        let prediction = predict(system, state, load);
-        let factor = if candidate.journal.is_some() { 1.0 } else { journal_factor(system, load) };
-        let rate = prediction.mb_per_s / factor;
-        known.push((load.clone(), rate, prediction.clone()));
-        (rate, prediction)
-    };
-    let loads = &need.workload.loads;
-    let uncapped: Vec<f64> = loads.iter().map(|load| rate(load).0).collect();
-    let sum: f64 = uncapped.iter().map(|rate| rate.min(cap).max(1e-9).ln()).sum();
-    let prediction = rate(&loads[0]).1;
-    let rates = Rates {
-        seq_write: rate(&sequential(false)).0.min(cap),
-        seq_read: rate(&sequential(true)).0.min(cap),
-        mixed: rate(&mixed()).0.min(cap),
-        workload: (sum / loads.len() as f64).exp(),
-    };
-    (rates, prediction, uncapped)
 }

@@ -9,6 +9,7 @@ pub mod lab;
 pub mod model;
 pub mod mount;
 pub mod pool_add;
+pub mod pool_advise;
 pub mod pool_clear;
 pub mod pool_create;
 pub mod pool_destroy;

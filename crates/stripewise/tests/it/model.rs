@@ -107,3 +107,32 @@ fn wishes_that_make_no_sense_are_refused_with_what_would_do() {
         assert!(refused.err.contains(why), "{words}: {}", refused.err);
     }
 }
+
+#[test]
+fn a_pool_is_told_what_another_layout_would_give() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    sandbox.ok("volume create tank/data --layout raid5 --size 16MiB");
+    let advice = sandbox.json("pool advise tank");
+    let volume = &advice["volumes"][0];
+    assert_eq!((volume["volume"].as_str(), volume["layout"].as_str()), (Some("tank/data"), Some("raid5")));
+    let commands: Vec<&str> = volume["alternatives"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|alternative| alternative["command"].as_str())
+        .collect();
+    for wanted in [
+        "stripewise volume convert tank/data --layout raid10 --columns 4",
+        "stripewise pool add tank SSD1 SSD2 --as journal",
+        "stripewise pool add tank DRIVE --as spare",
+    ] {
+        assert!(commands.contains(&wanted), "{wanted}: {commands:?}");
+    }
+    let rebuild = &volume["rebuild"];
+    let (idle, now) = (rebuild["idle_seconds"].as_f64(), rebuild["now_seconds"].as_f64());
+    assert!(idle > Some(0.0) && now >= idle, "{rebuild}");
+    let text = sandbox.ok("pool advise tank --workload sequential");
+    assert!(text.text().contains("volume convert tank/data --layout raid6"), "{}", text.text());
+    assert!(sandbox.fails("pool advise nothing").contains("nothing"));
+}
