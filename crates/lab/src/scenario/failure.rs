@@ -267,7 +267,7 @@ mod tests {
 
     fn run(fault: &'static str) -> Outcome {
         let executor = VirtualExecutor::new();
-        let world = World::of_models(executor.context(), DISK, false);
+        let world = World::of_models(executor.context(), std::rc::Rc::new(DISK), false);
         let text = "name = \"f\"\nruns = 2\nseconds = 0.2\nverify = true\n[[measurement]]\nname = \"mixed\"\n\
                     read_percents = [50]\npattern = \"random\"\nblocks = [\"64KiB\"]\ndepths = [4]\n";
         let profile = Profile::parse(text).expect("a profile");

@@ -45,7 +45,7 @@ pub(super) fn of(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Candi
                 }
             }
         }
-        if (WIDEST_GROUP + 1..=most).any(|drives| divides(drives)) {
+        if (WIDEST_GROUP + 1..=most).any(divides) {
             let limit = format!(
                 "groups of parity of more than {WIDEST_GROUP} drives are left out: a choice, as makers of arrays \
                  default to 14 to 16"

@@ -536,7 +536,7 @@ fn named_for(profile: &Profile, size_bytes: Option<u64>) -> Profile {
         for step in &mut profile.steps {
             step.name = format!("{} of {}", step.name, ByteSize(bytes));
             step.workload.name.clone_from(&step.name);
-            for beside in &mut step.beside {
+            if let Some(beside) = &mut step.beside {
                 beside.name = format!("{} of {}", beside.name, ByteSize(bytes));
             }
         }

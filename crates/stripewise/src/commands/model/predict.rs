@@ -229,7 +229,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
             Pattern::Mixed => ("mixed", options.read_share, true),
         };
         let block = options.block.map_or(if random { 4096 } else { 1 << 20 }, |size| size.0);
-        if block == 0 || block % 512 != 0 {
+        if block == 0 || !block.is_multiple_of(512) {
             return Err(Failure::usage(format!(
                 "a block of {block} bytes is not a positive multiple of 512"
             )));
