@@ -20,7 +20,7 @@ use crate::http::access::AccessFile;
 use crate::http::guard::{Address, Peer};
 
 /// Commands that have no path, and why.
-const WITHOUT_A_PATH: [(&str, &str); 14] = [
+const WITHOUT_A_PATH: [(&str, &str); 22] = [
     ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
     ("lab profiles", "the laboratory is used beside a daemon, not through it"),
     ("lab run", "measures for minutes, on targets of the user who types it"),
@@ -31,6 +31,14 @@ const WITHOUT_A_PATH: [(&str, &str); 14] = [
     ("lab report", "as above"),
     ("lab import", "as above"),
     ("lab export", "as above"),
+    ("model catalogue", "a model needs no pool, and predicts for seconds in which a daemon would serve nobody"),
+    ("model predict", "as above"),
+    ("model reliability", "as above"),
+    ("model replay", "as above"),
+    ("model sweep", "as above"),
+    ("model validate", "as above"),
+    ("advise", "as above"),
+    ("pool advise", "reads what the daemon leaves for others, and predicts in a process of its own"),
     ("simulate torture", "uses pools in memory only"),
     ("drive make", "makes files to try things out with; uses no pool of a daemon"),
     ("serve", "is the daemon"),
