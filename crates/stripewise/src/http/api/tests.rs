@@ -31,7 +31,10 @@ const WITHOUT_A_PATH: [(&str, &str); 22] = [
     ("lab report", "as above"),
     ("lab import", "as above"),
     ("lab export", "as above"),
-    ("model catalogue", "a model needs no pool, and predicts for seconds in which a daemon would serve nobody"),
+    (
+        "model catalogue",
+        "a model needs no pool, and predicts for seconds in which a daemon would serve nobody",
+    ),
     ("model predict", "as above"),
     ("model reliability", "as above"),
     ("model replay", "as above"),
