@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::forms::tool_form;
 use crate::record::{MeasurementRecord, RunRecord};
-use crate::report::STYLE;
 use crate::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::report::{Chart, STYLE};
 use crate::scenario::Timeline;
 use crate::store::Sample;
 
@@ -53,6 +54,21 @@ pub fn lab_report_html(runs: &[ReportedRun]) -> String {
     page
 }
 
+/// Every chart of the page as a file of its own, in the page's order.
+pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
+    let mut all = Vec::new();
+    for reported in runs {
+        let name = &reported.run.run;
+        let timeline = reported.run.timeline.as_ref();
+        all.extend(timeline.map(|one| Chart::of(format!("{name}: over time"), &marked_timeline(one))));
+        for (figure, samples) in charted(reported) {
+            let chart = |svg: &String| Chart::of(format!("{name}: {}", figure.name), svg);
+            all.extend(drawn(figure, samples).iter().map(chart));
+        }
+    }
+    all
+}
+
 /// What a reader needs first: how many figures can be believed.
 fn verdict(runs: &[ReportedRun]) -> String {
     let figures: Vec<&MeasurementRecord> = runs.iter().flat_map(|run| &run.run.measurements).collect();
@@ -79,12 +95,17 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
     );
     table(page, run);
     if let Some(timeline) = &run.timeline {
-        let _ = writeln!(page, "<figure><h3>Bandwidth over time</h3>{}</figure>", marked_timeline(timeline));
+        let _ = writeln!(page, "<figure><h3>Bandwidth and latency over time</h3>{}</figure>", marked_timeline(timeline));
     }
     heat_map(page, run);
+    if let Some(form) = tool_form(run) {
+        let _ = writeln!(page, "<details open><summary>As its tool prints it</summary><pre>{}</pre></details>", escape(&form));
+    }
     page.push_str("<div class=\"charts\">\n");
-    for (figure, samples) in run.measurements.iter().zip(&reported.samples).take(CHARTED) {
-        charts(page, figure, samples);
+    for (figure, samples) in charted(reported) {
+        for svg in drawn(figure, samples) {
+            let _ = writeln!(page, "<figure><h3>{}</h3>{svg}</figure>", escape(&figure.name));
+        }
     }
     page.push_str("</div>\n");
     for note in &run.notes {
@@ -186,13 +207,17 @@ fn for_unique<T: Ord>(values: &mut Vec<T>) {
     values.dedup();
 }
 
-fn charts(page: &mut String, figure: &MeasurementRecord, samples: &[Sample]) {
+/// Figures that have charts, with their samples.
+fn charted(reported: &ReportedRun) -> impl Iterator<Item = (&MeasurementRecord, &Vec<Sample>)> {
+    reported.run.measurements.iter().zip(&reported.samples).take(CHARTED)
+}
+
+fn drawn(figure: &MeasurementRecord, samples: &[Sample]) -> Vec<String> {
     let mut drawn = vec![dots(figure)];
     drawn.extend(percentiles(figure, samples));
     drawn.extend(over_time(figure, samples));
-    for svg in drawn {
-        let _ = writeln!(page, "<figure><h3>{}</h3>{svg}</figure>", escape(&figure.name));
-    }
+    drawn.extend(latency_over_time(figure, samples));
+    drawn
 }
 
 /// A dot for each run.
@@ -203,14 +228,14 @@ fn dots(figure: &MeasurementRecord) -> String {
     let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
     for step in steps {
         svg.line("grid", left, y(step), width, y(step));
-        svg.text("axis", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
     }
     let gap = (width - left) / (figure.runs.len() + 1) as f64;
     for (at, value) in figure.runs.iter().enumerate() {
         let hint = format!("run {}: {} {}", at + 1, digits(Some(*value)), figure.unit.text());
         svg.circle("dot", left + gap * (at + 1) as f64, y(*value), 4.0, &hint);
     }
-    svg.text("axis", left, height - 6.0, Anchor::Start, &format!("each run, {}", figure.unit.text()));
+    svg.text("tick", left, height - 6.0, Anchor::Start, &format!("each run, {}", figure.unit.text()));
     svg.finish()
 }
 
@@ -236,72 +261,95 @@ fn percentiles(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String>
     for decade in least as i32..=most as i32 {
         let value = 10f64.powi(decade);
         svg.line("grid", left, y(value), width, y(value));
-        svg.text("axis", left - 6.0, y(value) + 4.0, Anchor::End, &digits(Some(value)));
+        svg.text("tick", left - 6.0, y(value) + 4.0, Anchor::End, &digits(Some(value)));
     }
     let x = |at: usize| left + (width - left) * (at as f64 + 0.5) / QUANTILES.len() as f64;
     let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(at, value)| (x(at), y(*value))).collect();
     svg.path("line", &points);
     for (at, (value, (_, name))) in values.iter().zip(QUANTILES).enumerate() {
         svg.circle("dot", x(at), y(*value), 3.0, &format!("{name} %: {} us", digits(Some(*value))));
-        svg.text("axis", x(at), height - 6.0, Anchor::Middle, name);
+        svg.text("tick", x(at), height - 6.0, Anchor::Middle, name);
     }
     Some(svg.finish())
 }
 
 /// Bandwidth in each second of every run.
 fn over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
-    let longest =
-        samples.iter().map(|sample| sample.per_second.len()).max().filter(|longest| *longest > 2)?;
-    let most = samples.iter().flat_map(|sample| &sample.per_second).copied().max()? as f64 / 1e6;
+    let rates = samples.iter().map(|sample| sample.per_second.iter().map(|second| second.bytes as f64 / 1e6));
+    let lines: Vec<Vec<f64>> = rates.map(Iterator::collect).collect();
+    seconds(&format!("{}: MB/s over time", figure.name), "MB/s", &lines)
+}
+
+/// Mean latency in each second of every run.
+fn latency_over_time(figure: &MeasurementRecord, samples: &[Sample]) -> Option<String> {
+    let means = samples.iter().map(|sample| sample.per_second.iter().map(|second| second.mean_us));
+    let lines: Vec<Vec<f64>> = means.map(Iterator::collect).collect();
+    let known = lines.iter().flatten().any(|mean| *mean > 0.0);
+    known.then(|| seconds(&format!("{}: latency over time", figure.name), "mean latency, us,", &lines))?
+}
+
+/// A line for each run, a point for each of its seconds.
+fn seconds(title: &str, what: &str, lines: &[Vec<f64>]) -> Option<String> {
+    let longest = lines.iter().map(Vec::len).max().filter(|longest| *longest > 2)?;
+    let most = lines.iter().flatten().copied().fold(0.0, f64::max);
     let (width, height, left, bottom) = (360.0, 140.0, 60.0, 24.0);
     let (steps, end) = round_steps(most, 3.0);
-    let mut svg = Svg::new(width, height, &format!("{}: MB/s over time", figure.name));
+    let mut svg = Svg::new(width, height, title);
     let y = |value: f64| (height - bottom) * (1.0 - value / end) + 4.0;
     for step in steps {
         svg.line("grid", left, y(step), width, y(step));
-        svg.text("axis", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
     }
-    for sample in samples {
-        let point = |(second, bytes): (usize, &u64)| {
-            (left + (width - left) * second as f64 / (longest - 1) as f64, y(*bytes as f64 / 1e6))
-        };
-        svg.path("line", &sample.per_second.iter().enumerate().map(point).collect::<Vec<_>>());
+    for line in lines {
+        let x = |second: usize| left + (width - left) * second as f64 / (longest - 1) as f64;
+        let points = line.iter().enumerate().map(|(second, value)| (x(second), y(*value)));
+        svg.path("line", &points.collect::<Vec<_>>());
     }
-    svg.text("axis", left, height - 6.0, Anchor::Start, &format!("MB/s in each of {longest} seconds"));
+    svg.text("tick", left, height - 6.0, Anchor::Start, &format!("{what} in each of {longest} seconds"));
     Some(svg.finish())
 }
 
-/// Bandwidth over the whole of a scenario, and a line where something happened.
+/// Bandwidth over the whole of a scenario, latency under it, and a line where something happened.
 fn marked_timeline(timeline: &Timeline) -> String {
     const ROW: f64 = 13.0;
-    let (width, left, right, plot) = (760.0, 60.0, 20.0, 170.0);
+    const PLOT: f64 = 150.0;
+    let (width, left, right) = (760.0, 60.0, 20.0);
     let top = 8.0 + ROW * timeline.markers.len() as f64;
-    let bottom = top + plot;
+    let panels: Vec<(&str, &[f64])> =
+        [("MB/s", timeline.mb_per_s.as_slice()), ("mean latency, us", timeline.mean_us.as_slice())]
+            .into_iter()
+            .filter(|(_, values)| !values.is_empty())
+            .collect();
+    let bottom = top + PLOT * panels.len().max(1) as f64;
     let pieces = timeline.mb_per_s.len().max(1) as f64;
     let last = timeline.markers.last().map_or(0.0, |marker| marker.seconds);
     let end = (pieces * timeline.step_seconds).max(last).max(1e-3);
-    let (steps, most) = round_steps(timeline.mb_per_s.iter().copied().fold(0.0, f64::max), 4.0);
     let (times, _) = round_steps(end, 8.0);
     let x = |seconds: f64| left + (width - left - right) * (seconds / end).clamp(0.0, 1.0);
-    let y = |rate: f64| bottom - plot * (rate / most).clamp(0.0, 1.0);
-    let mut svg = Svg::new(width, bottom + 34.0, "MB/s over time, with what happened to the array");
-    for step in steps {
-        svg.line("grid", left, y(step), width - right, y(step));
-        svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
-    }
+    let mut svg = Svg::new(width, bottom + 34.0, "MB/s and latency over time, with what happened to the array");
     for time in times.into_iter().filter(|time| *time <= end) {
         svg.text("tick", x(time), bottom + 15.0, Anchor::Middle, &digits(Some(time)));
     }
-    let middle = |piece: usize| (piece as f64 + 0.5) * timeline.step_seconds;
-    let point = |(piece, rate): (usize, &f64)| (x(middle(piece)), y(*rate));
-    svg.path("line", &timeline.mb_per_s.iter().enumerate().map(point).collect::<Vec<_>>());
+    for (number, (what, values)) in panels.into_iter().enumerate() {
+        let base = top + PLOT * (number + 1) as f64;
+        let (steps, most) = round_steps(values.iter().copied().fold(0.0, f64::max), 4.0);
+        let y = |value: f64| base - (PLOT - 20.0) * (value / most).clamp(0.0, 1.0);
+        for step in steps {
+            svg.line("grid", left, y(step), width - right, y(step));
+            svg.text("tick", left - 6.0, y(step) + 4.0, Anchor::End, &digits(Some(step)));
+        }
+        let middle = |piece: usize| (piece as f64 + 0.5) * timeline.step_seconds;
+        let point = |(piece, value): (usize, &f64)| (x(middle(piece)), y(*value));
+        svg.path("line", &values.iter().enumerate().map(point).collect::<Vec<_>>());
+        svg.text("tick", left, y(most) - 5.0, Anchor::Start, what);
+    }
     for (number, marker) in timeline.markers.iter().enumerate() {
         let (x, y) = (x(marker.seconds), 12.0 + ROW * number as f64);
         svg.line("marker", x, y + 2.0, x, bottom);
         let (at, anchor) = if x > width / 2.0 { (x - 4.0, Anchor::End) } else { (x + 4.0, Anchor::Start) };
         svg.text("", at, y, anchor, &format!("{} ({} s)", marker.what, digits(Some(marker.seconds))));
     }
-    svg.text("tick", (left + width) / 2.0, bottom + 30.0, Anchor::Middle, "seconds; MB/s");
+    svg.text("tick", (left + width) / 2.0, bottom + 30.0, Anchor::Middle, "seconds");
     svg.finish()
 }
 
@@ -325,6 +373,7 @@ fn digits(value: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::record::Operation;
+    use crate::store::Second;
 
     fn reported(count: usize) -> ReportedRun {
         let figure = |at: usize| {
@@ -348,7 +397,7 @@ mod tests {
             cpu_seconds: None,
             read_latency: Some(histogram),
             write_latency: None,
-            per_second: vec![100_000_000; 5],
+            per_second: vec![Second { bytes: 100_000_000, mean_us: 50.0, longest_us: 70.0 }; 5],
         };
         let run = RunRecord {
             run: "20260101-000000-abc".into(),
@@ -383,10 +432,24 @@ mod tests {
         one.run.timeline = Some(Timeline {
             step_seconds: 0.25,
             mb_per_s: vec![100.0; 40],
+            mean_us: vec![250.0; 40],
+            longest_us: vec![900.0; 40],
             markers: vec![marker(2.0, "fail begins"), marker(9.0, "recovered")],
         });
         let page = lab_report_html(&[one]);
         assert!(page.contains("fail begins (2.00 s)") && page.contains("recovered (9.00 s)"), "{page}");
+        assert!(page.contains(">mean latency, us<"), "{page}");
+    }
+
+    #[test]
+    fn charts_are_files_of_their_own() {
+        let page = lab_report_html(&[reported(2)]);
+        let charts = lab_report_charts(&[reported(2)]);
+        assert_eq!(charts.len(), 2 * 4, "runs, percentiles, bandwidth and latency over time");
+        assert_eq!(charts.len(), page.matches("<svg ").count());
+        for chart in &charts {
+            assert!(chart.svg.starts_with("<svg xmlns=") && chart.png().starts_with(b"\x89PNG"));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod example;
 pub mod files;
 pub mod import;
 pub mod lab_report;
+pub mod forms;
 mod load;
 mod metered;
 pub mod method;
@@ -31,9 +32,9 @@ mod workload;
 
 pub use contents::{BLOCK_BYTES, Contents, DamagedPlace, Data, Verification};
 pub use environment::Environment;
-pub use load::{Load, LoadEnd, Surroundings, Tally, Window, WindowLimits};
+pub use load::{Beat, Load, LoadEnd, Pulse, Surroundings, Tally, Window, WindowLimits};
 pub use metered::{MeteredDrive, Traffic};
-pub use report::report_html;
+pub use report::{Chart, report_html};
 pub use sweep::{FillError, SweepOptions, fill, verify};
 pub use target::{DriveTarget, Target};
 pub use workload::{

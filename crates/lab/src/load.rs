@@ -28,6 +28,49 @@ const STALL_NS: u64 = 200_000_000;
 /// How often waiting loops look whether they can go on.
 const POLL_NS: u64 = 20_000_000;
 
+/// What completes, counted for whoever watches from beside: of one load, or of one after the other.
+#[derive(Debug, Default)]
+pub struct Pulse {
+    requests: Cell<u64>,
+    latency_ns: Cell<u64>,
+    longest_ns: Cell<u64>,
+}
+
+/// Requests since the look before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// How many completed.
+    pub requests: u64,
+    /// Their latencies, added up.
+    pub latency_ns: u64,
+    /// The longest of them.
+    pub longest_ns: u64,
+}
+
+impl Beat {
+    /// Mean latency in microseconds; 0 where nothing completed.
+    pub fn mean_us(&self) -> f64 {
+        self.latency_ns as f64 / 1e3 / self.requests.max(1) as f64
+    }
+}
+
+impl Pulse {
+    fn count(&self, latency_ns: u64) {
+        self.requests.set(self.requests.get() + 1);
+        self.latency_ns.set(self.latency_ns.get().saturating_add(latency_ns));
+        self.longest_ns.set(self.longest_ns.get().max(latency_ns));
+    }
+
+    /// What completed since it was asked before.
+    pub fn take(&self) -> Beat {
+        Beat {
+            requests: self.requests.take(),
+            latency_ns: self.latency_ns.take(),
+            longest_ns: self.longest_ns.take(),
+        }
+    }
+}
+
 /// A running workload.
 pub struct Load<T: Target> {
     shared: Rc<Shared<T>>,
@@ -62,6 +105,7 @@ impl<T: Target> Load<T> {
             errors: Cell::new(0),
             messages: RefCell::new(Vec::new()),
             moved_bytes: moved_bytes.clone(),
+            pulses: RefCell::default(),
             next_due_ns: Cell::new(start_ns),
             arrival: workload.arrival,
             think_ns: workload.think_us.saturating_mul(1000),
@@ -82,6 +126,11 @@ impl<T: Target> Load<T> {
             }
         }
         Ok(Self { shared, tasks, outstanding: workload.outstanding() })
+    }
+
+    /// Counts every request that completes from now on in `pulse`, too.
+    pub fn count_in(&self, pulse: &Rc<Pulse>) {
+        self.shared.pulses.borrow_mut().push(pulse.clone());
     }
 
     /// Requests completed since the start, failed ones not counted.

@@ -5,6 +5,7 @@
 //! that comes from outside (paths, errors) is escaped.
 
 mod charts;
+mod png;
 pub(crate) mod svg;
 
 use std::fmt::Write;
@@ -15,6 +16,30 @@ use crate::tables::{
     published_table, short_name, throughput_table, traffic_table,
 };
 use svg::escape;
+
+/// A chart as a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// The drawing, complete in itself.
+    pub svg: String,
+}
+
+impl Chart {
+    /// A drawing that stands in a page, with the page's colours.
+    pub(crate) fn of(title: String, drawing: &str) -> Self {
+        Self { title, svg: svg::standalone(drawing, STYLE) }
+    }
+
+    /// The same in pixels.
+    ///
+    /// # Panics
+    /// Never: every chart is a drawing of ours.
+    pub fn png(&self) -> Vec<u8> {
+        png::png_of(&self.svg).expect("charts are drawings of ours")
+    }
+}
 
 pub(crate) const STYLE: &str = include_str!("report/style.css");
 const SCRIPT: &str = "document.getElementById('save').onclick=function(){\

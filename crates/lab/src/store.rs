@@ -15,7 +15,7 @@ use crate::record::{MeasurementRecord, RunRecord};
 use crate::scenario::Timeline;
 
 /// The version of the tables; kept in the file as `user_version`.
-const STORE_VERSION: i64 = 2;
+const STORE_VERSION: i64 = 3;
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -37,6 +37,9 @@ const TABLES: &str = "
 const TABLES_OF_2: &str = "
     CREATE TABLE timelines (
         run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document TEXT NOT NULL);";
+
+/// What version 3 has in addition is in the columns: seconds of samples, and pieces of timelines, have latencies.
+const TABLES_OF_3: &str = "";
 
 /// What can go wrong with the store.
 #[derive(Debug, thiserror::Error)]
@@ -93,8 +96,35 @@ pub struct Sample {
     pub read_latency: Option<Histogram<u64>>,
     /// Latencies of writes, nanoseconds.
     pub write_latency: Option<Histogram<u64>>,
-    /// Bytes moved in each second of it.
-    pub per_second: Vec<u64>,
+    /// What happened in each second of it.
+    pub per_second: Vec<Second>,
+}
+
+/// One second of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Second {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Mean latency of the requests that completed; 0 where none did.
+    pub mean_us: f64,
+    /// The longest.
+    pub longest_us: f64,
+}
+
+impl<'de> serde::Deserialize<'de> for Second {
+    /// Stores before version 3 have bytes alone.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Kept {
+            Bytes(u64),
+            All { bytes: u64, mean_us: f64, longest_us: f64 },
+        }
+        Ok(match Kept::deserialize(deserializer)? {
+            Kept::Bytes(bytes) => Self { bytes, ..Self::default() },
+            Kept::All { bytes, mean_us, longest_us } => Self { bytes, mean_us, longest_us },
+        })
+    }
 }
 
 /// A line of the list of runs.
@@ -148,7 +178,7 @@ impl Store {
             // Under the lock of a write, as another process may be making them too.
             self.try_to(|| {
                 database.execute_batch("BEGIN IMMEDIATE")?;
-                for (had, tables) in [(0, TABLES), (1, TABLES_OF_2)] {
+                for (had, tables) in [(0, TABLES), (1, TABLES_OF_2), (2, TABLES_OF_3)] {
                     if version()? == had {
                         database.execute_batch(tables)?;
                         database.pragma_update(None, "user_version", had + 1)?;
@@ -432,7 +462,7 @@ mod tests {
                 cpu_seconds: Some(0.5),
                 read_latency: Some(histogram.clone()),
                 write_latency: None,
-                per_second: vec![100_000_000; 5],
+                per_second: vec![Second { bytes: 100_000_000, mean_us: 120.0, longest_us: 900.0 }; 5],
             };
             store.record("a1", 0, &figure, Some(&sample)).expect("recorded");
             let figure = figure.with_runs(vec![100.0, 102.0]);
@@ -501,6 +531,14 @@ mod tests {
         let timeline = Timeline { step_seconds: 1.0, mb_per_s: vec![1.0, 2.0], ..Timeline::default() };
         store.keep_timeline("a1", &timeline).expect("kept");
         assert_eq!(store.load("a1").expect("still there").timeline, Some(timeline));
+    }
+
+    #[test]
+    fn seconds_of_older_stores_have_bytes_alone() {
+        let old: Vec<Second> = serde_json::from_str("[5, 7]").expect("bytes");
+        assert_eq!(old, [5, 7].map(|bytes| Second { bytes, ..Second::default() }));
+        let new = vec![Second { bytes: 5, mean_us: 1.5, longest_us: 9.0 }];
+        assert_eq!(serde_json::from_str::<Vec<Second>>(&json(&new)).expect("all"), new);
     }
 
     #[test]

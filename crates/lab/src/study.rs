@@ -17,7 +17,7 @@ use crate::evaluate::DriveSource;
 
 pub use findings::Verdict;
 pub use measure::run_study;
-pub use page::{StudyChart, study_charts, study_html, study_markdown};
+pub use page::{study_charts, study_html, study_markdown};
 
 /// Which study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -152,6 +152,9 @@ pub struct FindingResult {
 pub trait StudyProgress {
     /// `what` is being done, `done` of 1 is behind.
     fn update(&self, what: &str, done: f64);
+
+    /// The whole will take about so long; said before anything is measured.
+    fn planned(&self, seconds: f64);
 }
 
 /// Shows nothing.
@@ -159,4 +162,5 @@ pub struct NoStudyProgress;
 
 impl StudyProgress for NoStudyProgress {
     fn update(&self, _: &str, _: f64) {}
+    fn planned(&self, _: f64) {}
 }

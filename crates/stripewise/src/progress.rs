@@ -69,6 +69,15 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// As [`Self::update`] for work that has no rate.
+    pub fn part(&mut self, what: &str, percent: f64, seconds_left: Option<f64>) {
+        if self.is_due() {
+            let left =
+                seconds_left.map_or_else(String::new, |seconds| format!(", {} left", duration_text(seconds)));
+            self.show(what, Some(percent), &format!("{percent:.1} %{left}"));
+        }
+    }
+
     /// As [`Self::update`] for a transfer from its beginning, of a known length or not.
     pub fn bytes(&mut self, what: &str, done_bytes: u64, total_bytes: Option<u64>) {
         if !self.is_due() {

@@ -12,7 +12,7 @@ use std::task::Poll;
 use stripewise_drive::{Buffer, Context, SplitMix64, yield_now};
 
 use super::window::Window;
-use super::{POLL_NS, STALL_NS};
+use super::{POLL_NS, Pulse, STALL_NS};
 use crate::contents::Contents;
 use crate::target::Target;
 use crate::workload::{Arrival, Choice, JobCursor, ResolvedWorkload};
@@ -39,6 +39,7 @@ pub(super) struct Shared<T> {
     pub(super) errors: Cell<u64>,
     pub(super) messages: RefCell<Vec<String>>,
     pub(super) moved_bytes: Rc<Cell<u64>>,
+    pub(super) pulses: RefCell<Vec<Rc<Pulse>>>,
     /// When the next request is due, where requests have their time.
     pub(super) next_due_ns: Cell<u64>,
     pub(super) arrival: Arrival,
@@ -207,6 +208,7 @@ impl<T> Shared<T> {
                 window.stalled_ns += gap_ns;
             }
         }
+        self.pulses.borrow().iter().for_each(|pulse| pulse.count(ended_ns - began_ns));
         self.last_completion_ns.set(ended_ns);
         self.moved_bytes.set(self.moved_bytes.get() + choice.length_bytes);
     }

@@ -12,10 +12,10 @@ use stripewise_drive::Context;
 use super::profile::{Profile, Statistic, Step};
 use super::validity::{Circumstances, judge};
 use crate::contents::Contents;
-use crate::load::{Load, Surroundings, Tally, Window, WindowLimits};
+use crate::load::{Beat, Load, Pulse, Surroundings, Tally, Window, WindowLimits};
 use crate::record::{Latencies, MeasurementRecord};
 use crate::statistics::{is_steady, median};
-use crate::store::Sample;
+use crate::store::{Sample, Second};
 use crate::sweep::{SweepOptions, fill, verify};
 use crate::target::Target;
 use crate::workload::{Arrival, Region, Workload, mix, random_stream};
@@ -213,6 +213,8 @@ pub(crate) struct Session<'a, T: Target> {
     pub notes: Vec<String>,
     /// Bytes moved by all loads.
     pub moved: Rc<Cell<u64>>,
+    /// Requests of all loads, for who watches the whole.
+    pub pulse: Rc<Pulse>,
 }
 
 impl<'a, T: Target> Session<'a, T> {
@@ -234,6 +236,7 @@ impl<'a, T: Target> Session<'a, T> {
             plans: Vec::new(),
             notes: Vec::new(),
             moved: Rc::default(),
+            pulse: Rc::default(),
         };
         if let Some(contents) = &session.contents {
             for _ in 0..profile.precondition_passes.max(1) {
@@ -359,8 +362,10 @@ impl<'a, T: Target> Session<'a, T> {
 
     fn start(&self, step: &Step, load: &Workload) -> Result<Load<T>, RunError> {
         let contents = self.contents.clone();
-        Load::start(&self.runner.context, &self.runner.target, load, contents, &self.moved)
-            .map_err(|error| RunError::Failed { step: step.name.clone(), why: error.to_string() })
+        let load = Load::start(&self.runner.context, &self.runner.target, load, contents, &self.moved)
+            .map_err(|error| RunError::Failed { step: step.name.clone(), why: error.to_string() })?;
+        load.count_in(&self.pulse);
+        Ok(load)
     }
 
     /// A window of each load of a step, all at once; bytes moved in each second of it.
@@ -369,7 +374,7 @@ impl<'a, T: Target> Session<'a, T> {
         plan: &Plan<'_>,
         seed: u64,
         condition: &dyn Condition,
-    ) -> Result<(Vec<Window>, Vec<u64>, bool), RunError> {
+    ) -> Result<(Vec<Window>, Vec<Second>, bool), RunError> {
         let (runner, context, moved) = (self.runner, &self.runner.context, &self.moved);
         if let Some(contents) = &self.contents {
             contents.next_phase();
@@ -385,6 +390,8 @@ impl<'a, T: Target> Session<'a, T> {
             join_all(loads.iter().map(|load| load.ramp_up(least_ns, ns))).await;
         }
         let (start_ns, start_bytes) = (context.now_ns(), moved.get());
+        let pulse: Rc<Pulse> = Rc::default();
+        loads.iter().for_each(|load| load.count_in(&pulse));
         let seen = Cell::new((start_ns, start_bytes));
         let (per_second, held) = (RefCell::new(Vec::new()), Cell::new(true));
         let holds = || {
@@ -392,7 +399,7 @@ impl<'a, T: Target> Session<'a, T> {
             runner.observer.moved(bytes - start_bytes);
             let (since_ns, since_bytes) = seen.get();
             if now_ns - since_ns >= SECOND_NS {
-                per_second.borrow_mut().push(bytes - since_bytes);
+                per_second.borrow_mut().push(second(bytes - since_bytes, pulse.take()));
                 seen.set((now_ns, bytes));
             }
             held.set(held.get() && condition.holds());
@@ -454,7 +461,11 @@ async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>
     filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
 }
 
-fn sample_of(window: &Window, per_second: Vec<u64>, began_ns: u64) -> Sample {
+fn second(bytes: u64, beat: Beat) -> Second {
+    Second { bytes, mean_us: beat.mean_us(), longest_us: beat.longest_ns as f64 / 1e3 }
+}
+
+fn sample_of(window: &Window, per_second: Vec<Second>, began_ns: u64) -> Sample {
     let histogram = |tally: &Tally| (tally.requests > 0).then(|| tally.latency_ns.clone());
     Sample {
         started_s: (window.start_ns - began_ns) as f64 / 1e9,

@@ -37,7 +37,7 @@ pub async fn run_failure<T: Target, H: Hooks>(
     let prefixes = STATES.map(|state| format!("{state}/"));
     let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
     let session = Session::begin(profile, runner, &prefixes).await?;
-    let watch = Rc::new(Watch::start(&runner.context, &session.moved, STEP_NS));
+    let watch = Rc::new(Watch::start(&runner.context, &session.moved, &session.pulse, STEP_NS));
     let mut scenario = Scenario { runner, session, watch, timeline };
     let gone_through = scenario.all_states(hooks).await;
     // The piece under way, too.
@@ -328,6 +328,9 @@ mod tests {
         let covered = timeline.mb_per_s.len() as f64 * timeline.step_seconds;
         assert!(covered >= *seconds.last().expect("markers"), "{covered} {seconds:?}");
         assert!(timeline.mb_per_s.iter().all(|rate| *rate > 0.0), "the load never rests: {timeline:?}");
+        assert_eq!(timeline.mean_us.len(), timeline.mb_per_s.len());
+        let mut both = timeline.mean_us.iter().zip(&timeline.longest_us);
+        assert!(both.all(|(mean, longest)| *mean >= 1000.0 && longest >= mean), "{timeline:?}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Bandwidth over time, with what happened meanwhile.
+//! Bandwidth and latency over time, with what happened meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::Context;
+
+use crate::load::Pulse;
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +24,12 @@ pub struct Timeline {
     pub step_seconds: f64,
     /// 10^6 bytes a second in each piece.
     pub mb_per_s: Vec<f64>,
+    /// Mean latency of the requests that completed in each piece, 0 where none did; none in runs of older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mean_us: Vec<f64>,
+    /// The longest latency in each piece.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub longest_us: Vec<f64>,
     /// In the order of time.
     pub markers: Vec<Marker>,
 }
@@ -36,15 +44,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Looks at `moved` every `step_ns` from now on.
-    pub fn start(context: &Context, moved: &Rc<Cell<u64>>, step_ns: u64) -> Self {
+    /// Looks at `moved` and `pulse` every `step_ns` from now on.
+    pub fn start(context: &Context, moved: &Rc<Cell<u64>>, pulse: &Rc<Pulse>, step_ns: u64) -> Self {
         let kept =
             Rc::new(RefCell::new(Timeline { step_seconds: step_ns as f64 / 1e9, ..Timeline::default() }));
         let over = Rc::new(Cell::new(false));
         let start_ns = context.now_ns();
         let watch =
             Self { context: context.clone(), start_ns, step_ns, kept: kept.clone(), over: over.clone() };
-        let (context, moved) = (context.clone(), moved.clone());
+        let (context, moved, pulse) = (context.clone(), moved.clone(), pulse.clone());
         watch.context.spawn(async move {
             let mut before = moved.get();
             for step in 1.. {
@@ -52,8 +60,11 @@ impl Watch {
                 if over.get() {
                     return;
                 }
-                let now = moved.get();
-                kept.borrow_mut().mb_per_s.push((now - before) as f64 * 1e3 / step_ns as f64);
+                let (now, beat) = (moved.get(), pulse.take());
+                let mut kept = kept.borrow_mut();
+                kept.mb_per_s.push((now - before) as f64 * 1e3 / step_ns as f64);
+                kept.mean_us.push(beat.mean_us());
+                kept.longest_us.push(beat.longest_ns as f64 / 1e3);
                 before = now;
             }
         });

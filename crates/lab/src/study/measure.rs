@@ -15,16 +15,20 @@ use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, Stu
 use crate::evaluate::host::measure_host;
 use crate::evaluate::rig::Rig;
 use crate::evaluate::world::{LabDrive, World};
-use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, NoProgress, PaceChoice, evaluate};
+use crate::evaluate::{
+    DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate,
+};
 use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
 use crate::method::{
-    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, parse_bytes,
+    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Statistic, Step, parse_bytes,
     run_profile,
 };
-use crate::record::{MeasurementRecord, Unit};
+use crate::record::{Latencies, MeasurementRecord, Unit};
 use crate::results::Evaluation;
+use crate::statistics::mean;
 use crate::store::Sample;
 use crate::target::{DriveTarget, Target};
+use crate::workload::random_stream;
 
 /// Bytes of each drive.
 const DRIVE_BYTES: u64 = 96 << 20;
@@ -69,6 +73,10 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
 fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<StudyResult, EvaluateError> {
     progress.update("evaluating single, RAID 5, RAID 10 and RAID 1", 0.0);
     let is_model = matches!(options.drives, DriveSource::Model { .. });
+    if !is_model {
+        // An evaluation fits itself into its time.
+        progress.planned(if options.quick { 60.0 } else { 480.0 });
+    }
     let asked = EvaluateOptions {
         drives: options.drives.clone(),
         layouts: ["single", "raid5", "raid10", "raid1"].map(|name| name.parse().expect("a layout")).to_vec(),
@@ -81,11 +89,22 @@ fn evaluated(options: &StudyOptions, progress: &dyn StudyProgress) -> Result<Stu
         seed: options.seed,
         ..EvaluateOptions::new(".".into(), options.date.clone())
     };
-    let evaluation = evaluate(&asked, &NoProgress)?;
+    let evaluation = evaluate(&asked, &Passed(progress))?;
     let ours = of_evaluation(&evaluation);
     let pace = evaluation.settings.pace.as_ref().map(|pace| pace.text.clone());
     let notes = evaluation.remarks.iter().map(|remark| remark.text.clone()).collect();
     Ok(conclude(options.study, &ours, pace, notes))
+}
+
+/// How an evaluation is, as how the study is.
+struct Passed<'a>(&'a dyn StudyProgress);
+
+impl Progress for Passed<'_> {
+    fn update(&self, status: &Status) {
+        self.0.update(&status.what, status.percent / 100.0);
+    }
+
+    fn note(&self, _: &str) {}
 }
 
 fn of_evaluation(evaluation: &Evaluation) -> Ours {
@@ -107,25 +126,130 @@ async fn on_world(
     options: &StudyOptions,
     progress: &dyn StudyProgress,
 ) -> Result<StudyResult, EvaluateError> {
-    let parts = parts(options.study, options.quick);
+    let mut parts = parts(options.study, options.quick);
+    let mut notes = leave_out(&mut parts, options);
     let most = parts.iter().flat_map(|part| &part.configurations).map(|one| one.drives + one.journals).max();
-    let (pace, mut notes) = pace(world, options, most.unwrap_or(1), progress).await?;
+    let (pace, told) = pace(world, options, most.unwrap_or(1), progress).await?;
+    notes.extend(told);
+    let mut whole = 0.0;
+    if !world.is_virtual() {
+        let once = |part: &Part| -> f64 {
+            part.configurations.iter().map(|one| seconds(part, one, options, pace)).sum()
+        };
+        whole = parts.iter().map(|part| f64::from(rounds(part, options.quick)) * once(part)).sum();
+        progress.planned(whole);
+    }
     let mut ours = Ours::new();
-    let all: usize = parts.iter().map(|part| part.configurations.len()).sum();
-    let mut done = 0;
+    let (mut random, mut done) = (random_stream(options.seed, 0x57d7), 0.0);
     for part in &parts {
-        for configuration in &part.configurations {
-            progress
-                .update(&format!("{}, {}", configuration.key, part.profile.name), done as f64 / all as f64);
-            let figures = measure(world, options, part, configuration, pace).await?;
-            ours.extend(figures);
-            done += 1;
+        let profile = Profile { runs: 1, ..part.profile.clone() };
+        let once = Part { profile, configurations: part.configurations.clone(), key: part.key };
+        let mut taken: HashMap<String, Vec<MeasurementRecord>> = HashMap::new();
+        let turns = rounds(part, options.quick) * part.configurations.len() as u32;
+        for _ in 0..rounds(part, options.quick) {
+            // Whatever changes on the host with time changes for all configurations.
+            let mut order: Vec<&Configuration> = once.configurations.iter().collect();
+            for at in (1..order.len()).rev() {
+                order.swap(at, random.below(at as u64 + 1) as usize);
+            }
+            for configuration in order {
+                progress.update(&format!("{}, {}", configuration.key, part.profile.name), done);
+                for (key, figure) in measure(world, options, &once, configuration, pace).await? {
+                    taken.entry(key).or_default().push(figure);
+                }
+                let share = seconds(part, configuration, options, pace) / whole.max(1e-9);
+                done += if world.is_virtual() { 1.0 / f64::from(turns) / parts.len() as f64 } else { share };
+            }
         }
+        ours.extend(taken.into_iter().map(|(key, rounds)| (key, joined(rounds, part.profile.statistic))));
     }
     if options.quick {
         notes.push("a quick look: one short run of each figure, no intervals".into());
     }
     Ok(conclude(options.study, &ours, pace.map(|pace| pace.to_string()), notes))
+}
+
+/// Rounds through all configurations, in another order each, one run of each figure in every round.
+fn rounds(part: &Part, quick: bool) -> u32 {
+    if quick { 1 } else { part.profile.runs.max(1) }
+}
+
+/// Configurations of more drives than were given are published only, and that is said.
+fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
+    let DriveSource::Paths(given) = &options.drives else { return Vec::new() };
+    let mut notes: Vec<String> = Vec::new();
+    for part in parts {
+        part.configurations.retain(|one| {
+            let fits = one.drives + one.journals <= given.len();
+            let wanted = one.drives + one.journals;
+            let note = format!("{} needs {wanted} drives, {} were given: it is published only", one.key, given.len());
+            if !fits && !notes.contains(&note) {
+                notes.push(note);
+            }
+            fits
+        });
+    }
+    notes
+}
+
+/// About how long a round of a configuration takes: made, filled, and each figure once.
+fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, pace: Option<Pace>) -> f64 {
+    let wanted = drives(options.study);
+    let rate = pace.and_then(|pace| pace.bytes_per_second).unwrap_or(wanted.mb_per_s * 1_000_000).max(1) as f64;
+    let iops = pace.and_then(|pace| pace.iops).unwrap_or(wanted.iops).max(1) as f64;
+    let wide = configuration.drives as f64;
+    match part.profile.files {
+        // bonnie goes through its file five times, by one request after the other.
+        Some(FileMethod::Bonnie(asked)) => {
+            5.0 * asked.file_bytes as f64 / (rate * wide.sqrt()) + asked.seeks as f64 / iops
+        }
+        Some(FileMethod::PostMark(asked)) => {
+            let bytes = (asked.files + asked.transactions) * (asked.least_bytes + asked.most_bytes) / 2;
+            bytes as f64 / (rate * wide.sqrt()) + 4.0 * (asked.files + asked.transactions) as f64 / iops
+        }
+        None => {
+            let fill = drive_bytes(options) as f64 / rate;
+            let ramp = (part.profile.seconds / 10.0).min(0.25);
+            1.0 + 1.5 * fill + part.profile.steps.len() as f64 * (part.profile.seconds + ramp + 0.05)
+        }
+    }
+}
+
+/// Bytes of each drive in use.
+fn drive_bytes(options: &StudyOptions) -> u64 {
+    match options.drives {
+        // Real drives have caches that a few megabytes would fit into.
+        DriveSource::Paths(_) if !options.quick => 16 * DRIVE_BYTES,
+        _ => DRIVE_BYTES,
+    }
+}
+
+/// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints any.
+fn joined(rounds: Vec<MeasurementRecord>, statistic: Statistic) -> MeasurementRecord {
+    let latencies: Vec<Latencies> = rounds.iter().filter_map(|figure| figure.latency_us).collect();
+    let iops: Vec<f64> = rounds.iter().filter_map(|figure| figure.iops).collect();
+    let runs: Vec<f64> = rounds.iter().flat_map(|figure| figure.runs.clone()).collect();
+    let Some(last) = rounds.last().filter(|_| rounds.len() > 1) else {
+        return rounds.into_iter().next().expect("a round each");
+    };
+    let mut all = last.clone().with_runs(runs.clone());
+    match all.unit {
+        Unit::MbPerS => all.mb_per_s = statistic.of(&runs),
+        _ => all.mb_per_s = None,
+    }
+    all.iops = statistic.of(&iops);
+    let means: Vec<f64> = latencies.iter().filter_map(|one| one.mean).collect();
+    all.latency_us = mean(&means).map(|mean| Latencies {
+        mean: Some(mean),
+        max: latencies.iter().filter_map(|one| one.max).max_by(f64::total_cmp),
+        ..Latencies::default()
+    });
+    for figure in &rounds {
+        for (name, why) in &figure.badge_reasons {
+            all.badge(name, Err(why.clone()));
+        }
+    }
+    all
 }
 
 /// What drives are held to: as asked, else the study's drives, all slower by one factor where the host needs it.
@@ -140,6 +264,9 @@ async fn pace(
     }
     if options.pace.is_some() {
         return Ok((options.pace, Vec::new()));
+    }
+    if matches!(options.drives, DriveSource::Paths(_)) {
+        return Ok((None, vec!["the drives that were given are held to no pace".into()]));
     }
     progress.update("measuring what the host gives", 0.0);
     let moved = Rc::new(Cell::new(0));
@@ -190,16 +317,19 @@ async fn measure(
     let take = |name: &str, count: usize, pace| -> Result<Vec<LabDrive>, EvaluateError> {
         (0..count).map(|number| world.take(&format!("{name}{number}"), DRIVE_BYTES, pace)).collect()
     };
+    // Drives that were given may be large: as much of them is used as of drives that are made.
+    let most_bytes = drive_bytes(options) * configuration.drives as u64;
     let drives = take("drive", configuration.drives, pace)?;
     let Some(layout) = configuration.layout else {
         let target = DriveTarget::new(drives[0].metered.clone(), world.buffers.clone());
-        let figures = on_target(world, options, &part.profile, target).await.map_err(failed)?;
+        let figures = on_target(world, options, &part.profile, target, most_bytes).await.map_err(failed)?;
         drives.into_iter().for_each(|drive| world.give_back(drive));
         return Ok(keyed(part, configuration, figures));
     };
     let journals = take("journal", configuration.journals, journal_pace(options.study, pace))?;
     let rig = Rig::with_journals(world, layout, drives, journals, options.seed).await.map_err(failed)?;
-    let figures = on_target(world, options, &part.profile, rig.volume().clone()).await.map_err(failed)?;
+    let volume = rig.volume().clone();
+    let figures = on_target(world, options, &part.profile, volume, most_bytes).await.map_err(failed)?;
     rig.close(world).await.map_err(failed)?;
     Ok(keyed(part, configuration, figures))
 }
@@ -222,6 +352,7 @@ async fn on_target<T: Target>(
     options: &StudyOptions,
     profile: &Profile,
     target: T,
+    most_bytes: u64,
 ) -> Result<Vec<MeasurementRecord>, String> {
     let cpu = || (!world.is_virtual()).then(|| process_cpu_ns() as f64 / 1e9);
     match profile.files {
@@ -236,12 +367,14 @@ async fn on_target<T: Target>(
             measured.map_err(|error| error.to_string())
         }
         None => {
+            let wanted = profile.sizes.first().copied().unwrap_or(u64::MAX);
+            let size_bytes = target.capacity_bytes().min(wanted).min(most_bytes);
             let settings = RunSettings {
                 runs: None,
                 within: None,
                 most_runs: 0,
                 seconds: None,
-                size_bytes: target.capacity_bytes() / 4096 * 4096,
+                size_bytes: size_bytes / 4096 * 4096,
                 may_write: true,
                 virtual_time: world.is_virtual(),
                 seed: options.seed,

@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::{StudyNumber, StudyResult, StudyRow, StudyTable, Verdict};
-use crate::report::STYLE;
-use crate::report::svg::{Anchor, Svg, escape, round_steps, standalone};
+use crate::report::svg::{Anchor, Svg, escape, round_steps};
+use crate::report::{Chart, STYLE};
 
 /// Figure 4 of study 002.
 pub(super) const STRIPE_UNITS: &str = "Figure 4: stripe units of 8 KiB to 1 MiB, RAID 0 of 4";
@@ -17,13 +17,10 @@ pub(super) const DRIVE_COUNTS: &str = "Figure 5: RAID 0 of 1 to 8 drives";
 /// Charts of more rows are drawn in parts.
 const ROWS_A_CHART: usize = 24;
 
-/// A chart of a study as a file of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StudyChart {
-    /// What it shows.
-    pub title: String,
-    /// The drawing.
-    pub svg: String,
+/// A chart as it stands in the page.
+struct Drawn {
+    title: String,
+    svg: String,
 }
 
 impl Verdict {
@@ -54,9 +51,9 @@ impl StudyRow {
 }
 
 /// Every chart, each complete in itself.
-pub fn study_charts(result: &StudyResult) -> Vec<StudyChart> {
-    let charts = result.tables.iter().flat_map(charts_of);
-    charts.map(|chart| StudyChart { svg: standalone(&chart.svg, STYLE), ..chart }).collect()
+pub fn study_charts(result: &StudyResult) -> Vec<Chart> {
+    let drawn = result.tables.iter().flat_map(charts_of);
+    drawn.map(|drawn| Chart::of(drawn.title, &drawn.svg)).collect()
 }
 
 /// The whole page.
@@ -189,7 +186,7 @@ pub fn study_markdown(study: StudyNumber, result: &StudyResult) -> String {
     text
 }
 
-fn charts_of(table: &StudyTable) -> Vec<StudyChart> {
+fn charts_of(table: &StudyTable) -> Vec<Drawn> {
     if table.table == STRIPE_UNITS || table.table == DRIVE_COUNTS {
         return lines_of(table);
     }
@@ -205,7 +202,7 @@ fn charts_of(table: &StudyTable) -> Vec<StudyChart> {
 }
 
 /// A pair of bars for each row: shares of a single drive where all rows have them, else the figures.
-fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> StudyChart {
+fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> Drawn {
     let shares = rows.iter().all(|row| row.percent_of_single.is_some());
     let pair = |row: &StudyRow| match shares {
         true => (row.percent_of_single, row.published_percent_of_single),
@@ -236,11 +233,11 @@ fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> StudyChart {
         }
     }
     svg.line("axis", labels, top, labels, bottom);
-    StudyChart { title, svg: svg.finish() }
+    Drawn { title, svg: svg.finish() }
 }
 
 /// A line for each test over what the configurations vary.
-fn lines_of(table: &StudyTable) -> Vec<StudyChart> {
+fn lines_of(table: &StudyTable) -> Vec<Drawn> {
     let mut charts = Vec::new();
     let test = |row: &StudyRow| row.row.split_once(' ').map_or("", |(_, test)| test).to_owned();
     for rows in table.rows.chunk_by(|one, next| test(one) == test(next)) {
@@ -265,7 +262,7 @@ fn lines_of(table: &StudyTable) -> Vec<StudyChart> {
                 svg.circle("dot", x(at), y(value), 3.0, &format!("{}: {}", row.row, digits(value)));
             }
         }
-        charts.push(StudyChart { title, svg: svg.finish() });
+        charts.push(Drawn { title, svg: svg.finish() });
     }
     charts
 }
@@ -352,6 +349,7 @@ mod tests {
         for chart in &charts {
             assert!(chart.svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{}", chart.svg);
             assert!(chart.svg.contains("<style>") && chart.svg.trim_end().ends_with("</svg>"));
+            assert!(chart.png().starts_with(b"\x89PNG"));
         }
         assert_eq!(charts[1].svg.matches("<circle").count(), 3, "one for each stripe unit");
     }

@@ -34,7 +34,7 @@ pub struct Configuration {
 
 /// Which part of a method runs on which configurations.
 pub struct Part {
-    /// The method.
+    /// The method; the first of its sizes is how much of a target is used, where that is less than there is.
     pub profile: Profile,
     /// On what.
     pub configurations: Vec<Configuration>,
@@ -92,8 +92,8 @@ fn keep(mut profile: Profile, wanted: impl Fn(&Step) -> bool) -> Profile {
     profile
 }
 
-/// Four tests, reads and writes. Caches that small files would fit into are the drives' own; ours have none, so both
-/// groups of sizes are one here, the large one.
+/// Four tests, reads and writes, of both groups of sizes: 16 MiB stand for the small ones, all there is for the large
+/// ones. What makes the study's small files faster are its drives' caches; paced files have none.
 fn s000(quick: bool) -> Vec<Part> {
     let known = ["SEQ1M_Q1T1", "SEQ1M_Q16T1", "RND4K_Q1T1", "RND4K_Q32T1"];
     let is_known = |step: &Step| known.iter().any(|name| step.name.starts_with(&format!("{name}_")));
@@ -104,11 +104,16 @@ fn s000(quick: bool) -> Vec<Part> {
         array("RAID1", Level::Raid1, 2),
         array("RAID5", Level::Raid5, 4),
     ];
-    let key = |configuration: &str, step: &Step| {
-        let (test, op) = step.name.rsplit_once('_').unwrap_or((&step.name, ""));
-        format!("{configuration}/{test}/large/{op}")
-    };
-    vec![Part { profile, configurations, key }]
+    let small = Profile { sizes: vec![16 << 20], ..profile.clone() };
+    vec![
+        Part { profile, configurations: configurations.clone(), key: |on, step| key_000(on, step, "large") },
+        Part { profile: small, configurations, key: |on, step| key_000(on, step, "small") },
+    ]
+}
+
+fn key_000(configuration: &str, step: &Step, group: &str) -> String {
+    let (test, op) = step.name.rsplit_once('_').unwrap_or((&step.name, ""));
+    format!("{configuration}/{test}/{group}/{op}")
 }
 
 /// bonnie's file and PostMark's files are shorter than the study's by one factor, as the drives are.
@@ -143,6 +148,7 @@ fn s002(quick: bool) -> Vec<Part> {
     };
     let eight = || {
         vec![
+            Configuration { key: "singlex1".into(), ..bare() },
             array("RAID0x8", Level::Raid0, 8),
             array("RAID5x8", Level::Raid5, 8),
             array("RAID10x8", Level::Raid10, 8),
@@ -158,12 +164,22 @@ fn s002(quick: bool) -> Vec<Part> {
     let swept: &[u64] = if quick { &[8, 512] } else { &[4, 8, 64, 512, 1024] };
     let sweep = |configurations, key| of_blocks("iometer-light", swept, configurations, key);
     let light: fn(&str, &Step) -> String = |configuration, step| key_002(configuration, step, "light");
+    let heavy: fn(&str, &Step) -> String = |configuration, step| key_002(configuration, step, "heavy");
+    // Table 4: random requests of 8 KiB alone.
+    let mut table_4 = of_blocks(
+        "iometer-heavy",
+        &[8],
+        vec![array("RAID0x4", Level::Raid0, 4), array("RAID5x5", Level::Raid5, 5), array("RAID10x4", Level::Raid10, 4)],
+        heavy,
+    );
+    table_4.profile = keep(table_4.profile, |step| !step.workload.pattern.is_sequential());
     vec![
         part("iometer-light", equal_capacity(), light),
         part("iometer-latency", equal_capacity(), |configuration, step| {
             key_002(configuration, step, "latency")
         }),
-        part("iometer-heavy", eight(), |configuration, step| key_002(configuration, step, "heavy")),
+        part("iometer-heavy", eight(), heavy),
+        table_4,
         sweep(stripe_units(quick), light),
         sweep(drive_counts(quick), light),
     ]

@@ -165,9 +165,14 @@ fn row_002(headings: &Headings, row: &[String]) -> Option<Published> {
     let value: f64 = get("value")?.parse().ok()?;
     let (level, disks) = (get("level")?, get("disks")?);
     let (workload, pattern, op, block) = (get("workload")?, get("pattern")?, get("op")?, get("block_kib")?);
+    // Which load Table 13 had is inferred from its first column; one controller is what ours is, two are not.
+    let one_controller = get("config")?.starts_with("1 controller");
+    let workload = workload.strip_suffix(" (inferred)").filter(|_| one_controller).unwrap_or(workload);
     let metric = get("metric")?;
     let unit = get("unit")?;
-    let key_of = |config: &str| format!("{config}/{workload}/{pattern}/{op}/{block}/{metric}");
+    // Arrays of hard disks, and the ratios to them, have no array of ours beside them: ours has drives of one kind.
+    let kind = if get("config")?.contains("HDD") { "hdd-" } else { "" };
+    let key_of = |config: &str| format!("{kind}{config}/{workload}/{pattern}/{op}/{block}/{metric}");
     Some(Published {
         table: get("table")?.to_owned(),
         row: format!("{}, {pattern} {op} of {block} KiB, {workload}", get("config")?),

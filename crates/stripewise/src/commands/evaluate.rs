@@ -247,21 +247,29 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
             "--size {size} is for drives that are made; those given have their size"
         )));
     }
-    let candidates = candidates::paths(&options.drives)?;
-    let executor = executor()?;
-    for candidate in &candidates {
-        let opened = open_drive(
-            app,
-            &executor,
-            &candidate.path,
-            &OpenOptions { read_only: true, ..OpenOptions::default() },
-        )?;
-        executor.block_on(refuse_contents(app, candidate, &opened, options.force))?;
-    }
+    let candidates = refused_unless_free(&options.drives, options.force, app)?;
     let pace = default_pace(app, &candidates);
     let paths: Vec<PathBuf> = candidates.into_iter().map(|candidate| candidate.path).collect();
     let count = paths.len();
     Ok((DriveSource::Paths(paths), count, pace))
+}
+
+/// Drives that were given, each looked at: what holds something is refused unless forced.
+fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<Candidate>> {
+    let candidates = candidates::paths(paths)?;
+    let executor = executor()?;
+    for candidate in &candidates {
+        let look = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let opened = open_drive(app, &executor, &candidate.path, &look)?;
+        executor.block_on(refuse_contents(app, candidate, &opened, force))?;
+    }
+    Ok(candidates)
+}
+
+/// Paths of drives that may be overwritten.
+pub fn given(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<PathBuf>> {
+    let candidates = refused_unless_free(paths, force, app)?;
+    Ok(candidates.into_iter().map(|candidate| candidate.path).collect())
 }
 
 /// Real drives need no pace; files that carry one keep it.

@@ -1,13 +1,14 @@
 //! `lab report`: runs as one page of HTML that refers to nothing outside itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use stripewise_lab::lab_report::{ReportedRun, lab_report_html};
+use stripewise_lab::Chart;
+use stripewise_lab::lab_report::{ReportedRun, lab_report_charts, lab_report_html};
 
 use super::{store, store_failure};
-use crate::commands::App;
+use crate::commands::{App, evaluate};
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::replace_file;
 
@@ -20,6 +21,9 @@ pub struct Options {
     /// The file
     #[arg(short, long, value_name = "FILE.html", default_value = "lab-report.html")]
     out: PathBuf,
+    /// Write each chart of it as SVG and as PNG into this folder, too
+    #[arg(long, value_name = "DIR")]
+    charts: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -43,7 +47,24 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let path = app.absolute(&options.out);
     replace_file(&path, lab_report_html(&runs).as_bytes())
         .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error))))?;
+    if let Some(folder) = &options.charts {
+        write_charts(&app.absolute(folder), &lab_report_charts(&runs))?;
+    }
     let written = Written { report: path, runs: runs.into_iter().map(|run| run.run.run).collect() };
     app.printer.result(&written, |page| page.line(format!("report: {}", written.report.display())))?;
     Ok(Exit::Success)
+}
+
+/// Numbered in the page's order.
+pub(super) fn write_charts(folder: &Path, charts: &[Chart]) -> Result<()> {
+    let folder = evaluate::prepare_output(folder)?;
+    for (number, chart) in charts.iter().enumerate() {
+        for (ending, bytes) in [("svg", chart.svg.clone().into_bytes()), ("png", chart.png())] {
+            let path = folder.join(format!("{:02}.{ending}", number + 1));
+            replace_file(&path, &bytes).map_err(|error| {
+                Failure::new(format!("cannot write {}: {}", path.display(), system_text(&error)))
+            })?;
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use clap::Args;
 use stripewise_drive::Pace;
@@ -14,13 +14,15 @@ use stripewise_lab::study::{
     study_markdown,
 };
 
+use super::report::write_charts;
 use super::text::number;
 use crate::commands::App;
 use crate::commands::evaluate::{self, Model, iso_8601, parse_model};
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::replace_file;
-use crate::printer::{Page, Style, Table, plain};
+use crate::printer::{Page, Printer, Style, Table, plain};
 use crate::progress::Progress;
+use crate::size::duration_text;
 
 /// Run a published study: its configurations, its method, its tables, its findings
 #[derive(Args)]
@@ -31,13 +33,16 @@ pub struct Options {
     /// A first look in under five minutes
     #[arg(long)]
     quick: bool,
-    /// A folder to make drives in [default: the current one]
-    #[arg(long, value_name = "DIR")]
-    drives: Option<PathBuf>,
+    /// A folder to make drives in, or the drives themselves, which are overwritten [default: the current folder]
+    #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
+    drives: Vec<PathBuf>,
+    /// Overwrite drives that hold something
+    #[arg(long)]
+    force: bool,
     /// What each drive is held to [default: the study's drives, slower where the host cannot keep up]
     #[arg(long, value_name = "RATES")]
     pace: Option<Pace>,
-    /// Modelled drives in virtual time: fixed:LATENCY,RATE,DEPTH
+    /// Modelled drives in virtual time: a name of `model catalogue`, or fixed:LATENCY,RATE,DEPTH
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"],
         num_args = 0..=1, default_missing_value = "fixed:8ms,200MB/s,4")]
     model: Option<Model>,
@@ -54,14 +59,15 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let out = evaluate::prepare_output(&app.absolute(&options.out))?;
     let drives = match &options.model {
         Some(model) => model.source(),
-        None => {
-            let folder = app.absolute(options.drives.as_deref().unwrap_or(Path::new(".")));
-            if !folder.is_dir() {
-                return Err(Failure::new(format!("{} is no folder", folder.display()))
-                    .hint("--drives names a folder to make drives in"));
+        None => match options.drives.as_slice() {
+            [] => DriveSource::Folder(app.absolute(Path::new("."))),
+            [folder] if app.absolute(folder).is_dir() => DriveSource::Folder(app.absolute(folder)),
+            [one] => {
+                return Err(Failure::new(format!("{} is no folder", app.absolute(one).display()))
+                    .hint("--drives names a folder to make drives in, or several drives"));
             }
-            DriveSource::Folder(folder)
-        }
+            several => DriveSource::Paths(evaluate::given(several, options.force, app)?),
+        },
     };
     let asked = StudyOptions {
         study: options.study,
@@ -71,9 +77,12 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         seed: options.seed,
         date: iso_8601(SystemTime::now()),
     };
-    let most = if options.quick { "under five minutes" } else { "up to half an hour" };
-    app.printer.note(format!("study {}: {}; {most}", options.study.text(), options.study.title()));
-    let shown = Shown(RefCell::new(Progress::new(&app.printer)));
+    app.printer.note(format!("study {}: {}", options.study.text(), options.study.title()));
+    let shown = Shown {
+        printer: &app.printer,
+        began: Instant::now(),
+        progress: RefCell::new(Progress::new(&app.printer)),
+    };
     let result = run_study(&asked, &shown).map_err(|error| evaluate::failure(&error))?;
     let name = format!("study-{}", options.study.text());
     let json = serde_json::to_string_pretty(&result).expect("plain data becomes JSON") + "\n";
@@ -81,20 +90,26 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     write(&out.join(format!("{name}.md")), &study_markdown(options.study, &result))?;
     let report = out.join(format!("{name}.html"));
     write(&report, &study_html(options.study, &result))?;
-    let charts = evaluate::prepare_output(&out.join(format!("{name}-charts")))?;
-    for (number, chart) in study_charts(&result).iter().enumerate() {
-        write(&charts.join(format!("{:02}.svg", number + 1)), &chart.svg)?;
-    }
+    write_charts(&out.join(format!("{name}-charts")), &study_charts(&result))?;
     app.printer.result(&result, |page| page_of(&result, page))?;
     app.printer.note(format!("report: {}", report.display()));
     Ok(Exit::Success)
 }
 
-struct Shown<'a>(RefCell<Progress<'a>>);
+struct Shown<'a> {
+    printer: &'a Printer,
+    began: Instant,
+    progress: RefCell<Progress<'a>>,
+}
 
 impl StudyProgress for Shown<'_> {
     fn update(&self, what: &str, done: f64) {
-        self.0.borrow_mut().update(what, 100.0 * done, 0.0, None);
+        let left = (done > 0.02).then(|| self.began.elapsed().as_secs_f64() * (1.0 / done - 1.0));
+        self.progress.borrow_mut().part(what, 100.0 * done, left.map(|left| left.max(0.0)));
+    }
+
+    fn planned(&self, seconds: f64) {
+        self.printer.note(format!("it will take about {}", duration_text(seconds)));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A run's figures as a table for people.
 
+use stripewise_lab::forms::tool_form;
 use stripewise_lab::record::{MeasurementRecord, RunRecord};
 
 use crate::printer::{Page, Style, Table, plain};
@@ -30,6 +31,11 @@ pub fn page_of(run: &RunRecord, page: &mut Page) {
         ]);
     }
     page.table(&table);
+    if let Some(form) = tool_form(run) {
+        page.line("");
+        form.lines().for_each(|line| page.line(line));
+        page.line("");
+    }
     for figure in &run.measurements {
         for (name, why) in &figure.badge_reasons {
             page.line(format!("{}: not {}: {why}", figure.name, name.replace('_', " ")));
