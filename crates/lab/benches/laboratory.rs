@@ -10,7 +10,7 @@ use std::time::Instant;
 use stripewise_drive::BufferPool;
 use stripewise_lab::driver::fio::{self, Asked};
 use stripewise_lab::lab_report::{ReportedRun, lab_report_html};
-use stripewise_lab::method::Profile;
+use stripewise_lab::method::{Circumstances, Profile};
 use stripewise_lab::record::{MeasurementRecord, Operation, RunRecord};
 use stripewise_lab::store::{Sample, Store};
 use stripewise_lab::{Contents, DriveTarget, Load, Surroundings, SweepOptions, WindowLimits, Workload, fill};
@@ -61,7 +61,7 @@ fn beside_fio(folder: &Path, version: &str) {
                 runs: 1,
                 seconds: SECONDS,
                 may_write: false,
-                filled: true,
+                circumstances: Circumstances { filled_before: true, ..Circumstances::default() },
                 seed: round,
                 hosts: &[],
             };

@@ -34,6 +34,14 @@ pub struct Environment {
     pub device: Option<String>,
     /// The device's own name of itself.
     pub device_model: Option<String>,
+    /// The device's own number of itself.
+    pub device_serial: Option<String>,
+    /// Which requests the kernel gives to the device first.
+    pub scheduler: Option<String>,
+    /// What the device says of its health, where smartctl is there and may ask it.
+    pub smart: Option<String>,
+    /// 10^6 bytes a second of the PCIe link of an NVMe device.
+    pub link_mb_per_s: Option<f64>,
     /// Whether the device says it rotates.
     pub rotational: Option<bool>,
     /// Whether the page cache was passed by (O_DIRECT).
@@ -48,8 +56,11 @@ impl Environment {
             .and_then(|path| path.canonicalize().ok())
             .and_then(|path| Some(mount_of(&read("/proc/self/mountinfo")?, &path)));
         let mount = mount.flatten();
-        let device = mount.as_ref().map(|mount| mount.device.clone());
+        let own = drives.and_then(block_device);
+        let device = own.clone().or_else(|| mount.as_ref().map(|mount| mount.device.clone()));
         let block = device.as_deref().and_then(|device| device.strip_prefix("/dev/"));
+        // A device that is measured has no file system of its own.
+        let mount = mount.filter(|_| own.is_none());
         let of_block = |file: &str| {
             // A partition's queue and model lie with the disk, one level up.
             let here = block.map(|block| format!("/sys/class/block/{block}/{file}"));
@@ -70,6 +81,12 @@ impl Environment {
             file_system: mount.as_ref().map(|mount| mount.kind.clone()),
             mount_options: mount.map(|mount| mount.options),
             device_model: of_block("device/model"),
+            device_serial: ["device/serial", "device/wwid", "wwid"].into_iter().find_map(of_block),
+            scheduler: of_block("queue/scheduler").map(|text| chosen(&text)),
+            smart: device.as_deref().and_then(smart),
+            link_mb_per_s: of_block("device/device/current_link_speed")
+                .zip(of_block("device/device/current_link_width"))
+                .and_then(|(speed, width)| pcie_mb_per_s(&speed, &width)),
             rotational: of_block("queue/rotational").map(|text| text == "1"),
             device,
             direct_io: None,
@@ -86,6 +103,48 @@ impl Environment {
             |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         known.map(|(name, value)| (name.clone(), text(value))).collect()
     }
+}
+
+/// `/dev/sda`, where the path is a block device, whatever it is called.
+fn block_device(path: &Path) -> Option<String> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let about = std::fs::metadata(path).ok().filter(|about| about.file_type().is_block_device())?;
+    // As glibc's major and minor.
+    let number = about.rdev();
+    let (major, minor) =
+        ((number >> 8) & 0xfff | (number >> 32) & !0xfff, number & 0xff | (number >> 12) & !0xff);
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(format!("/dev/{}", link.file_name()?.to_str()?))
+}
+
+/// `[none] mq-deadline kyber`: the one in brackets.
+fn chosen(text: &str) -> String {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(chosen, _)| chosen).to_owned()
+}
+
+/// `8.0 GT/s PCIe` over `4` lanes, without the bits of the line code.
+fn pcie_mb_per_s(speed: &str, width: &str) -> Option<f64> {
+    let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let code = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    Some((transfers * 1e3 / 8.0 * code * width.trim().parse::<f64>().ok()?).round())
+}
+
+/// Health, hours and temperature as smartctl tells them.
+fn smart(device: &str) -> Option<String> {
+    let mut command = std::process::Command::new("smartctl");
+    let output = command.args(["--json", "-H", "-A", "--", device]).output().ok()?;
+    smart_text(&serde_json::from_slice(&output.stdout).ok()?)
+}
+
+fn smart_text(told: &serde_json::Value) -> Option<String> {
+    let health = match told["smart_status"]["passed"].as_bool()? {
+        true => "passed",
+        false => "failed",
+    };
+    let hours = told["power_on_time"]["hours"].as_u64().map(|hours| format!("{hours} hours on"));
+    let degrees = told["temperature"]["current"].as_i64().map(|degrees| format!("{degrees} degrees Celsius"));
+    Some([Some(health.to_owned()), hours, degrees].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 fn read(path: &str) -> Option<String> {
@@ -150,6 +209,18 @@ mod tests {
         assert_eq!(mount("/srv/x").kind, "tmpfs");
         let blank = mount("/srv/a b/c");
         assert_eq!((blank.kind.as_str(), blank.options.as_str()), ("xfs", "rw,noatime"));
+    }
+
+    #[test]
+    fn what_devices_say_is_read() {
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(pcie_mb_per_s("8.0 GT/s PCIe", "4"), Some(3938.0));
+        assert_eq!(pcie_mb_per_s("Unknown", "4"), None);
+        let told = serde_json::json!({"smart_status": {"passed": true}, "power_on_time": {"hours": 1234},
+            "temperature": {"current": 31}});
+        assert_eq!(smart_text(&told).as_deref(), Some("passed, 1234 hours on, 31 degrees Celsius"));
+        assert_eq!(smart_text(&serde_json::json!({"smartctl": {"exit_status": 2}})), None);
+        assert_eq!(block_device(Path::new("/dev/null")), None);
     }
 
     #[test]

@@ -8,7 +8,10 @@ mod extents;
 mod folder;
 mod postmark;
 
+use std::cell::Cell;
 use std::future::Future;
+
+use futures_util::future::try_join_all;
 
 pub use bonnie::{Bonnie, run_bonnie};
 pub use extents::Extents;
@@ -42,6 +45,27 @@ pub trait FileStore {
         block_bytes: u64,
         write_back: bool,
     ) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Visits places of a file, each with whether it is written back, by so many visitors at once that take the next
+    /// place in turns.
+    fn visit_by(
+        &self,
+        visitors: usize,
+        number: u64,
+        places: &[(u64, bool)],
+        block_bytes: u64,
+    ) -> impl Future<Output = Result<(), Self::Error>> {
+        async move {
+            let next = Cell::new(0);
+            let visitor = async || {
+                while let Some((offset_bytes, write_back)) = places.get(next.replace(next.get() + 1)) {
+                    self.visit(number, *offset_bytes, block_bytes, *write_back).await?;
+                }
+                Ok(())
+            };
+            try_join_all((0..visitors).map(|_| visitor())).await.map(drop)
+        }
+    }
 
     /// Takes a file away.
     fn delete(&self, number: u64) -> impl Future<Output = Result<(), Self::Error>>;

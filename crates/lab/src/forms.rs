@@ -52,7 +52,8 @@ fn disk_mark(run: &RunRecord) -> Option<String> {
     );
     for size in &sizes {
         for (heading, op) in [("[Read]", Operation::Read), ("[Write]", Operation::Write)] {
-            let of_side = run.measurements.iter().filter(|figure| figure.op == op && sized(&figure.name).1 == *size);
+            let of_side =
+                run.measurements.iter().filter(|figure| figure.op == op && sized(&figure.name).1 == *size);
             let lines: Vec<String> = of_side.filter_map(disk_mark_line).collect();
             if !lines.is_empty() {
                 let _ = writeln!(text, "\n{heading}\n{}", lines.join("\n"));
@@ -100,8 +101,10 @@ fn groups(run: &RunRecord) -> String {
         };
         mean(&run.measurements.iter().filter(fits).filter_map(|figure| figure.mb_per_s).collect::<Vec<_>>())
     };
-    let rows: Vec<(&str, f64, f64)> =
-        tests.iter().filter_map(|test| Some((*test, of_group(test, true)?, of_group(test, false)?))).collect();
+    let rows: Vec<(&str, f64, f64)> = tests
+        .iter()
+        .filter_map(|test| Some((*test, of_group(test, true)?, of_group(test, false)?)))
+        .collect();
     if rows.is_empty() {
         return String::new();
     }
@@ -203,7 +206,9 @@ fn atto(run: &RunRecord) -> Option<String> {
     let mut text = format!("{:>8} {:>10} {:>10}  MB/s, w write, r read\n", "size", "write", "read");
     for (bytes, rates) in rows {
         let number = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.1}"));
-        let bar = |rate: Option<f64>, letter: &str| letter.repeat((rate.unwrap_or(0.0) / most * BAR).round() as usize);
+        let bar = |rate: Option<f64>, letter: &str| {
+            letter.repeat((rate.unwrap_or(0.0) / most * BAR).round() as usize)
+        };
         let [write, read] = rates;
         let size = size_text(bytes);
         let _ = writeln!(text, "{size:>8} {:>10} {:>10}  {}", number(write), number(read), bar(write, "w"));
@@ -261,11 +266,14 @@ fn grid(title: &str, corner: &str, cells: &[((u32, u32), f64)]) -> Option<String
     };
     let (rows, columns) = (sides(|at| at.0), sides(|at| at.1));
     let mut text = format!("{title}\n{corner:>12}");
-    columns.iter().for_each(|column| drop(write!(text, " {column:>9}")));
+    for column in &columns {
+        let _ = write!(text, " {column:>9}");
+    }
     for row in &rows {
         let _ = write!(text, "\n{row:>12}");
         for column in &columns {
-            let value = cells.iter().find(|(at, _)| at == &(*row, *column)).map(|(_, value)| format!("{value:.1}"));
+            let value =
+                cells.iter().find(|(at, _)| at == &(*row, *column)).map(|(_, value)| format!("{value:.1}"));
             let _ = write!(text, " {:>9}", value.unwrap_or_default());
         }
     }
@@ -295,7 +303,8 @@ mod tests {
         let loads = profile.steps.iter().flat_map(|step| step.loads().map(move |load| (step.op, load)));
         let one = |(at, (op, load)): (usize, (Operation, &crate::workload::Workload))| {
             let rate = 100.0 + at as f64;
-            let mut figure = MeasurementRecord::of_load(&load.name, op, load).with_runs(vec![rate, rate + 0.5, rate]);
+            let mut figure =
+                MeasurementRecord::of_load(&load.name, op, load).with_runs(vec![rate, rate + 0.5, rate]);
             figure.iops = Some(10.0 * rate);
             figure.latency_us = Some(Latencies { mean: Some(rate), ..Latencies::default() });
             figure

@@ -95,11 +95,19 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
     );
     table(page, run);
     if let Some(timeline) = &run.timeline {
-        let _ = writeln!(page, "<figure><h3>Bandwidth and latency over time</h3>{}</figure>", marked_timeline(timeline));
+        let _ = writeln!(
+            page,
+            "<figure><h3>Bandwidth and latency over time</h3>{}</figure>",
+            marked_timeline(timeline)
+        );
     }
     heat_map(page, run);
     if let Some(form) = tool_form(run) {
-        let _ = writeln!(page, "<details open><summary>As its tool prints it</summary><pre>{}</pre></details>", escape(&form));
+        let _ = writeln!(
+            page,
+            "<details open><summary>As its tool prints it</summary><pre>{}</pre></details>",
+            escape(&form)
+        );
     }
     page.push_str("<div class=\"charts\">\n");
     for (figure, samples) in charted(reported) {
@@ -326,7 +334,8 @@ fn marked_timeline(timeline: &Timeline) -> String {
     let end = (pieces * timeline.step_seconds).max(last).max(1e-3);
     let (times, _) = round_steps(end, 8.0);
     let x = |seconds: f64| left + (width - left - right) * (seconds / end).clamp(0.0, 1.0);
-    let mut svg = Svg::new(width, bottom + 34.0, "MB/s and latency over time, with what happened to the array");
+    let mut svg =
+        Svg::new(width, bottom + 34.0, "MB/s and latency over time, with what happened to the array");
     for time in times.into_iter().filter(|time| *time <= end) {
         svg.text("tick", x(time), bottom + 15.0, Anchor::Middle, &digits(Some(time)));
     }

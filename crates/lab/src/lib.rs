@@ -9,9 +9,9 @@ pub mod evaluate;
 #[cfg(test)]
 mod example;
 pub mod files;
+pub mod forms;
 pub mod import;
 pub mod lab_report;
-pub mod forms;
 mod load;
 mod metered;
 pub mod method;

@@ -175,6 +175,14 @@ pub enum WorkloadError {
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
+impl Region {
+    /// What of `size_bytes` a load works on that asks for this part of it: as much of it as there is.
+    pub fn within(asked: Option<Self>, size_bytes: u64) -> Self {
+        let asked = asked.unwrap_or(Self { offset_bytes: 0, length_bytes: u64::MAX });
+        Self { length_bytes: asked.length_bytes.min(size_bytes.saturating_sub(asked.offset_bytes)), ..asked }
+    }
+}
+
 impl Workload {
     fn uniform(name: &str, pattern: Pattern, block_bytes: u64, read_share: f64, depth: u32) -> Self {
         Self {

@@ -69,6 +69,18 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// As [`Self::update`] with words of the caller's, which are made only when they are shown.
+    pub fn live(&mut self, what: &str, percent: f64, text: impl FnOnce() -> String) {
+        if self.is_due() {
+            self.show(what, Some(percent), &text());
+        }
+    }
+
+    /// Whether it is shown on a terminal, again and again in one place.
+    pub fn is_on_terminal(&self) -> bool {
+        matches!(self.mode, Mode::Bar(_))
+    }
+
     /// As [`Self::update`] for work that has no rate.
     pub fn part(&mut self, what: &str, percent: f64, seconds_left: Option<f64>) {
         if self.is_due() {

@@ -57,7 +57,7 @@ pub enum FioError {
 }
 
 /// What is asked of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked<'a> {
     /// The file or device.
     pub path: &'a Path,
@@ -69,8 +69,8 @@ pub struct Asked<'a> {
     pub seconds: f64,
     /// Whether anything may be written.
     pub may_write: bool,
-    /// Whether every block in use was written before.
-    pub filled: bool,
+    /// What is known besides.
+    pub circumstances: Circumstances,
     /// Where the random choices start.
     pub seed: u64,
     /// Hosts with a server of fio's that do the work; none: this one.
@@ -182,11 +182,10 @@ impl Taken {
         self.figure.latency_us = Latencies::of(&self.all);
         let around = Circumstances {
             direct_io: Some(true),
-            filled_before: asked.filled,
             region_bytes: asked.size_bytes,
             run_bytes: self.run_bytes.clone(),
             errors: self.errors,
-            ..Circumstances::default()
+            ..asked.circumstances.clone()
         };
         judge(&mut self.figure, &around);
     }

@@ -1,8 +1,8 @@
 //! bonnie's method: one large file, written and read by characters and by blocks, rewritten, and visited at random.
 //!
 //! After T. Bray's bonnie 1.4: blocks of 16 KiB, a rewrite that reads a block, changes it and writes it back, 4000 seeks
-//! of which each tenth writes its block back. By characters means a call a byte into a buffer of 4 KiB: that test measures
-//! the processor, and its badge says so. Its three seekers are one here: they take turns at the same disk.
+//! by three seekers at once, of which each tenth writes its block back. By characters means a call a byte into a buffer of
+//! 4 KiB: that test measures the processor, and its badge says so.
 
 use serde::Deserialize;
 use stripewise_drive::Context;
@@ -37,6 +37,8 @@ const BLOCK_BYTES: u64 = 16 << 10;
 /// What the C library gathers before it calls the system.
 const CHARACTERS_BYTES: u64 = 4 << 10;
 const FILE: u64 = 0;
+/// Seekers at once.
+const SEEKERS: usize = 3;
 
 /// Runs it once; the figures as bonnie's line has them, rate and processor's share.
 ///
@@ -83,10 +85,10 @@ pub async fn run_bonnie<S: FileStore>(
             }
             "block_read" => store.read_all(FILE, BLOCK_BYTES).await.map(drop)?,
             _ => {
-                for seek in 0..asked.seeks {
-                    let at = random.below((bytes / BLOCK_BYTES).max(1)) * BLOCK_BYTES;
-                    store.visit(FILE, at, BLOCK_BYTES, seek % 10 == 0).await?;
-                }
+                let blocks = (bytes / BLOCK_BYTES).max(1);
+                let place = |seek: u64| (random.below(blocks) * BLOCK_BYTES, seek.is_multiple_of(10));
+                let places: Vec<(u64, bool)> = (0..asked.seeks).map(place).collect();
+                store.visit_by(SEEKERS, FILE, &places, BLOCK_BYTES).await?;
             }
         }
         if asked.sync && !matches!(op, Operation::Read) {

@@ -171,8 +171,11 @@ impl<T: Target> Extents<T> {
     }
 
     async fn write_behind(&self) -> Result<(), ExtentError<T::Error>> {
-        let Some(part) = self.behind.take() else { return Ok(()) };
-        self.over(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await
+        // Others may leave something meanwhile.
+        while let Some(part) = self.behind.take() {
+            self.over(part.number, part.from, part.to - part.from, BEHIND_BYTES, true).await?;
+        }
+        Ok(())
     }
 
     async fn read(&self, part: Part) -> Result<(), ExtentError<T::Error>> {
@@ -263,9 +266,33 @@ impl<T: Target> FileStore for Extents<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metered::MeteredDrive;
     use crate::target::DriveTarget;
+    use crate::testing::SlowDrive;
     use stripewise_drive::{BufferPool, MemoryDrive};
     use stripewise_runtime::VirtualExecutor;
+
+    #[test]
+    fn visitors_at_once_write_all_that_they_were_asked_to() {
+        let executor = VirtualExecutor::new();
+        let context = executor.context();
+        let drive = SlowDrive::new(&context, MemoryDrive::new("memory", 1 << 20), 100_000);
+        let metered = MeteredDrive::new("metered", drive);
+        let files = Extents::new(DriveTarget::new(metered.clone(), BufferPool::new(1 << 20)));
+        executor.block_on(async {
+            files.create(1).await.expect("made");
+            files.append(1, 1 << 20, 1 << 20).await.expect("written");
+            files.sync().await.expect("durable");
+            let before = metered.traffic();
+            // No two lie side by side, so that none are gathered.
+            let places: Vec<(u64, bool)> = (0..128).map(|place| (place % 64 * 16_384, place < 64)).collect();
+            files.visit_by(3, 1, &places, 4096).await.expect("visited");
+            files.sync().await.expect("durable");
+            let since = metered.traffic().since(&before);
+            assert_eq!(since.written_bytes, 64 * 4096, "{since:?}");
+            assert_eq!(since.reads, 128, "{since:?}");
+        });
+    }
 
     #[test]
     fn room_is_given_out_once_and_comes_back_whole() {

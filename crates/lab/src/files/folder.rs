@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::FileStore;
 
@@ -119,6 +121,33 @@ impl FileStore for Folder {
                 file.write_all(&buffer)?;
             }
             Ok(())
+        })
+    }
+
+    /// Each visitor is a thread with the file open for itself, as bonnie's are processes.
+    async fn visit_by(
+        &self,
+        visitors: usize,
+        number: u64,
+        places: &[(u64, bool)],
+        block_bytes: u64,
+    ) -> io::Result<()> {
+        let (next, name) = (AtomicUsize::new(0), self.name(number));
+        let visitor = || {
+            let file = OpenOptions::new().read(true).write(true).open(&name)?;
+            let mut buffer = vec![0; block_bytes as usize];
+            while let Some((offset_bytes, write_back)) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+                file.read_exact_at(&mut buffer, *offset_bytes)?;
+                if *write_back {
+                    buffer[0] ^= 1;
+                    file.write_all_at(&buffer, *offset_bytes)?;
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|threads| {
+            let started: Vec<_> = (0..visitors).map(|_| threads.spawn(visitor)).collect();
+            started.into_iter().try_for_each(|one| one.join().expect("visitors do not panic"))
         })
     }
 

@@ -10,7 +10,7 @@ use crate::files::{Bonnie, POSTMARK_FIGURES, PostMark};
 use crate::import::BONNIE_TESTS;
 use crate::record::Operation;
 use crate::statistics::{STEADY_ROUNDS, mean, median};
-use crate::workload::{Access, Arrival, BlockShare, Pattern, Workload};
+use crate::workload::{Access, Arrival, BlockShare, Pattern, Region, Workload};
 
 /// More measurements than this are a mistake in a profile.
 const MOST_STEPS: usize = 2000;
@@ -256,6 +256,8 @@ struct Entry {
     arrival: Option<String>,
     most_requests: Option<u64>,
     most_bytes: Option<String>,
+    offset: Option<String>,
+    working_set: Option<String>,
     #[serde(default)]
     accesses: Vec<Line>,
     beside: Option<Beside>,
@@ -466,8 +468,20 @@ fn likeness(entry: &Entry) -> Result<Workload, String> {
         most_requests: entry.most_requests,
         most_bytes: entry.most_bytes.as_deref().map(parse_bytes).transpose()?,
         accesses: entry.accesses.iter().map(line).collect::<Result<_, _>>()?,
+        region: region(entry)?,
         ..Workload::plain("", Pattern::Random, 4096, 1.0, 1)
     })
+}
+
+/// The part of what is in use that an entry works on; without an end of its own it goes on to the end.
+fn region(entry: &Entry) -> Result<Option<Region>, String> {
+    let offset_bytes = match entry.offset.as_deref() {
+        None | Some("0") => 0,
+        Some(text) => parse_bytes(text)?,
+    };
+    let length_bytes = entry.working_set.as_deref().map_or(Ok(u64::MAX), parse_bytes)?;
+    let is_part = offset_bytes > 0 || length_bytes < u64::MAX;
+    Ok(is_part.then_some(Region { offset_bytes, length_bytes }))
 }
 
 fn step(
@@ -723,7 +737,7 @@ mod tests {
         let text = "name = \"x\"\nverify = true\ndata = \"compressible:60\"\n[[measurement]]\nname = \"a\"\n\
                     ops = [\"write\", \"discard\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\nfua_every = 3\n\
                     flush_every = 5\nthink_us = 7\narrival = \"poisson:50\"\nmost_requests = 11\n\
-                    most_bytes = \"1MiB\"\n[[measurement]]\nname = \"b\"\n\
+                    most_bytes = \"1MiB\"\noffset = \"1MiB\"\nworking_set = \"3MiB\"\n[[measurement]]\nname = \"b\"\n\
                     accesses = [{ share = 1, block = \"8KiB\", read_percent = 67 }, { share = 3, block = \"512\" }]\n";
         let profile = Profile::parse(text).expect("a profile");
         assert!(profile.verify && profile.data == Data::Compressible(60));
@@ -733,6 +747,8 @@ mod tests {
         assert_eq!((written.fua_every, written.flush_every, written.think_us), (3, 5, 7));
         assert_eq!((written.most_requests, written.most_bytes), (Some(11), Some(1 << 20)));
         assert_eq!(written.arrival, Arrival::Poisson(50.0));
+        let part = Region { offset_bytes: 1 << 20, length_bytes: 3 << 20 };
+        assert_eq!((written.region, load(find("b")).region), (Some(part), None));
         assert!(load(find("a_discard")).discards && !written.discards);
         let lines = &load(find("b")).accesses;
         assert_eq!((lines.len(), lines[0].read_percent, lines[1].bytes), (2, 67, 512));

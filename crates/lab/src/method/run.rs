@@ -94,8 +94,8 @@ pub struct RunSettings {
 pub trait Observer {
     /// Before a run: which step of how many, which run.
     fn begins(&self, step: &Step, position: usize, steps: usize, run: u32);
-    /// Bytes moved so far by the load under way.
-    fn moved(&self, bytes: u64);
+    /// Bytes moved so far by the load under way, and its requests since somebody looked at `pulse`.
+    fn moved(&self, bytes: u64, pulse: &Pulse);
     /// A run of figure number `position` is done.
     ///
     /// # Errors
@@ -213,6 +213,8 @@ pub(crate) struct Session<'a, T: Target> {
     pub notes: Vec<String>,
     /// Bytes moved by all loads.
     pub moved: Rc<Cell<u64>>,
+    /// Whether a load that discards was run.
+    trimmed: bool,
     /// Requests of all loads, for who watches the whole.
     pub pulse: Rc<Pulse>,
 }
@@ -236,6 +238,7 @@ impl<'a, T: Target> Session<'a, T> {
             plans: Vec::new(),
             notes: Vec::new(),
             moved: Rc::default(),
+            trimmed: false,
             pulse: Rc::default(),
         };
         if let Some(contents) = &session.contents {
@@ -264,9 +267,11 @@ impl<'a, T: Target> Session<'a, T> {
         if step.writes() && !settings.may_write {
             return Err(format!("{}: left out, as nothing may be written", step.name));
         }
-        let region = Region { offset_bytes: 0, length_bytes: settings.size_bytes };
-        let loads: Vec<Workload> =
-            step.loads().map(|load| Workload { region: Some(region), ..load.clone() }).collect();
+        let of_load = |load: &Workload| Workload {
+            region: Some(Region::within(load.region, settings.size_bytes)),
+            ..load.clone()
+        };
+        let loads: Vec<Workload> = step.loads().map(of_load).collect();
         for load in &loads {
             load.resolve(settings.size_bytes).map_err(|error| format!("{}: left out: {error}", step.name))?;
         }
@@ -319,7 +324,9 @@ impl<'a, T: Target> Session<'a, T> {
         let seed = mix(runner.settings.seed ^ mix(at));
         let (windows, per_second, held) = self.windows_of(plan, seed, condition).await?;
         let planned_ns = self.run_ns();
+        let trimmed = self.trimmed;
         let plan = &mut self.plans[number];
+        self.trimmed |= plan.loads.iter().any(|load| load.discards);
         let shortest = windows.iter().map(|window| window.duration_ns).min().unwrap_or(0);
         if !held && shortest < planned_ns / 2 {
             return Ok(false);
@@ -335,7 +342,8 @@ impl<'a, T: Target> Session<'a, T> {
             let sample = sample_of(&window, per_second.clone(), self.began_ns);
             plan.windows[load].push(window);
             let figure = plan.figures[load].clone();
-            let mut figure = conclude(figure, &plan.loads[load], &plan.windows[load], self.profile, runner);
+            let windows = &plan.windows[load];
+            let mut figure = conclude(figure, &plan.loads[load], windows, self.profile, runner, trimmed);
             if !held || figure.badges.get("all_through").is_some_and(|held| !held) {
                 let why = "the state of the array ended during a run".to_owned();
                 figure.badge("all_through", Err(why));
@@ -391,12 +399,16 @@ impl<'a, T: Target> Session<'a, T> {
         }
         let (start_ns, start_bytes) = (context.now_ns(), moved.get());
         let pulse: Rc<Pulse> = Rc::default();
-        loads.iter().for_each(|load| load.count_in(&pulse));
+        let live: Rc<Pulse> = Rc::default();
+        for load in &loads {
+            load.count_in(&pulse);
+            load.count_in(&live);
+        }
         let seen = Cell::new((start_ns, start_bytes));
         let (per_second, held) = (RefCell::new(Vec::new()), Cell::new(true));
         let holds = || {
             let (now_ns, bytes) = (context.now_ns(), moved.get());
-            runner.observer.moved(bytes - start_bytes);
+            runner.observer.moved(bytes - start_bytes, &live);
             let (since_ns, since_bytes) = seen.get();
             if now_ns - since_ns >= SECOND_NS {
                 per_second.borrow_mut().push(second(bytes - since_bytes, pulse.take()));
@@ -486,6 +498,7 @@ fn conclude<T: Target>(
     windows: &[Window],
     profile: &Profile,
     runner: &Runner<'_, T>,
+    trimmed_before: bool,
 ) -> MeasurementRecord {
     let mut all = Tally::new();
     for window in windows {
@@ -509,6 +522,7 @@ fn conclude<T: Target>(
         cpu_share: cpu.map(|cpu| cpu / seconds),
         littles_law_ratio: law.filter(|_| closed),
         errors: windows.iter().map(|window| window.errors).sum(),
+        trimmed_before,
         region_bytes: runner.settings.size_bytes,
         filled_before: runner.settings.may_write,
         virtual_time: runner.settings.virtual_time,
@@ -537,7 +551,7 @@ mod tests {
 
     impl Observer for Kept {
         fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
-        fn moved(&self, _: u64) {}
+        fn moved(&self, _: u64, _: &Pulse) {}
         fn measured(&self, at: usize, _: &MeasurementRecord, sample: &Sample) -> Result<(), RunError> {
             self.samples.borrow_mut().push((at, sample.clone()));
             Ok(())
@@ -646,6 +660,22 @@ mod tests {
             let (_, notes) = run(&profile, settings(), &Kept::default());
             assert!(notes[0].starts_with("67108864 bytes were read back"), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn a_part_of_the_target_is_worked_on_and_what_was_discarded_is_told_of_reads_behind_it() {
+        let text = "name = \"t\"\nseconds = 0.1\nruns = 1\norder = \"as-given\"\n[[measurement]]\nname = \"r\"\n\
+                    ops = [\"read\"]\npattern = \"random\"\nblocks = [\"4KiB\"]\n[[measurement]]\nname = \"d\"\n\
+                    ops = [\"discard\", \"read\"]\npattern = \"sequential\"\nblocks = [\"4KiB\"]\n\
+                    offset = \"1MiB\"\nworking_set = \"64KiB\"\n[[measurement]]\nname = \"behind\"\nops = [\"read\"]\n\
+                    pattern = \"random\"\nblocks = [\"4KiB\"]\noffset = \"64MiB\"\n";
+        let profile = Profile::parse(text).expect("a profile");
+        let kept = Kept::default();
+        let (figures, notes) = run(&profile, settings(), &kept);
+        let trimmed: Vec<Option<bool>> =
+            figures.iter().map(|figure| figure.badges.get("nothing_trimmed").copied()).collect();
+        assert_eq!(trimmed, [Some(true), None, Some(false)]);
+        assert!(notes.len() == 1 && notes[0].starts_with("behind: left out"), "{notes:?}");
     }
 
     #[test]

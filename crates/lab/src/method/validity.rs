@@ -19,6 +19,10 @@ pub struct Circumstances {
     pub memory_bytes: Option<u64>,
     /// The drives' own caches together, where known.
     pub drive_cache_bytes: Option<u64>,
+    /// 10^6 bytes a second of the slowest link to the drives, where known.
+    pub link_mb_per_s: Option<f64>,
+    /// Whether blocks of the target were discarded before.
+    pub trimmed_before: bool,
     /// Bytes moved in each run.
     pub run_bytes: Vec<u64>,
     /// Processor time over time, of the process that drove the load.
@@ -39,6 +43,8 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
     if reads {
         let why = "blocks that were never written may be read without any drive".to_owned();
         figure.badge("filled_before", check(around.filled_before, why));
+        let why = "blocks that were discarded before may be read without any drive".to_owned();
+        figure.badge("nothing_trimmed", check(!around.trimmed_before, why));
     }
     if let Some(ratio) = around.littles_law_ratio {
         let why = format!("latency times rate gives {:.0} % of the requests in flight", 100.0 * ratio);
@@ -75,6 +81,11 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
         let why = format!("a run moved {least} bytes, the drives' caches hold {cache}");
         figure.badge("longer_than_drive_cache", check(least > 4 * cache, why));
     }
+    if let (Some(link), Some(rate)) = (around.link_mb_per_s, figure.mb_per_s) {
+        let why =
+            format!("{rate:.0} MB/s are {:.0} % of what the link to the drives carries", 100.0 * rate / link);
+        figure.badge("not_link_bound", check(rate < 0.9 * link, why));
+    }
     if let (Some(share), Unit::MbPerS | Unit::PerSecond) = (around.cpu_share, figure.unit) {
         let why = format!("{:.0} % of a core was used to drive the load", 100.0 * share);
         figure.badge("not_processor_bound", check(share < 0.9, why));
@@ -95,6 +106,8 @@ mod tests {
             region_bytes: 1 << 30,
             memory_bytes: Some(8 << 30),
             drive_cache_bytes: Some(256 << 20),
+            link_mb_per_s: Some(3.0),
+            trimmed_before: true,
             run_bytes: vec![100 << 20],
             cpu_share: Some(0.97),
             littles_law_ratio: Some(0.5),

@@ -167,7 +167,8 @@ impl Canvas {
     fn of(view: &str) -> Option<Self> {
         let sides: Vec<f64> = view.split(' ').filter_map(|side| side.parse().ok()).collect();
         let [_, _, width, height] = sides.as_slice() else { return None };
-        let pixels = |side: f64| (1.0..=MOST_PIXELS).contains(&(side * SCALE)).then_some((side * SCALE) as usize);
+        let pixels =
+            |side: f64| (1.0..=MOST_PIXELS).contains(&(side * SCALE)).then_some((side * SCALE) as usize);
         let (width, height) = (pixels(*width)?, pixels(*height)?);
         Some(Self { width, height, pixels: vec![colour("paper"); width * height] })
     }
@@ -347,7 +348,10 @@ mod tests {
             pixels[3 * (2 * y * width + 2 * x)..][..3].try_into().expect("a pixel")
         };
         assert_eq!(at(0, 0), [255, 255, 255]);
-        assert_eq!((at(20, 15), at(80, 20), at(55, 5)), (colour("normal"), colour("normal"), colour("normal")));
+        assert_eq!(
+            (at(20, 15), at(80, 20), at(55, 5)),
+            (colour("normal"), colour("normal"), colour("normal"))
+        );
         assert_eq!((at(45, 15), at(20, 22), at(70, 5)), ([255; 3], [255; 3], [255; 3]));
         assert_eq!(at(50, 40), colour("line"));
         let letters = (20..60).flat_map(|x| (26..36).map(move |y| (x, y)));

@@ -253,7 +253,7 @@ mod tests {
 
     impl Observer for Kept {
         fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
-        fn moved(&self, _: u64) {}
+        fn moved(&self, _: u64, _: &crate::load::Pulse) {}
         fn measured(&self, _: usize, figure: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
             self.0.borrow_mut().push(figure.name.clone());
             Ok(())

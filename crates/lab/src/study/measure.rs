@@ -15,13 +15,12 @@ use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, Stu
 use crate::evaluate::host::measure_host;
 use crate::evaluate::rig::Rig;
 use crate::evaluate::world::{LabDrive, World};
-use crate::evaluate::{
-    DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate,
-};
+use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate};
 use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
+use crate::load::Pulse;
 use crate::method::{
-    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Statistic, Step, parse_bytes,
-    run_profile,
+    Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Statistic, Step,
+    parse_bytes, run_profile,
 };
 use crate::record::{Latencies, MeasurementRecord, Unit};
 use crate::results::Evaluation;
@@ -182,7 +181,11 @@ fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
         part.configurations.retain(|one| {
             let fits = one.drives + one.journals <= given.len();
             let wanted = one.drives + one.journals;
-            let note = format!("{} needs {wanted} drives, {} were given: it is published only", one.key, given.len());
+            let note = format!(
+                "{} needs {wanted} drives, {} were given: it is published only",
+                one.key,
+                given.len()
+            );
             if !fits && !notes.contains(&note) {
                 notes.push(note);
             }
@@ -195,7 +198,8 @@ fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
 /// About how long a round of a configuration takes: made, filled, and each figure once.
 fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, pace: Option<Pace>) -> f64 {
     let wanted = drives(options.study);
-    let rate = pace.and_then(|pace| pace.bytes_per_second).unwrap_or(wanted.mb_per_s * 1_000_000).max(1) as f64;
+    let rate =
+        pace.and_then(|pace| pace.bytes_per_second).unwrap_or(wanted.mb_per_s * 1_000_000).max(1) as f64;
     let iops = pace.and_then(|pace| pace.iops).unwrap_or(wanted.iops).max(1) as f64;
     let wide = configuration.drives as f64;
     match part.profile.files {
@@ -392,7 +396,7 @@ struct Unobserved;
 
 impl Observer for Unobserved {
     fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
-    fn moved(&self, _: u64) {}
+    fn moved(&self, _: u64, _: &Pulse) {}
     fn measured(&self, _: usize, _: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
         Ok(())
     }

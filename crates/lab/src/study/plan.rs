@@ -169,7 +169,11 @@ fn s002(quick: bool) -> Vec<Part> {
     let mut table_4 = of_blocks(
         "iometer-heavy",
         &[8],
-        vec![array("RAID0x4", Level::Raid0, 4), array("RAID5x5", Level::Raid5, 5), array("RAID10x4", Level::Raid10, 4)],
+        vec![
+            array("RAID0x4", Level::Raid0, 4),
+            array("RAID5x5", Level::Raid5, 5),
+            array("RAID10x4", Level::Raid10, 4),
+        ],
         heavy,
     );
     table_4.profile = keep(table_4.profile, |step| !step.workload.pattern.is_sequential());

@@ -44,14 +44,15 @@ fn made(folder: &Path) -> PathBuf {
 }
 
 fn asked<'a>(path: &'a Path, hosts: &'a [Host]) -> Asked<'a> {
-    Asked { path, size_bytes: SIZE, runs: 1, seconds: 0.25, may_write: true, filled: true, seed: 1, hosts }
+    let circumstances = Circumstances { filled_before: true, ..Circumstances::default() };
+    Asked { path, size_bytes: SIZE, runs: 1, seconds: 0.25, may_write: true, circumstances, seed: 1, hosts }
 }
 
 struct Unobserved;
 
 impl Observer for Unobserved {
     fn begins(&self, _: &Step, _: usize, _: usize, _: u32) {}
-    fn moved(&self, _: u64) {}
+    fn moved(&self, _: u64, _: &stripewise_lab::Pulse) {}
     fn measured(&self, _: usize, _: &MeasurementRecord, _: &Sample) -> Result<(), RunError> {
         Ok(())
     }

@@ -5,7 +5,7 @@
 use super::{Asked, FioError};
 use crate::contents::Data;
 use crate::method::{Profile, Step};
-use crate::workload::{Arrival, Pattern, Workload};
+use crate::workload::{Arrival, Pattern, Region, Workload};
 
 /// A job file with a job for each load of the step.
 pub(super) fn job_file(
@@ -42,9 +42,14 @@ fn job(
     if workload.fua_every > 1 {
         return Err(unable("it forces every write or none"));
     }
+    let region = Region::within(workload.region, asked.size_bytes);
+    if region.length_bytes == 0 {
+        return Err(unable("it begins behind the end of what is in use"));
+    }
     let mut job = vec![
         format!("filename={path}"),
-        format!("size={}", asked.size_bytes),
+        format!("size={}", region.length_bytes),
+        format!("offset={}", region.offset_bytes),
         "direct=1".into(),
         "ioengine=io_uring".into(),
         format!("runtime={}ms", (asked.seconds * 1e3) as u64),
@@ -107,7 +112,7 @@ fn job(
     }
     // Each job its own part, as the native driver's.
     if workload.pattern.is_sequential() && workload.jobs > 1 {
-        let part = asked.size_bytes / u64::from(workload.jobs) / 4096 * 4096;
+        let part = region.length_bytes / u64::from(workload.jobs) / 4096 * 4096;
         job.push(format!("offset_increment={part}"));
         job[1] = format!("size={part}");
     }
@@ -150,7 +155,7 @@ fn blocks(workload: &Workload) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::built_in;
+    use crate::method::{Circumstances, built_in};
     use std::path::Path;
 
     fn asked() -> Asked<'static> {
@@ -160,7 +165,7 @@ mod tests {
             runs: 1,
             seconds: 2.0,
             may_write: true,
-            filled: true,
+            circumstances: Circumstances { filled_before: true, ..Circumstances::default() },
             seed: 7,
             hosts: &[],
         }
@@ -194,6 +199,8 @@ mod tests {
             ("rate_iops=500", change(|w| w.arrival = Arrival::Limited(500.0))),
             ("thinktime=9", change(|w| w.think_us = 9)),
             ("fsync=4", change(|w| w.flush_every = 4)),
+            ("offset=4096", change(|w| w.region = Some(Region { offset_bytes: 4096, length_bytes: 8192 }))),
+            ("size=8192", change(|w| w.region = Some(Region { offset_bytes: 4096, length_bytes: 8192 }))),
         ] {
             let made = made.expect(line);
             assert!(made.lines().any(|found| found == line), "{line}: {made}");

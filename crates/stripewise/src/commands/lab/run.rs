@@ -16,10 +16,10 @@ use stripewise_lab::files::{Bonnie, Extents, FileStore, Folder, PostMark, run_bo
 use stripewise_lab::method::{
     Circumstances, FileMethod, Observer, Profile, RunError, RunSettings, Runner, Step, built_in, run_profile,
 };
-use stripewise_lab::record::{MeasurementRecord, RunRecord};
+use stripewise_lab::record::{MeasurementRecord, RunRecord, Unit};
 use stripewise_lab::scenario::{CommandHooks, HookFile, Timeline, run_failure};
 use stripewise_lab::store::{Sample, Store};
-use stripewise_lab::{Contents, Environment, SweepOptions, Target, fill};
+use stripewise_lab::{Contents, Environment, Pulse, SweepOptions, Target, fill};
 use stripewise_runtime::{interrupt_requested, process_cpu_ns};
 
 use super::target::{self, Kind, OpenDrive, Use, usable_bytes};
@@ -79,6 +79,12 @@ pub struct Options {
     /// Where all random choices start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// What the drives' own caches hold together: figures of shorter runs say so
+    #[arg(long, value_name = "SIZE")]
+    drive_cache: Option<ByteSize>,
+    /// What the slowest link to the drives carries, 10^6 bytes a second [default: an NVMe device's own]
+    #[arg(long, value_name = "MB/S")]
+    link: Option<f64>,
     /// Write nothing: measurements that write are left out
     #[arg(long, conflicts_with = "force")]
     read_only: bool,
@@ -188,6 +194,17 @@ async fn go(
     let environment = Environment::capture(path.as_deref());
     let mut run = RunRecord { environment: environment.by_name(), ..run };
     run.environment.insert("load_average".into(), load_average());
+    match profile.files {
+        Some(FileMethod::Bonnie(asked)) => {
+            let bytes = options.sizes.first().map_or(asked.file_bytes, |size| size.0);
+            run.environment.insert("file_bytes".into(), bytes.to_string());
+        }
+        Some(FileMethod::PostMark(asked)) => {
+            run.environment.insert("files".into(), asked.files.to_string());
+            run.environment.insert("transactions".into(), asked.transactions.to_string());
+        }
+        None => {}
+    }
     if !options.hosts.is_empty() {
         let hosts: Vec<String> = options.hosts.iter().map(ToString::to_string).collect();
         run.environment.insert("hosts".into(), hosts.join(", "));
@@ -247,11 +264,7 @@ impl Work<'_> {
     async fn on_drive(&self, drive: &OpenDrive) -> Result<Vec<String>> {
         match (self.options.driver, &drive.path) {
             (Driver::Native, _) => {
-                let circumstances = Circumstances {
-                    direct_io: drive.direct_io,
-                    memory_bytes: self.environment.memory_bytes,
-                    ..Circumstances::default()
-                };
+                let circumstances = Circumstances { direct_io: drive.direct_io, ..self.circumstances() };
                 self.natively(&drive.target, drive.capacity_bytes, circumstances).await
             }
             (Driver::Fio, Some(path)) => {
@@ -271,6 +284,16 @@ impl Work<'_> {
         }
     }
 
+    /// What is known of the host and the drives.
+    fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            memory_bytes: self.environment.memory_bytes,
+            drive_cache_bytes: self.options.drive_cache.map(|size| size.0),
+            link_mb_per_s: self.options.link.or(self.environment.link_mb_per_s),
+            ..Circumstances::default()
+        }
+    }
+
     async fn on_volume(&self, name: &VolumeName) -> Result<Vec<String>> {
         if self.options.driver == Driver::Fio {
             return Err(Failure::usage(format!("fio cannot open `{name}` itself"))
@@ -287,7 +310,7 @@ impl Work<'_> {
                 refuse_written(&volume, name).await?;
             }
             let capacity = Target::capacity_bytes(&volume);
-            self.natively(&volume, capacity, Circumstances::default()).await
+            self.natively(&volume, capacity, self.circumstances()).await
         });
         measured.await.map_err(|failure| match failure.taken_at {
             Some(_) => Failure::new(format!("pool `{}` is open in a daemon", name.pool)).hint(format!(
@@ -301,17 +324,16 @@ impl Work<'_> {
     async fn in_folder(&self, folder: &Path) -> Result<Vec<String>> {
         let method = self.profile.files.expect("only methods on files come here");
         let keeps_open = matches!(method, FileMethod::Bonnie(_));
-        let mut notes = Vec::new();
-        let (largest, memory) = (self.most_bytes(method), self.environment.memory_bytes);
-        if memory.is_some_and(|memory| largest < 2 * memory) {
-            notes.push(
-                "the files fit into the host's memory: reads may never have reached a drive".to_owned(),
-            );
-        }
         let files = Folder::new(folder, keeps_open).map_err(|error| {
             Failure::new(format!("cannot make a folder in {}: {}", folder.display(), system_text(&error)))
         })?;
-        self.by_files(method, &files).await.map(|()| notes)
+        // Files of a folder are in the page cache as far as there is memory for them.
+        let (largest, memory) = (self.most_bytes(method), self.environment.memory_bytes);
+        let fits = memory.filter(|memory| largest < 2 * memory);
+        let why = "the files fit into the host's memory: reads may never have reached a drive";
+        self.by_files(method, &files, Some(fits.map_or(Ok(()), |_| Err(why.to_owned()))))
+            .await
+            .map(|()| Vec::new())
     }
 
     /// Bytes of all files together.
@@ -324,7 +346,12 @@ impl Work<'_> {
         }
     }
 
-    async fn by_files<S: FileStore>(&self, method: FileMethod, files: &S) -> Result<()> {
+    async fn by_files<S: FileStore>(
+        &self,
+        method: FileMethod,
+        files: &S,
+        larger_than_memory: Option<std::result::Result<(), String>>,
+    ) -> Result<()> {
         let context = self.app.executor()?.context();
         let mut all: Vec<MeasurementRecord> = Vec::new();
         for run in 0..self.options.runs.unwrap_or(self.profile.runs).max(1) {
@@ -351,6 +378,11 @@ impl Work<'_> {
                         *before = before.clone().with_runs(runs);
                     }
                 }
+                if let (Some(holds), Unit::MbPerS | Unit::PerSecond) =
+                    (&larger_than_memory, all[position].unit)
+                {
+                    all[position].badge("larger_than_memory", holds.clone());
+                }
                 let kept = self.store.record(&self.run.run, position, &all[position], None);
                 kept.map_err(|error| store_failure(&error))?;
             }
@@ -376,7 +408,7 @@ impl Work<'_> {
         if let Some(method) = self.profile.files {
             let files = Extents::new(target.clone());
             let note = "files lie on the target without a file system: only streams are gathered, nothing is kept, named or logged";
-            return self.by_files(method, &files).await.map(|()| vec![note.to_owned()]);
+            return self.by_files(method, &files, None).await.map(|()| vec![note.to_owned()]);
         }
         let sizes = self.sizes();
         let mut notes = Vec::new();
@@ -463,7 +495,7 @@ impl Work<'_> {
                 runs: self.options.runs.unwrap_or(named.runs),
                 seconds: self.options.seconds.unwrap_or(named.seconds),
                 may_write: !self.options.read_only,
-                filled,
+                circumstances: Circumstances { filled_before: filled, ..self.circumstances() },
                 seed: self.options.seed,
                 hosts: &self.options.hosts,
             };
@@ -581,7 +613,35 @@ struct Shown<'a> {
     first: usize,
     began: Instant,
     progress: RefCell<Progress<'a>>,
-    now: RefCell<(String, f64, Option<Instant>)>,
+    now: RefCell<Now>,
+}
+
+/// Between two looks at the load under way.
+const LOOK_SECONDS: f64 = 0.25;
+/// Looks that are drawn.
+const SPARKS: usize = 24;
+
+/// How the run under way stands.
+struct Now {
+    what: String,
+    done: f64,
+    bytes: u64,
+    looked: Instant,
+    /// 10^6 bytes a second at each of the last looks.
+    rates: Vec<f64>,
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        Self { what: String::new(), done: 0.0, bytes: 0, looked: Instant::now(), rates: Vec::new() }
+    }
+}
+
+/// A bar for each rate, as high as it is beside the highest.
+fn sparks(rates: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = rates.iter().copied().fold(1e-9, f64::max);
+    rates.iter().map(|rate| BARS[((rate / most * 7.0).round() as usize).min(7)]).collect()
 }
 
 impl Observer for Shown<'_> {
@@ -589,17 +649,37 @@ impl Observer for Shown<'_> {
         let runs = self.work.options.runs.unwrap_or(self.named.runs).max(1);
         // Runs beyond those planned are the last of the step.
         let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
-        let what = format!("{}, run {} of {runs}", step.name, run + 1);
-        *self.now.borrow_mut() = (what, done, Some(Instant::now()));
+        let mut now = self.now.borrow_mut();
+        now.what = format!("{}, run {} of {runs}", step.name, run + 1);
+        (now.done, now.bytes, now.looked) = (done, 0, Instant::now());
     }
 
-    fn moved(&self, bytes: u64) {
-        let now = self.now.borrow();
-        let (what, done, Some(since)) = &*now else { return };
-        let rate = bytes as f64 / 1e6 / since.elapsed().as_secs_f64().max(1e-3);
+    fn moved(&self, bytes: u64, pulse: &Pulse) {
+        let mut now = self.now.borrow_mut();
+        let elapsed = now.looked.elapsed().as_secs_f64();
+        if elapsed < LOOK_SECONDS {
+            return;
+        }
+        let (beat, since_bytes) = (pulse.take(), bytes.saturating_sub(now.bytes));
+        let rate = since_bytes as f64 / 1e6 / elapsed;
+        (now.looked, now.bytes) = (Instant::now(), bytes);
+        if now.rates.len() == SPARKS {
+            now.rates.remove(0);
+        }
+        now.rates.push(rate);
         let so_far = self.began.elapsed().as_secs_f64();
-        let left = (*done > 0.02).then(|| so_far / done * (1.0 - done));
-        self.progress.borrow_mut().update(what, 100.0 * done, rate, left);
+        let mut progress = self.progress.borrow_mut();
+        let sparks = if progress.is_on_terminal() { sparks(&now.rates) } else { String::new() };
+        progress.live(&now.what, 100.0 * now.done, || {
+            let left = so_far / now.done.max(1e-9) * (1.0 - now.done);
+            let left =
+                if now.done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
+            let (iops, mean_ms) = (beat.requests as f64 / elapsed, beat.mean_us() / 1e3);
+            format!(
+                "{:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}",
+                100.0 * now.done
+            )
+        });
     }
 
     fn measured(

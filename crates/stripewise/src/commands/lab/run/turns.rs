@@ -108,11 +108,7 @@ pub(super) async fn go(options: &Options, app: &App, profile: &Profile, store: &
 }
 
 fn circumstances(drive: &OpenDrive, work: &Work<'_>) -> Circumstances {
-    Circumstances {
-        direct_io: drive.direct_io,
-        memory_bytes: work.environment.memory_bytes,
-        ..Circumstances::default()
-    }
+    Circumstances { direct_io: drive.direct_io, ..work.circumstances() }
 }
 
 fn shown<'a>(work: &'a Work<'a>, named: &'a Profile) -> Shown<'a> {
