@@ -52,6 +52,14 @@ pub enum StoreError {
         /// Why, in words.
         why: String,
     },
+    /// Its folder cannot be made.
+    #[error("cannot make {folder} for the result store: {source}")]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// No run of that name, or several that begin with it.
     #[error("{0}")]
     NoRun(String),
@@ -71,6 +79,7 @@ impl StoreError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unusable { .. } => "move the file away to begin a new store; nothing in it was changed",
+            Self::NoFolder { .. } => "STRIPEWISE_HOME names the folder",
             Self::NoRun(_) => "stripewise lab list shows the runs there are",
             Self::Sqlite { .. } => "another command may be writing to it; try again",
         }
@@ -155,7 +164,8 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let unusable = |why: String| StoreError::Unusable { path: path.to_owned(), why };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| unusable(error.to_string()))?;
+            let no_folder = |source| StoreError::NoFolder { folder: folder.to_owned(), source };
+            std::fs::create_dir_all(folder).map_err(no_folder)?;
         }
         let database = Connection::open(path).map_err(|error| unusable(error.to_string()))?;
         let store = Self { path: path.to_owned(), database };
@@ -198,7 +208,10 @@ impl Store {
     }
 
     fn try_to<T>(&self, work: impl FnOnce() -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        work().map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+        work().map_err(|source| match is_broken(&source) {
+            true => StoreError::Unusable { path: self.path.clone(), why: source.to_string() },
+            false => StoreError::Sqlite { path: self.path.clone(), source },
+        })
     }
 
     /// Enters a run; its measurements, too, if there are some already.
@@ -375,10 +388,22 @@ impl Store {
         })
     }
 
+    /// Takes a run out of the store that ended before anything was measured. Best effort: why it ended counts more.
+    pub fn forget_empty(&self, run: &str) {
+        let asked =
+            "DELETE FROM runs WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM measurements WHERE run = ?1)";
+        let _ = self.database.execute(asked, [run]);
+    }
+
     /// Takes a run out of the store.
     pub fn delete(&self, run: &str) -> Result<(), StoreError> {
         self.try_to(|| self.database.execute("DELETE FROM runs WHERE run = ?1", [run]).map(drop))
     }
+}
+
+fn is_broken(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -497,6 +522,10 @@ mod tests {
         assert_eq!(store.find("latest").expect("the newest"), "a2");
         assert!(store.find("a").expect_err("two").to_string().contains("fits 2"));
         assert!(store.find("c").expect_err("none").to_string().contains("no run `c`"));
+        let figure = MeasurementRecord::empty("seq_read", Operation::Read).with_runs(vec![100.0]);
+        store.record("a1", 0, &figure, None).expect("recorded");
+        ["a1", "b1"].iter().for_each(|name| store.forget_empty(name));
+        assert!(store.load("b1").is_err() && store.load("a1").is_ok(), "only what has no figure");
         store.delete("a1").expect("deleted");
         assert!(store.load("a1").is_err());
         assert!(store.begin(&run("a2", "x")).is_err(), "names are unique");
@@ -517,6 +546,25 @@ mod tests {
         store.database.pragma_update(None, "user_version", 99).expect("set");
         drop(store);
         assert!(Store::open(&path).err().expect("refused").to_string().contains("version 99"));
+    }
+
+    #[test]
+    fn a_store_that_was_damaged_or_has_no_place_is_told_as_such() {
+        let (folder, path) = folder();
+        let store = Store::open(&path).expect("a store");
+        (0..200).for_each(|number| store.begin(&run(&format!("a{number}"), "2026")).expect("begun"));
+        drop(store);
+        let mut bytes = std::fs::read(&path).expect("the file");
+        bytes[4096..].fill(0xaa);
+        std::fs::write(&path, bytes).expect("written");
+        let found = Store::open(&path).and_then(|store| store.list());
+        let error = found.expect_err("damaged");
+        assert!(
+            error.to_string().contains("malformed") && error.hint().contains("move the file away"),
+            "{error}"
+        );
+        let error = Store::open(&folder.path().join("lab/results.sqlite/sub/x")).err().expect("no folder");
+        assert!(error.hint().contains("STRIPEWISE_HOME"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The laboratory's commands as reviewers type them: methods on files, folders and volumes, the store, comparisons,
 //! reports, imports; and everything that must be refused.
 
+use crate::kit::programs::are_here;
 use crate::kit::{Sandbox, keys, unique_bytes};
 
 const QUICK: &str = "--profile @quick.toml --seconds 0.2 --runs 3";
@@ -59,9 +60,66 @@ fn a_run_has_the_keys_promised_and_is_in_the_store() {
     let csv = sandbox.ok(&format!("lab export {name} --csv"));
     assert_eq!(csv.text().lines().count(), 1 + 12, "{}", csv.text());
     assert_eq!(sandbox.json(&format!("lab export {name}"))["runs"][0]["run"], run["run"]);
-    sandbox.ok(&format!("lab report {name} -o @report.html"));
+    sandbox.ok(&format!("lab report {name} -o @report.html --charts @charts"));
     let page = std::fs::read_to_string(sandbox.path("report.html")).expect("the page");
     assert!(page.contains(name) && page.contains("<svg") && !page.contains("https://"));
+    assert_eq!(entries(&sandbox, "charts"), 2 * page.matches("<svg ").count(), "each as SVG and as PNG");
+    let chart = std::fs::read(sandbox.path("charts/01.png")).expect("a chart");
+    assert!(chart.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn a_run_is_shown_as_its_tool_prints_it_and_is_read_again() {
+    let sandbox = with_profile();
+    // Its pause of five seconds before each test is the tool's; here it is none.
+    let own = include_str!("../../../../profiles/crystaldiskmark.toml");
+    std::fs::write(sandbox.path("cdm.toml"), own.replace("pause_seconds = 5.0", "")).expect("written");
+    let run = sandbox.json("lab run @folder --profile @cdm.toml --runs 1 --seconds 0.05 --size 8MiB");
+    let shown = sandbox.ok(&format!("lab show {}", run["run"].as_str().expect("a name")));
+    let text = shown.text();
+    let start = text.find("----").expect("the tool's text");
+    std::fs::write(sandbox.path("cdm.txt"), &text[start..]).expect("written");
+    let again = sandbox.json("lab import @cdm.txt");
+    let names = |run: &serde_json::Value| {
+        let all = run["measurements"].as_array().expect("a list").iter();
+        let mut all: Vec<String> = all.map(|one| one["name"].as_str().expect("a name").to_owned()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names(&again), names(&run));
+}
+
+#[test]
+fn a_run_that_measured_nothing_is_not_listed() {
+    let sandbox = with_profile();
+    std::fs::write(sandbox.path("mine"), unique_bytes(1 << 20, 3)).expect("written");
+    let answer = sandbox.run(&format!("lab run @mine {QUICK} --size 1GiB --force"));
+    assert!(answer.code == 1 && answer.err.contains("cannot be measured"), "{}", answer.err);
+    assert_eq!(sandbox.json("lab list")["runs"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn at_a_terminal_the_name_of_what_is_overwritten_is_typed() {
+    if !are_here(&["script"]) {
+        return;
+    }
+    let sandbox = with_profile();
+    let (bytes, mine) = (unique_bytes(1 << 20, 3), sandbox.path("mine"));
+    std::fs::write(&mine, &bytes).expect("written");
+    let typed = |answer: &str| {
+        let program = env!("CARGO_BIN_EXE_stripewise");
+        let (mine, profile) = (mine.display(), sandbox.path("quick.toml"));
+        let words = format!("lab run {mine} --profile {} --seconds 0.05 --runs 1 --force", profile.display());
+        let shell = format!("echo {answer} | script -qec '{program} {words}' /dev/null");
+        let home = sandbox.path("home");
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", &shell]).env("STRIPEWISE_HOME", home).output().expect("a shell");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = typed("something");
+    assert!(said.contains("another name") && std::fs::read(&mine).expect("there") == bytes, "{said}");
+    let said = typed(&mine.display().to_string());
+    assert!(std::fs::read(&mine).expect("there") != bytes, "{said}");
 }
 
 #[test]
@@ -274,7 +332,7 @@ fn methods_on_files_run_in_a_folder_and_on_a_volume() {
     assert!(figures[1]["iops"].as_f64().is_some_and(|rate| rate > 0.0), "{run}");
     let run = sandbox.json("lab run @folder --profile bonnie --size 4MiB");
     assert_eq!(run["measurements"].as_array().map(Vec::len), Some(12));
-    assert!(run["notes"][0].as_str().is_some_and(|note| note.contains("host's memory")), "{run}");
+    assert_eq!(run["measurements"][2]["badges"]["larger_than_memory"], false, "{run}");
     assert_eq!(entries(&sandbox, "folder"), 0, "what was made is gone");
     sandbox.pool(3);
     sandbox.ok("volume create tank/a --layout raid5 --size 8MiB");
@@ -311,7 +369,13 @@ fn a_study_gives_its_tables_and_judges_its_findings() {
     for known in ["agrees", "cannot_tell", "not_modelled"] {
         assert!(verdicts.contains(&known), "{verdicts:?}");
     }
-    for file in ["study-004.md", "study-004.json", "study-004.html", "study-004-charts/01.svg"] {
+    for file in [
+        "study-004.md",
+        "study-004.json",
+        "study-004.html",
+        "study-004-charts/01.svg",
+        "study-004-charts/01.png",
+    ] {
         assert!(sandbox.path(&format!("out/{file}")).exists(), "{file}");
     }
     let page = std::fs::read_to_string(sandbox.path("out/study-004.html")).expect("the page");

@@ -2,6 +2,7 @@
 //!
 //! Passed over without root, loop devices or btrfs. Whatever becomes of it, nothing stays mounted or attached.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::kit::Sandbox;
@@ -94,7 +95,7 @@ fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
 
 #[test]
 fn a_mounted_device_and_the_file_below_it_are_refused_whatever_is_said() {
-    if !is_possible(&["mkfs.ext4", "losetup", "mount", "umount"]) {
+    if !is_possible(&["mkfs.ext4", "losetup", "mount", "umount", "blockdev"]) {
         return;
     }
     let sandbox = Sandbox::new();
@@ -116,6 +117,21 @@ fn a_mounted_device_and_the_file_below_it_are_refused_whatever_is_said() {
     assert_eq!(std::fs::read_to_string(at.join("letter")).expect("there"), "dear friend");
     succeeds(&["umount", text(&at)]);
     assert!(program(&["e2fsck", "-fn", &device]).status.success(), "nothing was written");
+    let md = 0xa92b_4efcu32.to_le_bytes();
+    let pool = 0x00ba_b10c_u64.to_le_bytes();
+    for (offset, bytes, part) in [
+        (4096, &md[..], "a member of an md array"),
+        (128 << 10, &pool[..], "a member of a ZFS pool"),
+        (512, &b"LABELONE................LVM2 001"[..], "an LVM physical volume"),
+    ] {
+        let disk = std::fs::OpenOptions::new().write(true).open(&file).expect("the file");
+        // What was there before goes.
+        disk.set_len(0).and_then(|()| disk.set_len(32 << 20)).expect("empty");
+        disk.write_all_at(bytes, offset).expect("written");
+        succeeds(&["blockdev", "--flushbufs", &device]);
+        refused(&device, part);
+    }
+    succeeds(&["mkfs.ext4", "-q", "-F", &device]);
     succeeds(&["losetup", "--detach", &device]);
     made.devices.clear();
     // The file itself holds a file system now: overwritten only if that is said.

@@ -221,6 +221,7 @@ async fn go(
     };
     let notes = measured.map_err(|failure| {
         let kept = store.load(&run.run).map_or(0, |run| run.measurements.len());
+        store.forget_empty(&run.run);
         match (kept, &failure.hint) {
             (1.., None) => failure.hint(format!("{kept} figures are kept: stripewise lab show {}", run.run)),
             _ => failure,

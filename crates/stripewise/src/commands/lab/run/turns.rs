@@ -88,7 +88,10 @@ pub(super) async fn go(options: &Options, app: &App, profile: &Profile, store: &
         });
     }
     let measured = run_interleaved(&named, &runners).await;
-    let all = measured.map_err(|error| not_measured(&options.targets.join(" and "), &error))?;
+    let all = measured.map_err(|error| {
+        records.iter().for_each(|record| store.forget_empty(&record.run));
+        not_measured(&options.targets.join(" and "), &error)
+    })?;
     if interrupt_requested() {
         return Err(Failure::new("interrupted").hint("stripewise lab list shows what was measured"));
     }
