@@ -62,8 +62,8 @@ pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
         let timeline = reported.run.timeline.as_ref();
         all.extend(timeline.map(|one| Chart::of(format!("{name}: over time"), &marked_timeline(one))));
         for (figure, samples) in charted(reported) {
-            let chart = |svg: &String| Chart::of(format!("{name}: {}", figure.name), svg);
-            all.extend(drawn(figure, samples).iter().map(chart));
+            let title = |what: &str| format!("{name}: {}: {what}", figure.name);
+            all.extend(drawn(figure, samples).iter().map(|(what, svg)| Chart::of(title(what), svg)));
         }
     }
     all
@@ -111,8 +111,8 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
     }
     page.push_str("<div class=\"charts\">\n");
     for (figure, samples) in charted(reported) {
-        for svg in drawn(figure, samples) {
-            let _ = writeln!(page, "<figure><h3>{}</h3>{svg}</figure>", escape(&figure.name));
+        for (what, svg) in drawn(figure, samples) {
+            let _ = writeln!(page, "<figure><h3>{}: {what}</h3>{svg}</figure>", escape(&figure.name));
         }
     }
     page.push_str("</div>\n");
@@ -138,7 +138,7 @@ fn table(page: &mut String, run: &RunRecord) {
             .badge_reasons
             .iter()
             .map(|(name, why)| {
-                format!("<b class=\"bad\">not {}</b>: {}", escape(&name.replace('_', " ")), escape(why))
+                format!("<b class=\"bad\">{}</b>: {}", escape(&MeasurementRecord::failed(name)), escape(why))
             })
             .collect();
         let checks = match (failed.is_empty(), figure.badges.len()) {
@@ -220,12 +220,15 @@ fn charted(reported: &ReportedRun) -> impl Iterator<Item = (&MeasurementRecord, 
     reported.run.measurements.iter().zip(&reported.samples).take(CHARTED)
 }
 
-fn drawn(figure: &MeasurementRecord, samples: &[Sample]) -> Vec<String> {
-    let mut drawn = vec![dots(figure)];
-    drawn.extend(percentiles(figure, samples));
-    drawn.extend(over_time(figure, samples));
-    drawn.extend(latency_over_time(figure, samples));
-    drawn
+/// What each chart shows, and the chart.
+fn drawn(figure: &MeasurementRecord, samples: &[Sample]) -> Vec<(&'static str, String)> {
+    let charts = [
+        ("every run", Some(dots(figure))),
+        ("latency percentiles, us", percentiles(figure, samples)),
+        ("MB/s over time", over_time(figure, samples)),
+        ("latency over time", latency_over_time(figure, samples)),
+    ];
+    charts.into_iter().filter_map(|(what, svg)| Some((what, svg?))).collect()
 }
 
 /// A dot for each run.

@@ -214,6 +214,15 @@ impl MeasurementRecord {
         self
     }
 
+    /// What is the matter where a badge of this name does not hold.
+    pub fn failed(badge: &str) -> String {
+        let words = badge.replace('_', " ");
+        match words.strip_prefix("not ").or_else(|| words.strip_prefix("no ")) {
+            Some(fault) => fault.to_owned(),
+            None => format!("not {words}"),
+        }
+    }
+
     /// With a badge that holds, or with the reason why it does not.
     pub fn badge(&mut self, name: &str, holds: Result<(), String>) {
         self.badges.insert(name.into(), holds.is_ok());

@@ -29,7 +29,7 @@ pub struct Chart {
 impl Chart {
     /// A drawing that stands in a page, with the page's colours.
     pub(crate) fn of(title: String, drawing: &str) -> Self {
-        Self { title, svg: svg::standalone(drawing, STYLE) }
+        Self { svg: svg::standalone(drawing, STYLE, &title), title }
     }
 
     /// The same in pixels.

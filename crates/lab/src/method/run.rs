@@ -529,6 +529,11 @@ fn conclude<T: Target>(
         ..runner.settings.circumstances.clone()
     };
     judge(&mut figure, &around);
+    if closed && !load.is_counted() {
+        let least = windows.iter().map(Window::requests).min().unwrap_or(0);
+        let why = format!("a run of {least} requests, with {outstanding} in flight");
+        figure.badge("long_enough", if least >= u64::from(outstanding) { Ok(()) } else { Err(why) });
+    }
     figure
 }
 
@@ -631,6 +636,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_run_too_short_for_what_is_in_flight_says_so() {
+        let holds = |seconds| {
+            let settings = RunSettings { seconds: Some(seconds), runs: Some(1), ..settings() };
+            run(&small(), settings, &Kept::default()).0[0].badges["long_enough"]
+        };
+        assert!(holds(0.1) && !holds(0.0003));
+    }
+
     fn small() -> Profile {
         let text = "name = \"small\"\nseconds = 0.1\n[[measurement]]\nname = \"r\"\nops = [\"read\", \"write\"]\n\
                     pattern = \"random\"\nblocks = [\"4KiB\"]\ndepths = [4]\n";
@@ -673,7 +687,7 @@ mod tests {
         let kept = Kept::default();
         let (figures, notes) = run(&profile, settings(), &kept);
         let trimmed: Vec<Option<bool>> =
-            figures.iter().map(|figure| figure.badges.get("nothing_trimmed").copied()).collect();
+            figures.iter().map(|figure| figure.badges.get("no_trimmed_blocks").copied()).collect();
         assert_eq!(trimmed, [Some(true), None, Some(false)]);
         assert!(notes.len() == 1 && notes[0].starts_with("behind: left out"), "{notes:?}");
     }

@@ -44,7 +44,7 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
         let why = "blocks that were never written may be read without any drive".to_owned();
         figure.badge("filled_before", check(around.filled_before, why));
         let why = "blocks that were discarded before may be read without any drive".to_owned();
-        figure.badge("nothing_trimmed", check(!around.trimmed_before, why));
+        figure.badge("no_trimmed_blocks", check(!around.trimmed_before, why));
     }
     if let Some(ratio) = around.littles_law_ratio {
         let why = format!("latency times rate gives {:.0} % of the requests in flight", 100.0 * ratio);
@@ -117,6 +117,8 @@ mod tests {
         judge(&mut figure, &around);
         assert!(figure.badges.values().filter(|holds| **holds).eq([&true]), "{:?}", figure.badges);
         assert!(figure.badges["no_outliers"]);
+        let words = ["not_processor_bound", "no_errors", "steady"].map(MeasurementRecord::failed);
+        assert_eq!(words, ["processor bound", "errors", "not steady"]);
         for name in figure.badges.iter().filter(|(_, holds)| !**holds).map(|(name, _)| name) {
             assert!(!figure.badge_reasons[name].is_empty(), "{name}");
         }

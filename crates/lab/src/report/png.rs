@@ -158,6 +158,8 @@ fn colour(name: &str) -> Colour {
 }
 
 struct Canvas {
+    /// What is drawn at the first pixel.
+    origin: (f64, f64),
     width: usize,
     height: usize,
     pixels: Vec<Colour>,
@@ -166,11 +168,16 @@ struct Canvas {
 impl Canvas {
     fn of(view: &str) -> Option<Self> {
         let sides: Vec<f64> = view.split(' ').filter_map(|side| side.parse().ok()).collect();
-        let [_, _, width, height] = sides.as_slice() else { return None };
+        let [left, top, width, height] = sides.as_slice() else { return None };
         let pixels =
             |side: f64| (1.0..=MOST_PIXELS).contains(&(side * SCALE)).then_some((side * SCALE) as usize);
         let (width, height) = (pixels(*width)?, pixels(*height)?);
-        Some(Self { width, height, pixels: vec![colour("paper"); width * height] })
+        Some(Self { origin: (*left, *top), width, height, pixels: vec![colour("paper"); width * height] })
+    }
+
+    /// Where a point is, in pixels.
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        ((x - self.origin.0) * SCALE, (y - self.origin.1) * SCALE)
     }
 
     /// Lays a colour over a pixel that it covers in part.
@@ -202,7 +209,7 @@ impl Canvas {
     }
 
     fn line(&mut self, ink: &Ink, from: (f64, f64), to: (f64, f64)) {
-        let (from, to) = ((from.0 * SCALE, from.1 * SCALE), (to.0 * SCALE, to.1 * SCALE));
+        let (from, to) = (self.at(from), self.at(to));
         let half = ink.width * SCALE / 2.0;
         let (across, down) = (to.0 - from.0, to.1 - from.1);
         let length = across.hypot(down).max(1e-9);
@@ -220,7 +227,7 @@ impl Canvas {
     }
 
     fn rectangle(&mut self, ink: &Ink, from: (f64, f64), to: (f64, f64)) {
-        let (from, to) = ((from.0 * SCALE, from.1 * SCALE), (to.0 * SCALE, to.1 * SCALE));
+        let (from, to) = (self.at(from), self.at(to));
         let inside = |middle: f64, low: f64, high: f64| (middle + 0.5).min(high) - (middle - 0.5).max(low);
         self.each(ink, from, to, |x, y| {
             inside(x, from.0, to.0).clamp(0.0, 1.0) * inside(y, from.1, to.1).clamp(0.0, 1.0)
@@ -228,7 +235,7 @@ impl Canvas {
     }
 
     fn circle(&mut self, ink: &Ink, middle: (f64, f64), radius: f64) {
-        let ((x, y), radius) = ((middle.0 * SCALE, middle.1 * SCALE), radius * SCALE);
+        let ((x, y), radius) = (self.at(middle), radius * SCALE);
         let reach = radius + 1.0;
         self.each(ink, (x - reach, y - reach), (x + reach, y + reach), |to_x, to_y| {
             radius + 0.5 - (to_x - x).hypot(to_y - y)
@@ -236,16 +243,15 @@ impl Canvas {
     }
 
     fn text(&mut self, text: &Words) {
-        let ((x, y), ink, words) = (text.at, &text.ink, plain(&text.letters));
+        let ((x, y), ink, words) = (self.at(text.at), &text.ink, plain(&text.letters));
         let step = get_raster_width(FontWeight::Regular, LETTERS);
         let length = (words.len() * step) as f64;
-        let left = x * SCALE
-            - match text.anchor.as_str() {
-                "end" => length,
-                "middle" => length / 2.0,
-                _ => 0.0,
-            };
-        let (left, top) = (left.round(), (y * SCALE - ASCENT).round());
+        let left = x - match text.anchor.as_str() {
+            "end" => length,
+            "middle" => length / 2.0,
+            _ => 0.0,
+        };
+        let (left, top) = (left.round(), (y - ASCENT).round());
         for (at, letter) in words.chars().enumerate() {
             let Some(raster) = get_raster(letter, FontWeight::Regular, LETTERS) else { continue };
             for (row, line) in raster.rows().enumerate() {

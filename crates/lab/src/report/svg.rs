@@ -97,13 +97,26 @@ impl Svg {
     }
 }
 
-/// A drawing as a file of its own, with the page's colours for light and dark.
-pub(crate) fn standalone(svg: &str, style: &str) -> String {
+/// Room for the title of a drawing that stands alone.
+const TITLE_HEIGHT: f64 = 20.0;
+
+/// A drawing as a file of its own, under its title, with the page's colours for light and dark.
+pub(crate) fn standalone(svg: &str, style: &str, title: &str) -> String {
     let opened = svg.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
-    match opened.split_once('>') {
-        Some((head, body)) => format!("{head}>\n<style>\n{style}</style>{body}"),
-        None => opened,
-    }
+    let Some((head, body)) = opened.split_once('>') else { return opened };
+    let head = taller(head).unwrap_or_else(|| head.to_owned());
+    let title = escape(title);
+    let text = format!(r#"<text class="label" x="4.0" y="-6.0" text-anchor="start">{title}</text>"#);
+    format!("{head}>\n<style>\n{style}</style>\n{text}{body}")
+}
+
+/// With room above what is drawn.
+fn taller(head: &str) -> Option<String> {
+    let (before, rest) = head.split_once("viewBox=\"0 0 ")?;
+    let (sides, after) = rest.split_once('"')?;
+    let (width, height) = sides.split_once(' ')?;
+    let height = height.parse::<f64>().ok()? + TITLE_HEIGHT;
+    Some(format!("{before}viewBox=\"0 -{TITLE_HEIGHT:.0} {width} {height:.0}\"{after}"))
 }
 
 /// Round steps from 0 to at least `most`: the steps and the scale's end.

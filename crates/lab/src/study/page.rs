@@ -53,7 +53,11 @@ impl StudyRow {
 /// Every chart, each complete in itself.
 pub fn study_charts(result: &StudyResult) -> Vec<Chart> {
     let drawn = result.tables.iter().flat_map(charts_of);
-    drawn.map(|drawn| Chart::of(drawn.title, &drawn.svg)).collect()
+    let title = |drawn: &Drawn| match drawn.svg.contains("class=\"published\"") {
+        true => format!("{} (blue: here, grey: published)", drawn.title),
+        false => drawn.title.clone(),
+    };
+    drawn.map(|drawn| Chart::of(title(&drawn), &drawn.svg)).collect()
 }
 
 /// The whole page.
@@ -349,6 +353,7 @@ mod tests {
         for chart in &charts {
             assert!(chart.svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{}", chart.svg);
             assert!(chart.svg.contains("<style>") && chart.svg.trim_end().ends_with("</svg>"));
+            assert!(chart.svg.contains("viewBox=\"0 -20 "), "its title stands above it");
             assert!(chart.png().starts_with(b"\x89PNG"));
         }
         assert_eq!(charts[1].svg.matches("<circle").count(), 3, "one for each stripe unit");

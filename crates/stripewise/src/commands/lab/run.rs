@@ -625,7 +625,10 @@ const SPARKS: usize = 24;
 /// How the run under way stands.
 struct Now {
     what: String,
+    /// Of all runs, those behind, and what the one under way is.
     done: f64,
+    share: f64,
+    began: Instant,
     bytes: u64,
     looked: Instant,
     /// 10^6 bytes a second at each of the last looks.
@@ -634,7 +637,16 @@ struct Now {
 
 impl Default for Now {
     fn default() -> Self {
-        Self { what: String::new(), done: 0.0, bytes: 0, looked: Instant::now(), rates: Vec::new() }
+        let now = Instant::now();
+        Self {
+            what: String::new(),
+            done: 0.0,
+            share: 0.0,
+            began: now,
+            bytes: 0,
+            looked: now,
+            rates: Vec::new(),
+        }
     }
 }
 
@@ -652,7 +664,8 @@ impl Observer for Shown<'_> {
         let done = (position as f64 + (f64::from(run) / f64::from(runs)).min(1.0)) / steps as f64;
         let mut now = self.now.borrow_mut();
         now.what = format!("{}, run {} of {runs}", step.name, run + 1);
-        (now.done, now.bytes, now.looked) = (done, 0, Instant::now());
+        (now.done, now.bytes, now.looked, now.began) = (done, 0, Instant::now(), Instant::now());
+        now.share = 1.0 / f64::from(runs) / steps as f64;
     }
 
     fn moved(&self, bytes: u64, pulse: &Pulse) {
@@ -669,17 +682,17 @@ impl Observer for Shown<'_> {
         }
         now.rates.push(rate);
         let so_far = self.began.elapsed().as_secs_f64();
+        let run_seconds = self.work.options.seconds.unwrap_or(self.named.seconds);
+        let of_run = (now.began.elapsed().as_secs_f64() / run_seconds).min(1.0);
+        let done = (now.done + now.share * of_run).min(1.0);
         let mut progress = self.progress.borrow_mut();
         let sparks = if progress.is_on_terminal() { sparks(&now.rates) } else { String::new() };
-        progress.live(&now.what, 100.0 * now.done, || {
-            let left = so_far / now.done.max(1e-9) * (1.0 - now.done);
-            let left =
-                if now.done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
+        progress.live(&now.what, 100.0 * done, || {
+            let left = so_far / done.max(1e-9) * (1.0 - done);
+            let left = if done > 0.02 { format!(", {} left", duration_text(left)) } else { String::new() };
             let (iops, mean_ms) = (beat.requests as f64 / elapsed, beat.mean_us() / 1e3);
-            format!(
-                "{:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}",
-                100.0 * now.done
-            )
+            let percent = 100.0 * done;
+            format!("{percent:.1} %, {rate:.0} MB/s, {iops:.0} IOPS, {mean_ms:.3} ms {sparks}{left}")
         });
     }
 

@@ -38,7 +38,7 @@ pub fn page_of(run: &RunRecord, page: &mut Page) {
     }
     for figure in &run.measurements {
         for (name, why) in &figure.badge_reasons {
-            page.line(format!("{}: not {}: {why}", figure.name, name.replace('_', " ")));
+            page.line(format!("{}: {}: {why}", figure.name, MeasurementRecord::failed(name)));
         }
     }
     for marker in run.timeline.iter().flat_map(|timeline| &timeline.markers) {
