@@ -7,12 +7,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
+use hdrhistogram::Histogram;
 use stripewise_drive::BufferPool;
 use stripewise_lab::driver::fio::{self, Asked};
 use stripewise_lab::lab_report::{ReportedRun, lab_report_html};
 use stripewise_lab::method::{Circumstances, Profile};
 use stripewise_lab::record::{MeasurementRecord, Operation, RunRecord};
-use stripewise_lab::store::{Sample, Store};
+use stripewise_lab::store::{Sample, Second, Store};
 use stripewise_lab::{Contents, DriveTarget, Load, Surroundings, SweepOptions, WindowLimits, Workload, fill};
 use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_file};
 
@@ -111,18 +112,35 @@ fn stored_runs(folder: &Path) {
         measurements: (0..12).map(figure).collect(),
         ..RunRecord::default()
     };
+    let mut latency = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3).expect("valid bounds");
+    (1..2000).for_each(|number| latency.record(number * 1000).expect("in range"));
+    let sample = Sample {
+        seconds: 5.0,
+        bytes: 500_000_000,
+        requests: 2000,
+        read_latency: Some(latency),
+        per_second: vec![Second { bytes: 100_000_000, mean_us: 1000.0, longest_us: 2000.0 }; 5],
+        ..Sample::default()
+    };
     (0..1000).for_each(|number| store.begin(&record(number)).expect("begun"));
+    for number in 0..100 {
+        for at in (0..12).flat_map(|at| [at; 6]) {
+            let run = format!("20260101-{number:06}");
+            store.record(&run, at, &figure(at), Some(&sample)).expect("recorded");
+        }
+    }
     let start = Instant::now();
     let count = store.list().expect("a list").len();
     println!("{count} stored runs listed: {:.1} ms; to reach: 100", start.elapsed().as_secs_f64() * 1e3);
     let start = Instant::now();
-    let load = |number: usize| ReportedRun {
-        run: store.load(&format!("20260101-{number:06}")).expect("there"),
-        samples: vec![Vec::new(); 12],
+    let load = |number: usize| {
+        let run = store.load(&format!("20260101-{number:06}")).expect("there");
+        let samples = (0..12).map(|at| store.samples(&run.run, at).expect("there")).collect();
+        ReportedRun { run, samples }
     };
     let page = lab_report_html(&(0..100).map(load).collect::<Vec<_>>());
     println!(
-        "report of 100 runs of 12 figures: {:.2} s, {:.1} MiB; to reach: 2 s, 5 MiB",
+        "report of 100 runs of 12 figures, six samples each: {:.2} s, {:.1} MiB; to reach: 2 s, 5 MiB",
         start.elapsed().as_secs_f64(),
         page.len() as f64 / f64::from(1 << 20)
     );

@@ -25,6 +25,8 @@ const QUANTILES: [(f64, &str); 6] =
     [(0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99"), (1.0, "max")];
 /// At most so many figures of a run get charts of their own; all are in the table.
 const CHARTED: usize = 24;
+/// And about so many figures of all runs together, or the page would be too large to open.
+const CHARTED_IN_ALL: usize = 480;
 
 /// The whole page.
 pub fn lab_report_html(runs: &[ReportedRun]) -> String {
@@ -47,7 +49,7 @@ pub fn lab_report_html(runs: &[ReportedRun]) -> String {
         verdict(runs)
     );
     for run in runs {
-        one_run(&mut page, run);
+        one_run(&mut page, run, charted_each(runs));
     }
     raw_data(&mut page, runs);
     page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes.</footer>\n</body>\n</html>\n";
@@ -61,7 +63,7 @@ pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
         let name = &reported.run.run;
         let timeline = reported.run.timeline.as_ref();
         all.extend(timeline.map(|one| Chart::of(format!("{name}: over time"), &marked_timeline(one))));
-        for (figure, samples) in charted(reported) {
+        for (figure, samples) in charted(reported, charted_each(runs)) {
             let title = |what: &str| format!("{name}: {}: {what}", figure.name);
             all.extend(drawn(figure, samples).iter().map(|(what, svg)| Chart::of(title(what), svg)));
         }
@@ -81,7 +83,7 @@ fn verdict(runs: &[ReportedRun]) -> String {
     text + "."
 }
 
-fn one_run(page: &mut String, reported: &ReportedRun) {
+fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
     let run = &reported.run;
     let _ = writeln!(
         page,
@@ -110,12 +112,15 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
         );
     }
     page.push_str("<div class=\"charts\">\n");
-    for (figure, samples) in charted(reported) {
+    for (figure, samples) in charted(reported, most) {
         for (what, svg) in drawn(figure, samples) {
             let _ = writeln!(page, "<figure><h3>{}: {what}</h3>{svg}</figure>", escape(&figure.name));
         }
     }
     page.push_str("</div>\n");
+    if run.measurements.len() > most {
+        let _ = writeln!(page, "<p class=\"soft\">Charts are of the first {most} figures.</p>");
+    }
     for note in &run.notes {
         let _ = writeln!(page, "<p>{}</p>", escape(note));
     }
@@ -129,7 +134,7 @@ fn one_run(page: &mut String, reported: &ReportedRun) {
 
 fn table(page: &mut String, run: &RunRecord) {
     page.push_str(
-        "<table>\n<tr><th>measurement</th><th>MB/s</th><th>IOPS</th><th>95 % interval</th><th>mean us</th>\
+        "<div class=\"scroll\"><table>\n<tr><th>measurement</th><th>MB/s</th><th>IOPS</th><th>95 % interval</th><th>mean us</th>\
          <th>99 % us</th><th>runs</th><th>checks</th></tr>\n",
     );
     for figure in &run.measurements {
@@ -160,7 +165,7 @@ fn table(page: &mut String, run: &RunRecord) {
             figure.runs.len()
         );
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
 }
 
 /// Block length by depth, where a run has both: one map for each operation.
@@ -215,9 +220,14 @@ fn for_unique<T: Ord>(values: &mut Vec<T>) {
     values.dedup();
 }
 
+/// How many figures of each run have charts.
+fn charted_each(runs: &[ReportedRun]) -> usize {
+    (CHARTED_IN_ALL / runs.len().max(1)).clamp(1, CHARTED)
+}
+
 /// Figures that have charts, with their samples.
-fn charted(reported: &ReportedRun) -> impl Iterator<Item = (&MeasurementRecord, &Vec<Sample>)> {
-    reported.run.measurements.iter().zip(&reported.samples).take(CHARTED)
+fn charted(reported: &ReportedRun, most: usize) -> impl Iterator<Item = (&MeasurementRecord, &Vec<Sample>)> {
+    reported.run.measurements.iter().zip(&reported.samples).take(most)
 }
 
 /// What each chart shows, and the chart.
@@ -416,7 +426,7 @@ mod tests {
             measurements: (0..count).map(figure).collect(),
             ..RunRecord::default()
         };
-        ReportedRun { run, samples: vec![vec![sample]; count] }
+        ReportedRun { run, samples: vec![vec![sample; 6]; count] }
     }
 
     #[test]
@@ -466,8 +476,9 @@ mod tests {
 
     #[test]
     fn a_hundred_runs_stay_small() {
-        let runs: Vec<ReportedRun> = (0..100).map(|_| reported(6)).collect();
+        let runs: Vec<ReportedRun> = (0..100).map(|_| reported(12)).collect();
         let page = lab_report_html(&runs);
         assert!(page.len() < 5 << 20, "{} bytes", page.len());
+        assert_eq!(page.matches("Charts are of the first 4 figures").count(), 100);
     }
 }

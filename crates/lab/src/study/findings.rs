@@ -225,6 +225,22 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_far_inside_its_bounds_with_calm_runs_is_told() {
+        let calm = |value: f64| figure(0.0).with_runs(vec![value, value + 1.0, value + 2.0]);
+        let mut ours = Ours::new();
+        ours.insert("RAID5/normal/seq_write".into(), calm(740.0));
+        ours.insert("RAID10/normal/seq_write".into(), calm(500.0));
+        let all = judge_findings(StudyNumber::S004, &ours);
+        let found = all.into_iter().find(|finding| finding.id == "F004-03").expect("it");
+        assert_eq!(found.verdict, Verdict::Agrees, "{}", found.why);
+        assert!(
+            found.why.contains("is 1.48 times") && found.why.contains("(95 %: 1.47 to 1.48)"),
+            "{}",
+            found.why
+        );
+    }
+
+    #[test]
     fn every_check_belongs_to_a_finding() {
         for check in &CHECKS {
             assert!(FINDINGS.contains(&format!(",{},", check.id)), "{}", check.id);

@@ -51,6 +51,8 @@ fn a_run_has_the_keys_promised_and_is_in_the_store() {
         assert_eq!(keys(&figure["latency_us"]), ["max", "mean", "p50", "p99", "p999"]);
     }
     assert_eq!(entries(&sandbox, "folder"), 0, "the file it made is gone");
+    let command = run["environment"]["command"].as_str().expect("what was typed");
+    assert!(command.contains("lab run ") && command.contains(" --size 8MiB"), "{command}");
     let list = sandbox.json("lab list");
     assert_eq!(list["runs"][0]["run"], run["run"]);
     assert_eq!(keys(&list["runs"][0]), ["date", "finished", "profile", "run", "target", "tool"]);

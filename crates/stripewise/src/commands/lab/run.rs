@@ -194,6 +194,7 @@ async fn go(
     let environment = Environment::capture(path.as_deref());
     let mut run = RunRecord { environment: environment.by_name(), ..run };
     run.environment.insert("load_average".into(), load_average());
+    run.environment.insert("command".into(), command_line(std::env::args()));
     match profile.files {
         Some(FileMethod::Bonnie(asked)) => {
             let bytes = options.sizes.first().map_or(asked.file_bytes, |size| size.0);
@@ -599,6 +600,16 @@ fn run_name() -> String {
     let stamp: String = iso_8601(SystemTime::now()).chars().filter(char::is_ascii_digit).collect();
     let (date, time) = stamp.split_at(8);
     format!("{date}-{time}-{:03x}", (now.subsec_micros() ^ std::process::id()) & 0xfff)
+}
+
+/// What was typed, as a shell takes it.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
+    let quoted = |word: String| match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn load_average() -> String {

@@ -13,7 +13,9 @@ use stripewise_lab::store::Store;
 use stripewise_lab::{DriveTarget, Environment};
 use stripewise_runtime::{interrupt_requested, process_cpu_ns};
 
-use super::{Driver, Options, Shown, Work, load_average, named_for, not_measured, run_name, settings};
+use super::{
+    Driver, Options, Shown, Work, command_line, load_average, named_for, not_measured, run_name, settings,
+};
 use crate::commands::App;
 use crate::commands::evaluate::iso_8601;
 use crate::commands::lab::store_failure;
@@ -59,6 +61,7 @@ pub(super) async fn go(options: &Options, app: &App, profile: &Profile, store: &
             ..RunRecord::default()
         };
         record.environment.insert("load_average".into(), load_average());
+        record.environment.insert("command".into(), command_line(std::env::args()));
         record.environment.insert("measured_in_turns_with".into(), options.targets.join(", "));
         drives.push(drive);
         records.push(record);
