@@ -102,7 +102,7 @@ fn ratio_of_medians(first: &[f64], second: &[f64]) -> f64 {
     of(second) / of(first)
 }
 
-/// The 95 % bootstrap interval of the ratio of medians; `None` with fewer than three runs on either side.
+/// The 95 % bootstrap interval of the second's median over the first's; `None` with fewer than three runs on either side.
 pub fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> {
     if first.len().min(second.len()) < 3 {
         return None;

@@ -171,7 +171,8 @@ fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
 fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, String)> {
     let ratio = median(above)? / median(below).filter(|below| *below > 0.0)?;
     let within = |ratio: f64| (check.least..=check.most).contains(&ratio);
-    let interval = ratio_interval(above, below);
+    // Of the second over the first.
+    let interval = ratio_interval(below, above);
     let [low, high] = interval.unwrap_or([ratio / FEW_RUNS, ratio * FEW_RUNS]);
     let reaches_over = within(low) != within(ratio) || within(high) != within(ratio);
     let verdict = match (reaches_over, within(ratio)) {

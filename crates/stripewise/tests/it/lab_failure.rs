@@ -35,6 +35,8 @@ impl Btrfs {
 
 impl Drop for Btrfs {
     fn drop(&mut self) {
+        // A replacement under way would keep it mounted.
+        program(&["btrfs", "replace", "cancel", &self.mounted_at]);
         program(&["umount", &self.mounted_at]);
         for device in &self.devices {
             program(&["losetup", "--detach", device]);
@@ -60,7 +62,7 @@ fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
         "[fail]\ncommand = 'truncate -s 16M {} && losetup -c {second}'\n\
          [replace]\ncommand = 'btrfs replace start -f -r {second} {third} {at}'\n\
          [rebuild-done]\nevery_seconds = 0.05\nrebuild_limit_seconds = 60\n\
-         command = '''case \"$(btrfs replace status -1 {at})\" in *finished*) exit 0 ;; *done*) exit 1 ;; *) exit 2 ;; esac'''\n",
+         command = '''case \"$(btrfs replace status -1 {at})\" in *finished*) exit 0 ;; *cancel*) exit 2 ;; *) exit 1 ;; esac'''\n",
         file.display()
     );
     std::fs::write(sandbox.path("hooks.toml"), hooks).expect("written");
