@@ -142,7 +142,8 @@ pub fn measure(
                 return Err(FioError::Failed { step: step.name.clone(), why });
             }
             taken.add(profile, asked, &sample);
-            keep(number, &taken.figure, &sample, &by_host(&document)).map_err(FioError::Keeping)?;
+            keep(number, &taken.figure, &sample, &by_host(&document, asked.hosts))
+                .map_err(FioError::Keeping)?;
         }
     }
     Ok(())
@@ -275,14 +276,17 @@ fn jobs_of(document: &Value) -> Vec<&Value> {
     own.iter().chain(theirs.iter().filter(|job| job["jobname"] != "All clients")).collect()
 }
 
-/// What each host gave to the last load, 10^6 bytes a second.
-fn by_host(document: &Value) -> Vec<(String, f64)> {
+/// What each host gave to the last load, 10^6 bytes a second, in the order in which they were named.
+fn by_host(document: &Value, hosts: &[Host]) -> Vec<(String, f64)> {
     let one = |job: &&Value| {
         let host = format!("{}:{}", job["hostname"].as_str()?, job["port"].as_u64()?);
         let sample = sample_of_jobs(&[job], 0.0);
         Some((host, sample.bytes as f64 / 1e6 / sample.seconds.max(1e-9)))
     };
-    jobs_of(document).iter().filter_map(one).collect()
+    let mut given: Vec<(String, f64)> = jobs_of(document).iter().filter_map(one).collect();
+    // fio tells of the first to finish first.
+    given.sort_by_key(|(name, _)| hosts.iter().position(|host| host.to_string() == *name));
+    given
 }
 
 /// Load number `number` of an answer, over all hosts.
