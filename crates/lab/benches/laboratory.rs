@@ -10,7 +10,7 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use stripewise_drive::BufferPool;
 use stripewise_lab::driver::fio::{self, Asked};
-use stripewise_lab::lab_report::{ReportedRun, lab_report_html};
+use stripewise_lab::lab_report::{ReportedRun, charted_figures, lab_report_html};
 use stripewise_lab::method::{Circumstances, Profile};
 use stripewise_lab::record::{MeasurementRecord, Operation, RunRecord};
 use stripewise_lab::store::{Sample, Second, Store};
@@ -60,6 +60,7 @@ fn beside_fio(folder: &Path, version: &str) {
                 path: &path,
                 size_bytes: FILE_BYTES,
                 runs: 1,
+                within: None,
                 seconds: SECONDS,
                 may_write: false,
                 circumstances: Circumstances { filled_before: true, ..Circumstances::default() },
@@ -135,7 +136,8 @@ fn stored_runs(folder: &Path) {
     let start = Instant::now();
     let load = |number: usize| {
         let run = store.load(&format!("20260101-{number:06}")).expect("there");
-        let samples = (0..12).map(|at| store.samples(&run.run, at).expect("there")).collect();
+        let samples =
+            (0..charted_figures(100)).map(|at| store.samples(&run.run, at).expect("there")).collect();
         ReportedRun { run, samples }
     };
     let page = lab_report_html(&(0..100).map(load).collect::<Vec<_>>());

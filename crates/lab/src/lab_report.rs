@@ -16,7 +16,7 @@ use crate::store::Sample;
 pub struct ReportedRun {
     /// The figures.
     pub run: RunRecord,
-    /// Samples by figure.
+    /// Samples by figure; those of the first [`charted_figures`] are drawn.
     pub samples: Vec<Vec<Sample>>,
 }
 
@@ -49,7 +49,7 @@ pub fn lab_report_html(runs: &[ReportedRun]) -> String {
         verdict(runs)
     );
     for run in runs {
-        one_run(&mut page, run, charted_each(runs));
+        one_run(&mut page, run, charted_figures(runs.len()));
     }
     raw_data(&mut page, runs);
     page += "</main>\n<footer class=\"soft\">1 MB is 10<sup>6</sup> bytes.</footer>\n</body>\n</html>\n";
@@ -63,7 +63,7 @@ pub fn lab_report_charts(runs: &[ReportedRun]) -> Vec<Chart> {
         let name = &reported.run.run;
         let timeline = reported.run.timeline.as_ref();
         all.extend(timeline.map(|one| Chart::of(format!("{name}: over time"), &marked_timeline(one))));
-        for (figure, samples) in charted(reported, charted_each(runs)) {
+        for (figure, samples) in charted(reported, charted_figures(runs.len())) {
             let title = |what: &str| format!("{name}: {}: {what}", figure.name);
             all.extend(drawn(figure, samples).iter().map(|(what, svg)| Chart::of(title(what), svg)));
         }
@@ -107,7 +107,7 @@ fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
     if let Some(form) = tool_form(run) {
         let _ = writeln!(
             page,
-            "<details open><summary>As its tool prints it</summary><pre>{}</pre></details>",
+            "<details open><summary>As its tool prints it</summary><div class=\"scroll\"><pre>{}</pre></div></details>",
             escape(&form)
         );
     }
@@ -124,12 +124,11 @@ fn one_run(page: &mut String, reported: &ReportedRun, most: usize) {
     for note in &run.notes {
         let _ = writeln!(page, "<p>{}</p>", escape(note));
     }
-    page.push_str("<table><caption>Environment</caption>\n");
+    page.push_str("<h3>Environment</h3>\n<dl>\n");
     for (name, value) in &run.environment {
-        let _ =
-            writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escape(&name.replace('_', " ")), escape(value));
+        let _ = writeln!(page, "<dt>{}</dt><dd>{}</dd>", escape(&name.replace('_', " ")), escape(value));
     }
-    page.push_str("</table>\n</section>\n");
+    page.push_str("</dl>\n</section>\n");
 }
 
 fn table(page: &mut String, run: &RunRecord) {
@@ -156,7 +155,7 @@ fn table(page: &mut String, run: &RunRecord) {
         });
         let _ = writeln!(
             page,
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td><td>{}</td><td>{checks}</td></tr>",
+            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td><td>{}</td><td style=\"text-align:left;white-space:normal\">{checks}</td></tr>",
             escape(&figure.name),
             digits(figure.mb_per_s),
             digits(figure.iops),
@@ -220,9 +219,9 @@ fn for_unique<T: Ord>(values: &mut Vec<T>) {
     values.dedup();
 }
 
-/// How many figures of each run have charts.
-fn charted_each(runs: &[ReportedRun]) -> usize {
-    (CHARTED_IN_ALL / runs.len().max(1)).clamp(1, CHARTED)
+/// How many figures of each run have charts, in a report of so many.
+pub fn charted_figures(runs: usize) -> usize {
+    (CHARTED_IN_ALL / runs.max(1)).clamp(1, CHARTED)
 }
 
 /// Figures that have charts, with their samples.

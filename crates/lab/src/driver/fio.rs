@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::import::{ImportError, import};
 use crate::load::Tally;
-use crate::method::{Circumstances, Profile, Step, judge};
+use crate::method::{Circumstances, Profile, Step, judge, needs_more};
 use crate::record::{Latencies, MeasurementRecord};
 use crate::store::Sample;
 
@@ -65,6 +65,8 @@ pub struct Asked<'a> {
     pub size_bytes: u64,
     /// Runs of each figure.
     pub runs: u32,
+    /// More runs, until half the 95 % interval is at most this share of the figure, but not more than this.
+    pub within: Option<(f64, u32)>,
     /// Length of each.
     pub seconds: f64,
     /// Whether anything may be written.
@@ -130,13 +132,17 @@ pub fn measure(
     let mut taken: Vec<Taken> =
         step.loads().map(|load| Taken::of(MeasurementRecord::of_load(&load.name, step.op, load))).collect();
     let discarded = u32::from(profile.discard_first && asked.runs > 1);
-    for run in 0..asked.runs.max(1) {
-        let document = run_fio(step, &job::job_file(profile, step, asked, run)?, asked.hosts)?;
-        if run < discarded {
+    let mut run = 0;
+    let figures = |taken: &[Taken]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
+    while needs_more(profile.statistic, &figures(&taken), run, asked.runs.max(1), asked.within) {
+        let document = run_fio(step, &job::job_file(profile, step, asked, run)?, asked)?;
+        let started_s = f64::from(run) * asked.seconds;
+        run += 1;
+        if run <= discarded {
             continue;
         }
         for (number, taken) in taken.iter_mut().enumerate() {
-            let sample = sample_of(&document, number, f64::from(run) * asked.seconds);
+            let sample = sample_of(&document, number, started_s);
             if sample.requests == 0 {
                 let why = "it finished without a request".to_owned();
                 return Err(FioError::Failed { step: step.name.clone(), why });
@@ -193,9 +199,14 @@ impl Taken {
 }
 
 /// Runs fio on a job, here or on all hosts at once, and checks that its answer is one.
-fn run_fio(step: &Step, job: &str, hosts: &[Host]) -> Result<Value, FioError> {
+fn run_fio(step: &Step, job: &str, asked: &Asked<'_>) -> Result<Value, FioError> {
+    let hosts = asked.hosts;
     let mut command = Command::new("fio");
     command.arg("--output-format=json+");
+    // A second lock on the door: jobs that write are not even made. Servers are not asked by words on the command line.
+    if !asked.may_write && hosts.is_empty() {
+        command.arg("--readonly");
+    }
     // A client sends its servers a file; without hosts fio reads its standard input.
     let file = (!hosts.is_empty()).then(|| JobFile::write(job)).transpose().map_err(FioError::Missing)?;
     match &file {

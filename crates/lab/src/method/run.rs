@@ -300,18 +300,8 @@ impl<'a, T: Target> Session<'a, T> {
     pub fn wants_more(&self, number: usize) -> bool {
         let (plan, settings) = (&self.plans[number], &self.runner.settings);
         let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
-        let Some(first) = plan.figures.first() else { return false };
-        if self.profile.statistic == Statistic::Steady && is_steady(&first.runs) {
-            return false;
-        }
-        let is_wide = |figure: &MeasurementRecord| match (figure.ci95, median(&figure.runs)) {
-            (Some([low, high]), Some(middle)) => {
-                settings.within.is_some_and(|within| (high - low) / 2.0 > within * middle)
-            }
-            _ => settings.within.is_some(),
-        };
-        plan.runs < planned
-            || (plan.runs < settings.most_runs.max(planned) && plan.figures.iter().any(is_wide))
+        let most = settings.within.map(|within| (within, settings.most_runs));
+        needs_more(self.profile.statistic, &plan.figures, plan.runs, planned, most)
     }
 
     /// One run of a step. Tells whether `condition` held all through; a run that it cut to less than half counts as
@@ -471,6 +461,29 @@ async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>
     let moved = Rc::new(Cell::new(0));
     let filled = fill(&runner.context, &runner.target, contents, SWEEP, &moved).await;
     filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
+}
+
+/// Whether figures need another run after so many: fewer than planned, or an interval wider than `within` and not yet as
+/// many runs as there may be; none once rounds are steady, where that is what counts.
+pub(crate) fn needs_more(
+    statistic: Statistic,
+    figures: &[MeasurementRecord],
+    runs: u32,
+    planned: u32,
+    within: Option<(f64, u32)>,
+) -> bool {
+    let Some(first) = figures.first() else { return false };
+    if statistic == Statistic::Steady && is_steady(&first.runs) {
+        return false;
+    }
+    let is_wide = |figure: &MeasurementRecord, within: f64| match (figure.ci95, median(&figure.runs)) {
+        (Some([low, high]), Some(middle)) => (high - low) / 2.0 > within * middle,
+        _ => true,
+    };
+    runs < planned
+        || within.is_some_and(|(within, most)| {
+            runs < most.max(planned) && figures.iter().any(|figure| is_wide(figure, within))
+        })
 }
 
 fn second(bytes: u64, beat: Beat) -> Second {

@@ -2,7 +2,7 @@
 //!
 //! Passed over where fio is not installed; a host is a network namespace where the test may make one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,7 +45,17 @@ fn made(folder: &Path) -> PathBuf {
 
 fn asked<'a>(path: &'a Path, hosts: &'a [Host]) -> Asked<'a> {
     let circumstances = Circumstances { filled_before: true, ..Circumstances::default() };
-    Asked { path, size_bytes: SIZE, runs: 1, seconds: 0.25, may_write: true, circumstances, seed: 1, hosts }
+    Asked {
+        path,
+        size_bytes: SIZE,
+        runs: 1,
+        within: None,
+        seconds: 0.25,
+        may_write: true,
+        circumstances,
+        seed: 1,
+        hosts,
+    }
 }
 
 struct Unobserved;
@@ -225,6 +235,29 @@ fn ip(words: &str) -> bool {
     let mut command = Command::new("ip");
     command.args(words.split(' ')).env("PATH", path).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn fio_reads_alone_and_until_the_interval_is_narrow_or_the_cap_is_reached() {
+    if !is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = made(folder.path());
+    let profile = profile("ops = [\"read\"]\npattern = \"random\"\n");
+    let count = |within| {
+        let within = Some((within, 4));
+        let asked = Asked { runs: 2, within, seconds: 0.05, may_write: false, ..asked(&path, &[]) };
+        let runs = Cell::new(0);
+        let keep = |_: usize, figure: &MeasurementRecord, _: &Sample, _: &[(String, f64)]| {
+            runs.set(figure.runs.len());
+            Ok(())
+        };
+        fio::measure(&profile, &profile.steps[0], &asked, keep).expect("fio measures it");
+        runs.get()
+    };
+    assert_eq!(count(1e-12), 4, "never narrow enough");
+    assert_eq!(count(1e12), 3, "three runs have an interval");
 }
 
 #[test]

@@ -70,9 +70,6 @@ fn job(
         job.push("time_based=1".into());
         job.push(format!("ramp_time={}ms", (asked.seconds * 100.0).min(250.0) as u64));
     }
-    if !asked.may_write {
-        job.push("readonly".into());
-    }
     match profile.data {
         Data::Unique => job.push("refill_buffers=1".into()),
         Data::Compressible(percent) => {
@@ -163,6 +160,7 @@ mod tests {
             path: Path::new("/srv/a:b"),
             size_bytes: 1 << 30,
             runs: 1,
+            within: None,
             seconds: 2.0,
             may_write: true,
             circumstances: Circumstances { filled_before: true, ..Circumstances::default() },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use stripewise_lab::Chart;
-use stripewise_lab::lab_report::{ReportedRun, lab_report_charts, lab_report_html};
+use stripewise_lab::lab_report::{ReportedRun, charted_figures, lab_report_charts, lab_report_html};
 
 use super::{store, store_failure};
 use crate::commands::{App, evaluate};
@@ -37,7 +37,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load = |name: &String| {
         let run = store.load(&store.find(name)?)?;
-        let positions = 0..run.measurements.len();
+        let positions = 0..run.measurements.len().min(charted_figures(options.runs.len()));
         let samples: std::result::Result<Vec<_>, _> =
             positions.map(|position| store.samples(&run.run, position)).collect();
         samples.map(|samples| ReportedRun { run, samples })

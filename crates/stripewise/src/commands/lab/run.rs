@@ -156,8 +156,8 @@ async fn go(
     if profile.files.is_some() && (options.driver == Driver::Fio || options.read_only || hooks.is_some()) {
         return Err(Failure::usage(format!("{} works on files, by itself, and writes them", profile.name)));
     }
-    if options.driver == Driver::Fio && (options.within.is_some() || hooks.is_some()) {
-        return Err(Failure::usage("--within and --scenario are for --driver native"));
+    if options.driver == Driver::Fio && hooks.is_some() {
+        return Err(Failure::usage("--scenario is for --driver native"));
     }
     if options.driver == Driver::Native && !options.hosts.is_empty() {
         return Err(Failure::usage("--hosts is for --driver fio, which has servers"));
@@ -266,7 +266,8 @@ impl Work<'_> {
     async fn on_drive(&self, drive: &OpenDrive) -> Result<Vec<String>> {
         match (self.options.driver, &drive.path) {
             (Driver::Native, _) => {
-                let circumstances = Circumstances { direct_io: drive.direct_io, ..self.circumstances() };
+                let circumstances =
+                    Circumstances { direct_io: self.direct_io(drive), ..self.circumstances() };
                 self.natively(&drive.target, drive.capacity_bytes, circumstances).await
             }
             (Driver::Fio, Some(path)) => {
@@ -284,6 +285,12 @@ impl Work<'_> {
             }
             (Driver::Fio, None) => Err(Failure::usage("fio needs a path: a file or a block device")),
         }
+    }
+
+    /// Whether the page cache is passed by; a file system in memory is one.
+    fn direct_io(&self, drive: &OpenDrive) -> Option<bool> {
+        let in_memory = matches!(self.environment.file_system.as_deref(), Some("tmpfs" | "ramfs"));
+        drive.direct_io.map(|direct| direct && !in_memory)
     }
 
     /// What is known of the host and the drives.
@@ -495,6 +502,7 @@ impl Work<'_> {
                 path,
                 size_bytes,
                 runs: self.options.runs.unwrap_or(named.runs),
+                within: within(self.options).map(|within| (within, self.options.most_runs)),
                 seconds: self.options.seconds.unwrap_or(named.seconds),
                 may_write: !self.options.read_only,
                 circumstances: Circumstances { filled_before: filled, ..self.circumstances() },
@@ -531,11 +539,16 @@ impl Work<'_> {
     }
 }
 
+/// How narrow intervals are to be.
+fn within(options: &Options) -> Option<f64> {
+    options.within.map(|percent| f64::from(percent) / 100.0)
+}
+
 /// What is asked of every run.
 fn settings(options: &Options, size_bytes: u64, circumstances: Circumstances) -> RunSettings {
     RunSettings {
         runs: options.runs,
-        within: options.within.map(|percent| f64::from(percent) / 100.0),
+        within: within(options),
         most_runs: options.most_runs,
         seconds: options.seconds,
         size_bytes,

@@ -114,7 +114,7 @@ pub(super) async fn go(options: &Options, app: &App, profile: &Profile, store: &
 }
 
 fn circumstances(drive: &OpenDrive, work: &Work<'_>) -> Circumstances {
-    Circumstances { direct_io: drive.direct_io, ..work.circumstances() }
+    Circumstances { direct_io: work.direct_io(drive), ..work.circumstances() }
 }
 
 fn shown<'a>(work: &'a Work<'a>, named: &'a Profile) -> Shown<'a> {
