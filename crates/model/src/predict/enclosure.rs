@@ -6,6 +6,9 @@
 use super::{Limit, Prediction, Workload};
 use crate::system::{Component, System};
 
+/// Share of bonnie's random reads whose block is written back.
+const SEEKS_REWRITTEN: f64 = 0.1;
+
 /// Nanoseconds for each byte that the host writes or reads.
 struct Bytes<'a> {
     system: &'a System,
@@ -30,12 +33,44 @@ impl Bytes<'_> {
         self.parts.or("host_byte", 0.0) + self.parts.or("drive_byte", 0.0) * self.spread() + parity
     }
 
-    /// Writes that come in pieces: stripes too wide to be gathered are read, changed and written.
-    fn piecewise_write(&self) -> f64 {
+    /// Writes over what was read just before: of stripes too wide to be gathered the old parity is read; the old data
+    /// are still in the enclosure's memory.
+    fn write_over(&self) -> f64 {
         let shape = &self.system.shape;
         let widest = self.parts.or("widest_full_stripe", f64::INFINITY);
         let partial = shape.parity_units() > 0 && shape.data_units() as f64 > widest;
-        self.write() + if partial { self.parts.or("partial_stripe_byte", 0.0) } else { 0.0 }
+        self.write() + if partial { self.parts.or("old_byte", 0.0) } else { 0.0 }
+    }
+
+    /// New files: pieces that fill no stripe, so that with parity old data and old parity are read, and the work of the
+    /// file system.
+    fn create(&self) -> f64 {
+        let old = if self.system.shape.parity_units() > 0 { 2.0 } else { 0.0 };
+        self.write() + self.parts.or("creation_byte", 0.0) + old * self.parts.or("old_byte", 0.0)
+    }
+
+    /// Milliseconds until an arm is at a random place: the nearer of two copies, and a turn more for the share of blocks
+    /// that are rewritten where old parity is read first.
+    fn position_ms(&self, rewritten: f64) -> f64 {
+        let drive = &self.system.drive;
+        let turn = 60_000.0 / drive.or("spindle", 7200.0);
+        // The mean distance falls from 1/3 of the stroke to 5/24; time goes with its root.
+        let nearer = if self.system.shape.copies() > 1 { (5.0f64 / 8.0).sqrt() } else { 1.0 };
+        let again = if self.system.shape.parity_units() > 0 { rewritten * turn } else { 0.0 };
+        drive.or("average_seek", 8.5) * nearer + turn / 2.0 + again
+    }
+
+    /// Random reads a second, with a tenth of the blocks rewritten as bonnie does. Host and drives share the work as
+    /// they do without redundancy.
+    fn seeks(&self) -> f64 {
+        let drive = &self.system.drive;
+        let plain = drive.or("average_seek", 8.5) + 30_000.0 / drive.or("spindle", 7200.0);
+        self.parts.or("seek_rate", 0.0) * plain / self.position_ms(SEEKS_REWRITTEN)
+    }
+
+    /// Deleted files a second: each writes its part of the file system's tree and journal.
+    fn deletions(&self) -> f64 {
+        1e3 / (self.parts.or("deletion", f64::INFINITY) * self.write())
     }
 
     /// Long reads: the drives that hold data, or the bus.
@@ -49,7 +84,7 @@ impl Bytes<'_> {
     }
 
     fn rewrite(&self) -> f64 {
-        (self.read() + self.piecewise_write()) / self.parts.or("turn_efficiency", 1.0)
+        (self.read() + self.write_over()) / self.parts.or("turn_efficiency", 1.0)
     }
 }
 
@@ -92,8 +127,8 @@ impl Bonnie {
             getc_cpu: share("getc_cpu", getc),
             read: rate(read),
             read_cpu: share("read_cpu", read),
-            seeks: number("seek_rate"),
-            seeks_cpu: 100.0 * number("seek_rate") * number("seek_cpu") / 1e6,
+            seeks: bytes.seeks(),
+            seeks_cpu: 100.0 * bytes.seeks() * number("seek_cpu") / 1e6,
         }
     }
 }
@@ -132,9 +167,9 @@ impl PostMark {
         let grown = appended / files / 2.0;
         let (read_bytes, mixed_bytes) = (half * (mean + grown), half * mean + appended);
         let write = bytes.rewrite() / 1e9;
-        let creation = files * mean * write;
+        let creation = files * mean * bytes.create() / 1e9;
         let transaction = mixed_bytes * write + read_bytes * number("small_read_byte") / 1e9;
-        let deletion = (files + half - half) / number("delete_rate");
+        let deletion = files / bytes.deletions();
         Self {
             total_seconds: creation + transaction + deletion,
             transaction_seconds: transaction,
@@ -145,7 +180,7 @@ impl PostMark {
             read: half,
             appended: half,
             deleted_alone: files,
-            deleted_alone_rate: number("delete_rate"),
+            deleted_alone_rate: bytes.deletions(),
             deleted_mixed: half,
             transactions,
             data_read_mb: read_bytes / 1_048_576.0,
@@ -156,9 +191,9 @@ impl PostMark {
 
 pub(super) fn predict(system: &System, workload: &Workload) -> Prediction {
     let bytes = Bytes::of(system);
-    let per_byte = workload.read_share * bytes.read() + (1.0 - workload.read_share) * bytes.piecewise_write();
+    let per_byte = workload.read_share * bytes.read() + (1.0 - workload.read_share) * bytes.write_over();
     let us = workload.mean_bytes() * per_byte / 1000.0;
-    let random = workload.random_share / system.controller.or("seek_rate", f64::INFINITY) * 1e6;
+    let random = workload.random_share / bytes.seeks() * 1e6;
     let limits = vec![
         Limit { part: "enclosure's processor".into(), iops: 1e6 / us },
         Limit { part: "link".into(), iops: bytes.bus() * 1e6 / workload.mean_bytes() },

@@ -135,7 +135,8 @@ pub const KNOWN: &[Known] = &[
     known("host_byte", "ns/B", 0.0, 1000.0),
     known("drive_byte", "ns/B", 0.0, 1000.0),
     known("parity_byte", "ns/B", 0.0, 1000.0),
-    known("partial_stripe_byte", "ns/B", 0.0, 1000.0),
+    known("old_byte", "ns/B", 0.0, 1000.0),
+    known("creation_byte", "ns/B", 0.0, 1000.0),
     known("widest_full_stripe", "strips", 1.0, 1000.0),
     known("all_drives_rate", "MB/s", 0.1, 1e6),
     known("turn_efficiency", "1", 0.01, 1.0),
@@ -149,7 +150,7 @@ pub const KNOWN: &[Known] = &[
     known("hidden_read", "ns/B", 0.0, 1000.0),
     known("seek_rate", "1/s", 0.0, 1e6),
     known("small_read_byte", "ns/B", 0.0, 1000.0),
-    known("delete_rate", "1/s", 0.0, 1e6),
+    known("deletion", "MB", 0.0, 1e6),
 ];
 
 impl Parameter {
