@@ -46,6 +46,9 @@ pub struct Workload {
     pub workers: usize,
     /// Bytes from the start that are used; all where it is left out.
     pub span_bytes: Option<u64>,
+    /// Whether short runs follow each other with the same random places, as where the tool's generator has one seed.
+    #[serde(default)]
+    pub repeats: bool,
 }
 
 impl Workload {
@@ -58,6 +61,7 @@ impl Workload {
             depth,
             workers: 1,
             span_bytes: None,
+            repeats: false,
         }
     }
 

@@ -101,6 +101,7 @@ impl Sweep {
             depth,
             workers: self.workers,
             span_bytes: None,
+            repeats: false,
         };
         let system = catalogue.build("sweep", &configuration);
         let prediction = system.map(|system| predict_seeded(&system, self.state, &workload, self.seed));

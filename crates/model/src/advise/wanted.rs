@@ -126,6 +126,7 @@ pub(super) fn mixed() -> Workload {
         depth: 64,
         workers: 8,
         span_bytes: None,
+        repeats: false,
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Planner {
     strip: u64,
     rows: u64,
     parity_run: u64,
+    /// Data keep the order of the drives in each row, around the parity; otherwise they begin after it.
+    asymmetric: bool,
     slab: u64,
     drives: usize,
     serial_strips: bool,
@@ -61,6 +63,7 @@ impl Planner {
                 None => system.controller.or("parity_run", 1.0) as u64,
                 Some(_) => 1,
             },
+            asymmetric: system.controller.is("asymmetric"),
             drives: system.controller.or("slab_drives", system.drives as f64) as usize,
             read_ahead: stream,
             serial_strips: system.controller.is("serial_strips"),
@@ -97,6 +100,12 @@ impl Planner {
                 let data = group_width - self.parities;
                 let (group, unit) = (unit / data, unit % data);
                 let first = self.first_parity(row, group_width);
+                if self.asymmetric {
+                    let is_parity =
+                        |member: &usize| (member + group_width - first) % group_width < self.parities;
+                    let of_data = (0..group_width).filter(|member| !is_parity(member)).nth(unit);
+                    return vec![group * group_width + of_data.expect("a row has so many data units")];
+                }
                 vec![group * group_width + (first + self.parities + unit) % group_width]
             }
         }

@@ -18,8 +18,13 @@ use crate::hdd::{DataSheet, Geometry, Hdd, HddParameters, Target};
 use crate::system::{Component, System};
 
 const SECTOR: u64 = 4096;
+/// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the first time.
+const MOST_CACHED: f64 = 0.97;
 /// A rebuild that takes turns with the host lets so many of its commands pass, or so many bytes.
 const HOST_TURN: (u64, u64) = (3, 1 << 20);
+/// Runs of a method that repeats itself, and how long each is: those of CrystalDiskMark.
+const REPEATED_RUNS: usize = 5;
+const RUN_SECONDS: f64 = 5.0;
 /// How long a drive reads on.
 const READ_AHEAD_NS: u64 = 40_000_000;
 
@@ -46,8 +51,42 @@ struct Member {
     /// Where the last read ended, and when.
     read_end: (u64, u64),
     busy_ns: u64,
+    /// What its buffer still has of tracks that random reads waited on: first sector and the one after the last, the
+    /// oldest first.
+    held: VecDeque<(u64, u64)>,
     /// The place of the rebuild, and the host's commands and bytes since its last turn.
     rebuild: Option<(u64, u64, u64)>,
+}
+
+impl Member {
+    /// What passed under the head while it waited for this place on the track, and the place itself.
+    fn hold(&mut self, waited_ns: u64, command: &Command, setup: &Setup) {
+        if setup.segments == 0 {
+            return;
+        }
+        let geometry = self.hdd.geometry();
+        let places = u64::from(geometry.sectors_per_track(command.target.zone));
+        let passed = (waited_ns * places / u64::from(geometry.revolution_ns())).min(setup.segment_sectors);
+        let before = passed.min(places - u64::from(command.target.left_on_track));
+        self.held.push_back((command.lba - before, command.lba + u64::from(command.sectors)));
+        let track_end = command.lba + u64::from(command.target.left_on_track);
+        if passed > before {
+            self.held.push_back((track_end - (passed - before), track_end));
+        }
+        while self.held.len() > setup.segments {
+            self.held.pop_front();
+        }
+    }
+
+    fn holds(&self, command: &Command) -> bool {
+        let end = command.lba + u64::from(command.sectors);
+        self.held.iter().any(|(from, to)| *from <= command.lba && end <= *to)
+    }
+
+    fn give_up(&mut self, command: &Command) {
+        let end = command.lba + u64::from(command.sectors);
+        self.held.retain(|(from, to)| end <= *from || *to <= command.lba);
+    }
 }
 
 /// A host request.
@@ -77,6 +116,9 @@ struct Setup {
     /// Sectors that a drive reads on beyond a read.
     read_ahead: u64,
     mirror_run: Option<u64>,
+    /// Segments of a drive's buffer that random reads are found in, and how long one is.
+    segments: usize,
+    segment_sectors: u64,
     host_ns: u64,
     cached_ns: u64,
     cached: f64,
@@ -205,11 +247,16 @@ impl<'a> Simulation<'a> {
             write_ns_per_byte: cap("write_rate"),
             command_ns: (system.drive.or("command", 50.0) * 1000.0) as u64,
             read_ahead: (system.drive.or("read_ahead", 256.0) * 1024.0) as u64 / SECTOR,
-            mirror_run: controller.get("mirror_run").map(|kib| kib as u64 * 1024),
+            mirror_run: controller
+                .get("mirror_run")
+                .map(|kib| kib as u64 * 1024)
+                .filter(|_| sequential && outstanding > 1),
+            segments: if sequential { 0 } else { system.drive.or("read_segments", 0.0) as usize },
+            segment_sectors: (system.drive.or("read_segment", 0.0) * 1024.0) as u64 / SECTOR,
             cached_ns: (controller.or("cached_latency", 0.0) * 1000.0) as u64,
             host_ns: (controller.or("cached_request", 20.0) * 1000.0) as u64,
             // Some blocks are read for the first time.
-            cached: if sequential { 0.0 } else { (cache / span as f64).min(0.993) },
+            cached: if sequential { 0.0 } else { (cache / span as f64).min(MOST_CACHED) },
             serial_members: controller.is("serial_members") && system.shape.parity_units() > 0,
             turn: match gather {
                 true => (u64::MAX, (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64),
@@ -224,6 +271,7 @@ impl<'a> Simulation<'a> {
             dirty: Vec::new(),
             serving: None,
             read_end: (u64::MAX, 0),
+            held: VecDeque::new(),
             arm_lba: u64::MAX,
             busy_ns: 0,
             rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0, 0)),
@@ -380,7 +428,10 @@ impl<'a> Simulation<'a> {
                 if member.dirty.len() >= self.setup.absorb || (full && !member.dirty.is_empty()) {
                     break;
                 }
+                member.give_up(&command);
                 member.dirty.push(command);
+                answered.push(command.request);
+            } else if !command.write && member.holds(&command) {
                 answered.push(command.request);
             } else if member.window.len() < self.setup.tags {
                 member.window.push(command);
@@ -457,6 +508,11 @@ impl<'a> Simulation<'a> {
             true => (u64::MAX, 0),
             false => (command.lba + u64::from(command.sectors), plan.finished_ns),
         };
+        // With others waiting the arm arrives just in time.
+        let alone = member.window.len() + member.backlog.len() == 1;
+        if !command.write && alone && skipped(&command).is_none() {
+            member.hold(plan.positioned_ns - plan.start_ns - u64::from(plan.moving_ns), &command, &self.setup);
+        }
         if let Some((_, commands, bytes)) = &mut member.rebuild {
             *commands += 1;
             *bytes += u64::from(command.sectors) * SECTOR;
@@ -591,8 +647,8 @@ fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
             ("journal", 1e6 / one.iops + alone)
         }
         None => {
-            let one = in_journal(system, 1);
-            let journal = JOURNAL_BYTES / system.drives as u64;
+            let one = in_journal(system, 2);
+            let journal = 2 * JOURNAL_BYTES / system.drives as u64;
             let span_bytes = workload.span_bytes.map_or(journal, |span| span.min(journal));
             let load = Workload { span_bytes: Some(span_bytes), ..workload.clone() };
             let prediction = predict(&one, State::Normal, &load, seed);
@@ -608,6 +664,20 @@ fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
     prediction
 }
 
+/// How many times faster a method reads whose runs repeat one random sequence, from a driver's cache of so many blocks:
+/// each run goes through what the one before has read, and comes as far again, until the cache has no room for all of it
+/// and the next run finds nothing.
+fn repeated(room: f64, requests_in_a_run: f64, places: f64) -> f64 {
+    let blocks = |requests: f64| places * (1.0 - (-requests / places).exp());
+    let (mut last, mut all) = (0.0, 0.0);
+    for _ in 0..REPEATED_RUNS {
+        let found = if blocks(last) <= room { last } else { 0.0 };
+        last = found + requests_in_a_run;
+        all += last;
+    }
+    all / (REPEATED_RUNS as f64 * requests_in_a_run)
+}
+
 pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
     let controller = &system.controller;
     if controller.is("journals") && workload.read_share == 0.0 {
@@ -620,6 +690,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: 
         return Prediction { rebuild_seconds, ..prediction };
     }
     let mut simulation = Simulation::new(system, state, workload, seed);
+    let span = simulation.span;
     let outstanding = simulation.requests.len() as u64;
     let warm = 2 * outstanding + 300;
     let measured = 3000 + 4 * outstanding;
@@ -637,8 +708,17 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: 
     let sequential = workload.random_share < 0.5;
     let gain = match (sequential, workload.read_share >= 0.5) {
         (true, true) => controller.or("stream_read_gain", 1.0) * controller.or("efficiency", 1.0),
+        // Where each strip waits for the spindle, nothing more is lost.
+        (true, false) if controller.is("serial_strips") && system.shape.parity_units() > 0 => 1.0,
         (true, false) => controller.or("stream_write_gain", 1.0) * controller.or("efficiency", 1.0),
         _ => 1.0 / controller.or("positions_per_request", 1.0),
+    };
+    let gain = match workload.repeats && !sequential && workload.read_share >= 1.0 {
+        true => {
+            let kept = controller.or("read_cache", 0.0) * 1024.0 / controller.or("read_cache_line", 4.0);
+            gain * repeated(kept, iops * RUN_SECONDS, span as f64 / workload.mean_bytes())
+        }
+        false => gain,
     };
     iops *= gain;
     if state == State::Rebuilding && !takes_turns(system) {

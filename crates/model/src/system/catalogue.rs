@@ -198,7 +198,7 @@ fn hard_disk(drive: &DriveEntry) -> Component {
 }
 
 /// The drives' name, ours, our unit, and the factor between the two.
-const HARD_DISK: [(&str, &str, &str, f64); 15] = [
+const HARD_DISK: [(&str, &str, &str, f64); 17] = [
     ("capacity_bytes", "capacity", "B", 1.0),
     ("revolutions_per_minute", "spindle", "rpm", 1.0),
     ("heads", "heads", "heads", 1.0),
@@ -209,6 +209,8 @@ const HARD_DISK: [(&str, &str, &str, f64); 15] = [
     ("head_switch_ms", "head_switch", "ms", 1.0),
     ("write_settle_ms", "write_settle", "ms", 1.0),
     ("command_overhead_ms", "command", "us", 1000.0),
+    ("read_segments", "read_segments", "segments", 1.0),
+    ("read_segment_kib", "read_segment", "KiB", 1.0),
     ("read_ahead_kib", "read_ahead", "KiB", 1.0),
     ("interface_mb_per_s", "interface", "MB/s", 1.0),
     ("queue_depth", "queue_depth", "commands", 1.0),

@@ -75,7 +75,8 @@ impl Look<'_> {
     fn rate(&self, name: &str, load: Load) -> f64 {
         let span = (load.mib > 0).then_some(load.mib * MIB);
         let simple = Workload::simple(load.read, load.random, load.kib * 1024, load.depth);
-        let workload = Workload { span_bytes: span, workers: load.workers, ..simple };
+        let repeats = name.starts_with("000");
+        let workload = Workload { span_bytes: span, workers: load.workers, repeats, ..simple };
         predict(&self.system(name), State::Normal, &workload).mb_per_s
     }
 

@@ -142,8 +142,8 @@ fn file_sizes(row: &Row) -> Result<Option<Question>, DataError> {
     let (read, random) = (row.text("op") == "read", row.text("access") == "random");
     let block = row.number("block_kib")? as u64 * KIB;
     let depth = row.number("queue_depth")? as usize;
-    let load =
-        |mib: &u64| Workload { span_bytes: Some(mib * MIB), ..Workload::simple(read, random, block, depth) };
+    let simple = Workload::simple(read, random, block, depth);
+    let load = |mib: &u64| Workload { span_bytes: Some(mib * MIB), repeats: true, ..simple.clone() };
     let (test, op, size) = (row.text("test"), row.text("op"), row.text("file_size_mib"));
     Ok(Some(Question {
         study: row.text("study").into(),
@@ -315,6 +315,7 @@ pub(super) fn load_004(name: &str) -> Option<Workload> {
             depth: 64,
             workers: 8,
             span_bytes,
+            repeats: false,
         },
         _ => return None,
     })
