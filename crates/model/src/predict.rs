@@ -16,7 +16,7 @@ use crate::system::{ComponentKind, System};
 pub use chart::depth_chart;
 pub use enclosure::{Bonnie, PostMark};
 
-const SEED: u64 = 20_260_301;
+pub(crate) const SEED: u64 = 20_260_301;
 
 /// State of the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -125,8 +125,12 @@ pub struct Prediction {
     pub headroom: f64,
     /// Every part's limit, the tightest first.
     pub limits: Vec<Limit>,
-    /// Mean share of time that the drives are busy.
+    /// Share of time that the busiest drive works.
     pub drive_utilisation: f64,
+    /// The same of each drive; of a missing one zero.
+    pub drives_busy: Vec<f64>,
+    /// Share of one processor: the controller's or enclosure's where its work is known, otherwise the host's.
+    pub processor_utilisation: f64,
     /// Seconds to rebuild one drive without load; `None` without redundancy.
     pub rebuild_seconds: Option<f64>,
     /// The same under this load.
@@ -135,7 +139,13 @@ pub struct Prediction {
 
 impl Prediction {
     /// From the parts' limits and the latency of a request that is alone.
-    fn of_limits(workload: &Workload, alone_us: f64, mut limits: Vec<Limit>, drives_iops: f64) -> Self {
+    fn of_limits(
+        system: &System,
+        workload: &Workload,
+        alone_us: f64,
+        mut limits: Vec<Limit>,
+        drives_iops: f64,
+    ) -> Self {
         limits.sort_by(|one, other| one.iops.total_cmp(&other.iops));
         let outstanding = workload.outstanding() as f64;
         let offered = outstanding / alone_us * 1e6;
@@ -147,18 +157,47 @@ impl Prediction {
             let next = limits.get(1).map_or(offered, |limit| limit.iops).min(offered);
             (limits[0].part.clone(), next / iops)
         };
+        let drive_utilisation = (iops / drives_iops).min(1.0);
         Self {
             mb_per_s: iops * workload.mean_bytes() / 1e6,
             iops,
             latency_us: Latency::of_mean(outstanding / iops * 1e6, outstanding),
             bottleneck,
             headroom,
+            processor_utilisation: processor(system, workload, iops, &limits),
             limits,
-            drive_utilisation: (iops / drives_iops).min(1.0),
+            drive_utilisation,
+            drives_busy: vec![drive_utilisation; system.drives],
             rebuild_seconds: None,
             rebuild_under_load_seconds: None,
         }
     }
+}
+
+/// Parts that are processors, by the names of their limits.
+const PROCESSORS: [&str; 2] = ["controller", "enclosure's processor"];
+/// What a host's processor takes for a request and its completion, where nothing was measured.
+const HOST_REQUEST_US: f64 = 5.0;
+
+/// Share of one processor: of the part that is one, or of the host.
+fn processor(system: &System, workload: &Workload, iops: f64, limits: &[Limit]) -> f64 {
+    let part = limits.iter().find(|limit| PROCESSORS.contains(&limit.part.as_str()));
+    match part {
+        Some(limit) => (iops / limit.iops).min(1.0),
+        None => iops * HOST_REQUEST_US / 1e6 + software_processor(system, workload, iops),
+    }
+}
+
+/// Share of one of the host's processors that software RAID takes on top of plain drives: its mapping of requests, and
+/// the parity of what is written.
+pub(crate) fn software_processor(system: &System, workload: &Workload, iops: f64) -> f64 {
+    if !system.is_software() {
+        return 0.0;
+    }
+    let written = (1.0 - workload.read_share) * workload.mean_bytes() * system.shape.parity_units() as f64;
+    let (request, byte) =
+        (system.controller.or("software_request", 1.0), system.controller.or("software_byte", 0.2));
+    iops * (request / 1e6 + written * byte / 1e9)
 }
 
 /// Predicts one system under one load.
@@ -168,9 +207,24 @@ pub fn predict(system: &System, state: State, workload: &Workload) -> Prediction
 
 /// The same with random choices of one's own.
 pub fn predict_seeded(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
-    match system.drive.kind {
+    predict_roughly(system, state, workload, seed, 1.0)
+}
+
+/// The same with so many times the usual number of simulated requests.
+pub(crate) fn predict_roughly(
+    system: &System,
+    state: State,
+    workload: &Workload,
+    seed: u64,
+    effort: f64,
+) -> Prediction {
+    let mut prediction = match system.drive.kind {
         ComponentKind::Ssd => station::predict(system, state, workload),
         _ if system.controller.kind == ComponentKind::Enclosure => enclosure::predict(system, workload),
-        _ => positioned::predict(system, state, workload, seed),
+        _ => positioned::predict(system, state, workload, positioned::Run { seed, effort }),
+    };
+    if state != State::Normal && prediction.drives_busy.len() == system.drives {
+        prediction.drives_busy[0] = 0.0;
     }
+    prediction
 }

@@ -199,5 +199,5 @@ pub(super) fn predict(system: &System, workload: &Workload) -> Prediction {
         Limit { part: "link".into(), iops: bytes.bus() * 1e6 / workload.mean_bytes() },
     ];
     let drives = bytes.parts.or("all_drives_rate", f64::INFINITY) * 1e6 / workload.mean_bytes();
-    Prediction::of_limits(workload, us + random, limits, drives)
+    Prediction::of_limits(system, workload, us + random, limits, drives)
 }

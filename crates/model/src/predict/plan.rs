@@ -86,6 +86,9 @@ impl Planner {
     }
 
     pub fn capacity(&self) -> u64 {
+        if self.slab > 0 && self.level == Level::Raid0 {
+            return self.rows * self.strip / self.slab * self.slab * self.drives as u64;
+        }
         self.rows * self.row_bytes()
     }
 

@@ -25,6 +25,8 @@ const HOST_TURN: (u64, u64) = (3, 1 << 20);
 /// Runs of a method that repeats itself, and how long each is: those of CrystalDiskMark.
 const REPEATED_RUNS: usize = 5;
 const RUN_SECONDS: f64 = 5.0;
+/// A stream of writes from a drive's cache pauses less than this between two commands.
+const STREAM_PAUSE_NS: u64 = 1_000_000;
 /// How long a drive reads on.
 const READ_AHEAD_NS: u64 = 40_000_000;
 
@@ -50,6 +52,8 @@ struct Member {
     serving: Option<(Command, bool)>,
     /// Where the last read ended, and when.
     read_end: (u64, u64),
+    /// The same of the last write.
+    write_end: (u64, u64),
     busy_ns: u64,
     /// What its buffer still has of tracks that random reads waited on: first sector and the one after the last, the
     /// oldest first.
@@ -192,8 +196,19 @@ struct Simulation<'a> {
     block_of_stream: u64,
 }
 
+/// Where random choices start, and how many times the usual number of requests is simulated.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub seed: u64,
+    pub effort: f64,
+}
+
 /// What Storage Spaces sets aside on the disks of a parity space.
 const JOURNAL_BYTES: u64 = 32 << 20;
+/// Full stripes under way of a stream of writes that is gathered.
+const GATHERED: u64 = 4;
+/// What a write-back cache takes to accept a request, in microseconds.
+const ACCEPT_US: f64 = 50.0;
 /// The least that a stream goes through before it starts again.
 const STREAM_BYTES: u64 = 4 << 30;
 const HOST: u32 = 1 << 24;
@@ -212,7 +227,8 @@ impl<'a> Simulation<'a> {
         let row = planner.row_bytes();
         let block_of_stream = if gather { block.div_ceil(row) * row } else { block };
         let outstanding = workload.outstanding() as u64;
-        let slots = (outstanding * block / block_of_stream).max(1) as usize;
+        // What a write-back cache gathers, it destages some stripes at a time, however few requests are outstanding.
+        let slots = (outstanding * block / block_of_stream).max(GATHERED) as usize;
         let slots = if sequential && gather { slots } else { outstanding as usize };
         let span = workload.span_bytes.unwrap_or(u64::MAX).min(planner.capacity()).max(block);
         let link = system.link.as_ref();
@@ -271,6 +287,7 @@ impl<'a> Simulation<'a> {
             dirty: Vec::new(),
             serving: None,
             read_end: (u64::MAX, 0),
+            write_end: (u64::MAX, 0),
             held: VecDeque::new(),
             arm_lba: u64::MAX,
             busy_ns: 0,
@@ -470,6 +487,7 @@ impl<'a> Simulation<'a> {
                 return;
             }
         }
+        let gathers = self.setup.absorb > 0;
         // Sectors between the end of the last read and this one, where the drive has read on or reads on now.
         let (read_end, read_ns) = member.read_end;
         let skipped = |command: &Command| {
@@ -477,18 +495,28 @@ impl<'a> Simulation<'a> {
             let ahead = if now_ns > read_ns { self.setup.read_ahead } else { 0 };
             (gap <= ahead && now_ns - read_ns < READ_AHEAD_NS).then_some(gap as u32)
         };
+        // A write in the drive's cache that goes on where the last one ended was ready before that.
+        let (write_end, written_ns) = member.write_end;
+        let streamed = |command: &Command| command.write && command.lba == write_end;
         let wait = |command: &Command| match skipped(command) {
             Some(_) => now_ns,
+            None if gathers && streamed(command) => now_ns,
             None => member.hdd.positioned_ns(now_ns, &command.target, command.write),
         };
-        let in_window = member.window.iter().enumerate().map(|(at, command)| (wait(command), false, at));
+        // Of what the drive has read ahead the first comes first: what lies behind it would be a turn away.
+        let in_window =
+            member.window.iter().enumerate().map(|(at, command)| (wait(command), command.lba, false, at));
         let reads_first = !member.window.is_empty() && member.dirty.len() * 4 < self.setup.absorb * 3;
         let destaged = if reads_first { &[][..] } else { &member.dirty[..] };
-        let in_cache = destaged.iter().enumerate().map(|(at, command)| (wait(command), true, at));
-        let Some((_, cached, at)) = in_window.chain(in_cache).min() else { return };
+        let in_cache =
+            destaged.iter().enumerate().map(|(at, command)| (wait(command), command.lba, true, at));
+        let Some((_, _, cached, at)) = in_window.chain(in_cache).min() else { return };
         let command = if cached { member.dirty[at] } else { member.window[at] };
         // A read that goes on where the last one ended was read ahead while the arm had nothing else to do.
         let plan = match skipped(&command) {
+            None if gathers && streamed(&command) && now_ns - written_ns < STREAM_PAUSE_NS => {
+                member.hdd.plan_from(written_ns, command.lba, command.target, command.sectors, true)
+            }
             Some(0) => {
                 member.hdd.plan_from(read_ns, command.lba, command.target, command.sectors, command.write)
             }
@@ -504,6 +532,10 @@ impl<'a> Simulation<'a> {
         let finished_ns = plan.finished_ns.max(now_ns + least_ns);
         member.arm_lba = command.lba + u64::from(command.sectors);
         member.busy_ns += finished_ns - now_ns;
+        member.write_end = match command.write {
+            true => (command.lba + u64::from(command.sectors), plan.finished_ns),
+            false => (u64::MAX, 0),
+        };
         member.read_end = match command.write {
             true => (u64::MAX, 0),
             false => (command.lba + u64::from(command.sectors), plan.finished_ns),
@@ -511,7 +543,11 @@ impl<'a> Simulation<'a> {
         // With others waiting the arm arrives just in time.
         let alone = member.window.len() + member.backlog.len() == 1;
         if !command.write && alone && skipped(&command).is_none() {
-            member.hold(plan.positioned_ns - plan.start_ns - u64::from(plan.moving_ns), &command, &self.setup);
+            member.hold(
+                plan.positioned_ns - plan.start_ns - u64::from(plan.moving_ns),
+                &command,
+                &self.setup,
+            );
         }
         if let Some((_, commands, bytes)) = &mut member.rebuild {
             *commands += 1;
@@ -633,7 +669,7 @@ fn in_journal(system: &System, copies: usize) -> System {
 
 /// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a turn of it to be safe;
 /// random ones as far apart as the journal is large. On solid-state drives the journal's copies share their speed.
-fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
+fn journalled(system: &System, workload: &Workload, run: Run) -> Prediction {
     let bytes = workload.mean_bytes();
     let (part, us) = match &system.journal {
         Some((count, ssd)) => {
@@ -643,7 +679,7 @@ fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
         None if workload.random_share < 0.5 => {
             let turn_us = 60e6 / system.drive.or("spindle", 7200.0);
             let alone = if workload.outstanding() == 1 { turn_us } else { 0.0 };
-            let one = predict(&in_journal(system, 1), State::Normal, workload, seed);
+            let one = predict(&in_journal(system, 1), State::Normal, workload, run);
             ("journal", 1e6 / one.iops + alone)
         }
         None => {
@@ -651,17 +687,42 @@ fn journalled(system: &System, workload: &Workload, seed: u64) -> Prediction {
             let journal = 2 * JOURNAL_BYTES / system.drives as u64;
             let span_bytes = workload.span_bytes.map_or(journal, |span| span.min(journal));
             let load = Workload { span_bytes: Some(span_bytes), ..workload.clone() };
-            let prediction = predict(&one, State::Normal, &load, seed);
+            let prediction = predict(&one, State::Normal, &load, run);
             let rebuild_seconds = rebuild_seconds(system);
             return Prediction { rebuild_seconds, bottleneck: "journal".into(), ..prediction };
         }
     };
     let limits = vec![Limit { part: part.into(), iops: 1e6 / us }];
-    let mut prediction = Prediction::of_limits(workload, us, limits, 2e6 / us);
+    let mut prediction = Prediction::of_limits(system, workload, us, limits, 2e6 / us);
     prediction.bottleneck = part.into();
     prediction.rebuild_seconds = rebuild_seconds(system);
     prediction.rebuild_under_load_seconds = prediction.rebuild_seconds.map(|idle| 2.0 * idle);
     prediction
+}
+
+/// Reads and writes of a journalled set in turns.
+fn mixed(system: &System, state: State, workload: &Workload, run: Run) -> Prediction {
+    let of = |read_share| predict(system, state, &Workload { read_share, ..workload.clone() }, run);
+    let (reads, writes) = (of(1.0), of(0.0));
+    let share = workload.read_share;
+    let iops = 1.0 / (share / reads.iops + (1.0 - share) / writes.iops);
+    // The kind of request that takes more of the time limits.
+    let slower = if share / reads.iops > (1.0 - share) / writes.iops { reads } else { writes };
+    let scale = slower.iops / iops;
+    let latency = slower.latency_us;
+    let at = |us: f64| us * scale;
+    Prediction {
+        mb_per_s: iops * workload.mean_bytes() / 1e6,
+        iops,
+        latency_us: Latency {
+            mean: at(latency.mean),
+            p50: at(latency.p50),
+            p99: at(latency.p99),
+            p999: at(latency.p999),
+            max: at(latency.max),
+        },
+        ..slower
+    }
 }
 
 /// How many times faster a method reads whose runs repeat one random sequence, from a driver's cache of so many blocks:
@@ -678,31 +739,31 @@ fn repeated(room: f64, requests_in_a_run: f64, places: f64) -> f64 {
     all / (REPEATED_RUNS as f64 * requests_in_a_run)
 }
 
-pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: u64) -> Prediction {
+pub(super) fn predict(system: &System, state: State, workload: &Workload, run: Run) -> Prediction {
     let controller = &system.controller;
     if controller.is("journals") && workload.read_share == 0.0 {
-        return journalled(system, workload, seed);
+        return journalled(system, workload, run);
+    }
+    if controller.is("journals") && workload.read_share < 1.0 {
+        return mixed(system, state, workload, run);
     }
     if controller.is("journals") && workload.span_bytes.is_some_and(|span| span <= JOURNAL_BYTES) {
         // What was written last still lies in the journal, which is a mirror.
         let rebuild_seconds = rebuild_seconds(system);
-        let prediction = predict(&in_journal(system, 2), State::Normal, workload, seed);
+        let prediction = predict(&in_journal(system, 2), State::Normal, workload, run);
         return Prediction { rebuild_seconds, ..prediction };
     }
-    let mut simulation = Simulation::new(system, state, workload, seed);
+    let mut simulation = Simulation::new(system, state, workload, run.seed);
     let span = simulation.span;
     let outstanding = simulation.requests.len() as u64;
-    let warm = 2 * outstanding + 300;
-    let measured = 3000 + 4 * outstanding;
+    let warm = ((2 * outstanding + 300) as f64 * run.effort.max(0.5)) as u64;
+    let measured = ((3000 + 4 * outstanding) as f64 * run.effort) as u64;
     let (from_ns, until_ns) = simulation.run(warm, measured);
     let seconds = (until_ns - from_ns).max(1) as f64 / 1e9;
     let mut iops = simulation.done_bytes as f64 / workload.mean_bytes() / seconds;
-    let drive_utilisation = simulation
-        .members
-        .iter()
-        .map(|member| member.busy_ns as f64 / 1e9 / seconds)
-        .fold(0.0, f64::max)
-        .min(1.0);
+    let busy = |member: &Member| (member.busy_ns as f64 / 1e9 / seconds).min(1.0);
+    let drives_busy: Vec<f64> = simulation.members.iter().map(busy).collect();
+    let drive_utilisation = drives_busy.iter().copied().fold(0.0, f64::max);
     let link = (simulation.link_busy_ns as f64 / 1e9 / seconds).min(1.0);
     // Software that moves more or fewer bytes than asked for, and what its own work costs.
     let sequential = workload.random_share < 0.5;
@@ -721,17 +782,21 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: 
         false => gain,
     };
     iops *= gain;
+    if sequential && workload.read_share == 0.0 && controller.is("coalesces") {
+        iops = iops.min(workload.outstanding() as f64 * 1e6 / ACCEPT_US);
+    }
     if state == State::Rebuilding && !takes_turns(system) {
         iops *= 1.0 - controller.or("rebuild_share", 0.3);
     }
     let mut latencies = std::mem::take(&mut simulation.latencies_ns);
     latencies.sort_unstable();
-    let scale = 1.0 / gain / 1000.0;
+    // What waits at the host for its turn, and what a rebuild takes, lengthens all of them alike.
+    let mean = workload.outstanding() as f64 / iops * 1e6;
+    let simulated = latencies.iter().sum::<u64>() as f64 / latencies.len().max(1) as f64;
     let at = |share: f64| {
         let index = (share * (latencies.len().max(1) - 1) as f64) as usize;
-        latencies.get(index).map_or(0.0, |ns| *ns as f64 * scale)
+        latencies.get(index).map_or(mean, |ns| mean * *ns as f64 / simulated.max(1.0))
     };
-    let mean = workload.outstanding() as f64 / iops * 1e6;
     let latency_us = Latency { mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) };
     let mut limits = vec![Limit { part: "drives".into(), iops: iops / drive_utilisation.max(1e-6) }];
     if link > 0.0 {
@@ -756,8 +821,10 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, seed: 
         latency_us,
         bottleneck: limits[0].part.clone(),
         headroom,
+        processor_utilisation: super::processor(system, workload, iops, &limits),
         limits,
         drive_utilisation,
+        drives_busy,
         rebuild_seconds: rebuild,
         rebuild_under_load_seconds: rebuild
             .map(|idle| idle / (1.0 - drive_utilisation * (1.0 - share)).max(0.02)),

@@ -112,7 +112,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload) -> Pre
         .collect();
     let drives_iops =
         limits.iter().find(|limit| limit.part == "drives").map_or(f64::INFINITY, |one| one.iops);
-    let mut prediction = Prediction::of_limits(workload, alone_us, limits, drives_iops);
+    let mut prediction = Prediction::of_limits(system, workload, alone_us, limits, drives_iops);
     if system.shape.fault_tolerance() > 0 {
         let rate = system.drive.or("sequential_write", 100.0) * 1e6;
         let idle = system.drive.or("capacity", 0.0) / rate;

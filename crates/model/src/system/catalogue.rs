@@ -155,6 +155,13 @@ pub struct System {
     pub filled: f64,
 }
 
+impl System {
+    /// Whether the host's processor does the RAID.
+    pub fn is_software(&self) -> bool {
+        self.controller.is("software") || self.over != Over::Drives
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
