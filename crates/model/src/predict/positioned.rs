@@ -20,8 +20,6 @@ use crate::system::{Component, System};
 const SECTOR: u64 = 4096;
 /// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the first time.
 const MOST_CACHED: f64 = 0.97;
-/// A rebuild that takes turns with the host lets so many of its commands pass, or so many bytes.
-const HOST_TURN: (u64, u64) = (3, 1 << 20);
 /// Runs of a method that repeats itself, and how long each is: those of CrystalDiskMark.
 const REPEATED_RUNS: usize = 5;
 const RUN_SECONDS: f64 = 5.0;
@@ -237,8 +235,12 @@ impl<'a> Simulation<'a> {
             1000.0 / link.min(controller.or(name, f64::INFINITY))
         };
         let record = controller.or("record", 0.0) * 1024.0;
-        let record =
-            ((record / row as f64).round().max(1.0) * row as f64 * f64::from(u8::from(record > 0.0))) as u64;
+        // A record of a parity set is whole rows; one of a mirror lies in one pair.
+        let record = match system.shape.parity_units() {
+            0 => record as u64,
+            _ if record > 0.0 => (record / row as f64).round().max(1.0) as u64 * row,
+            _ => 0,
+        };
         let serial_strips = controller.is("serial_strips") && system.shape.parity_units() > 0;
         let cache = controller.or("read_cache", 0.0) * 1024.0 * 1024.0;
         let setup = Setup {
@@ -276,10 +278,11 @@ impl<'a> Simulation<'a> {
             serial_members: controller.is("serial_members") && system.shape.parity_units() > 0,
             turn: match gather {
                 true => (u64::MAX, (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64),
-                false => HOST_TURN,
+                false => (controller.or("rebuild_pass", 1.0) as u64, u64::MAX),
             },
         };
         let turns = state == State::Rebuilding && takes_turns(system);
+        let parity = system.shape.parity_units() > 0;
         let members = (0..system.drives.max(system.shape.width)).map(|index| Member {
             hdd: Hdd::on(geometry.clone(), &parameters, seed.wrapping_add(index as u64)),
             window: Vec::new(),
@@ -291,7 +294,7 @@ impl<'a> Simulation<'a> {
             held: VecDeque::new(),
             arm_lba: u64::MAX,
             busy_ns: 0,
-            rebuild: (turns && index == 1).then_some((geometry.capacity_sectors() / 8, 0, 0)),
+            rebuild: (turns && (index == 1 || (parity && index > 0))).then_some((geometry.capacity_sectors() / 8, 0, 0)),
         });
         // Going back to the start of a small file again and again is no part of a stream's speed.
         let span = if sequential { span.max(STREAM_BYTES.min(planner.capacity())) } else { span };
@@ -643,7 +646,7 @@ impl<'a> Simulation<'a> {
 
 /// Whether a mirror's copy alternates between the host's commands and the rebuild's.
 fn takes_turns(system: &System) -> bool {
-    system.controller.is("rebuild_turns") && system.shape.copies() > 1
+    system.controller.is("rebuild_turns")
 }
 
 /// Seconds to rebuild one drive: its mean rate over the surface, each cylinder taking the same time.

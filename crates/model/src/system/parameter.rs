@@ -122,6 +122,7 @@ pub const KNOWN: &[Known] = &[
     known("rebuild_share", "1", 0.0, 0.99),
     known("rebuild_turns", "0 or 1", 0.0, 1.0),
     known("rebuild_burst", "MiB", 0.1, 1000.0),
+    known("rebuild_pass", "commands", 1.0, 1000.0),
     known("rebuild_of_outer", "1", 0.01, 1.5),
     known("rebuilds_used_only", "0 or 1", 0.0, 1.0),
     known("read_cache", "MiB", 0.0, 1e6),
