@@ -129,7 +129,8 @@ pub struct Prediction {
     pub drive_utilisation: f64,
     /// The same of each drive; of a missing one zero.
     pub drives_busy: Vec<f64>,
-    /// Share of one processor: the controller's or enclosure's where its work is known, otherwise the host's.
+    /// Share of one processor: the controller's or enclosure's where its work is known, otherwise of one of the host's
+    /// cores, which may be more than one.
     pub processor_utilisation: f64,
     /// Seconds to rebuild one drive without load; `None` without redundancy.
     pub rebuild_seconds: Option<f64>,
@@ -210,8 +211,8 @@ pub fn predict_seeded(system: &System, state: State, workload: &Workload, seed: 
     predict_roughly(system, state, workload, seed, 1.0)
 }
 
-/// The same with so many times the usual number of simulated requests.
-pub(crate) fn predict_roughly(
+/// The same with so many times the usual number of simulated requests, for surveys.
+pub fn predict_roughly(
     system: &System,
     state: State,
     workload: &Workload,
@@ -223,7 +224,8 @@ pub(crate) fn predict_roughly(
         _ if system.controller.kind == ComponentKind::Enclosure => enclosure::predict(system, workload),
         _ => positioned::predict(system, state, workload, positioned::Run { seed, effort }),
     };
-    if state != State::Normal && prediction.drives_busy.len() == system.drives {
+    prediction.drives_busy.resize(system.drives, 0.0);
+    if state != State::Normal {
         prediction.drives_busy[0] = 0.0;
     }
     prediction

@@ -195,6 +195,9 @@ pub fn all_halves(
             let source = &catalogue.component[component].parameters[name].source;
             source.trim_start_matches("study ").starts_with(study)
         });
+        // What systems share comes first: the drives.
+        names
+            .sort_by_key(|(component, _)| !matches!(catalogue.component[component].kind, ComponentKind::Hdd));
         if !rows.is_empty() {
             found.push((study.to_owned(), halves(catalogue, &rows, &names, seed)?));
         }

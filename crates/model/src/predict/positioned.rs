@@ -244,7 +244,7 @@ impl<'a> Simulation<'a> {
         let serial_strips = controller.is("serial_strips") && system.shape.parity_units() > 0;
         let cache = controller.or("read_cache", 0.0) * 1024.0 * 1024.0;
         let setup = Setup {
-            tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)) as usize,
+            tags: controller.or("tags", 32.0).min(system.drive.or("queue_depth", 32.0)).round() as usize,
             // A stream that is updated strip by strip has each on the medium before the next.
             absorb: if controller.is("absorbs") && !(serial_strips && sequential) {
                 system.drive.or("write_cache", 0.0) as usize
@@ -259,7 +259,7 @@ impl<'a> Simulation<'a> {
             in_flight: match (serial_strips && workload.read_share < 1.0, sequential) {
                 (true, _) => system.drives.min(slots),
                 (false, true) => slots,
-                (false, false) => controller.or("in_flight", f64::MAX).min(slots as f64) as usize,
+                (false, false) => controller.or("in_flight", f64::MAX).round().min(slots as f64) as usize,
             },
             read_ns_per_byte: cap("read_rate"),
             write_ns_per_byte: cap("write_rate"),
@@ -278,7 +278,7 @@ impl<'a> Simulation<'a> {
             serial_members: controller.is("serial_members") && system.shape.parity_units() > 0,
             turn: match gather {
                 true => (u64::MAX, (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64),
-                false => (controller.or("rebuild_pass", 1.0) as u64, u64::MAX),
+                false => (controller.or("rebuild_pass", 1.0).round() as u64, u64::MAX),
             },
         };
         let turns = state == State::Rebuilding && takes_turns(system);
@@ -294,7 +294,11 @@ impl<'a> Simulation<'a> {
             held: VecDeque::new(),
             arm_lba: u64::MAX,
             busy_ns: 0,
-            rebuild: (turns && (index == 1 || (parity && index > 0))).then_some((geometry.capacity_sectors() / 8, 0, 0)),
+            rebuild: (turns && (index == 1 || (parity && index > 0))).then_some((
+                geometry.capacity_sectors() / 8,
+                0,
+                0,
+            )),
         });
         // Going back to the start of a small file again and again is no part of a stream's speed.
         let span = if sequential { span.max(STREAM_BYTES.min(planner.capacity())) } else { span };
@@ -759,7 +763,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     let mut simulation = Simulation::new(system, state, workload, run.seed);
     let span = simulation.span;
     let outstanding = simulation.requests.len() as u64;
-    let warm = ((2 * outstanding + 300) as f64 * run.effort.max(0.5)) as u64;
+    let warm = 2 * outstanding + 300;
     let measured = ((3000 + 4 * outstanding) as f64 * run.effort) as u64;
     let (from_ns, until_ns) = simulation.run(warm, measured);
     let seconds = (until_ns - from_ns).max(1) as f64 / 1e9;

@@ -5,10 +5,12 @@ use crate::studies::{DataError, Row};
 use crate::system::Catalogue;
 
 /// Steps of a number, as factors.
-const STEPS: [f64; 4] = [0.9, 1.1, 0.97, 1.03];
+const STEPS: [f64; 5] = [0.9, 1.1, 0.97, 1.03, 1.3];
 /// Share of the usual requests that a search simulates, and how often it goes through the numbers.
 const ROUGHLY: f64 = 0.25;
 const ROUNDS: usize = 2;
+/// Rows farther off than this count as so far: a few hopeless ones do not lead.
+const FAR: f64 = 1.0;
 
 /// The error on the half fitted and on the other.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -25,7 +27,7 @@ pub struct Halves {
 
 /// What a fit makes small: mean distance, with far rows bounded so that a few hopeless ones do not lead.
 fn cost(answers: &[Answer]) -> f64 {
-    answers.iter().map(|answer| answer.distance().min(1.0)).sum::<f64>() / answers.len().max(1) as f64
+    answers.iter().map(|answer| answer.distance().min(FAR)).sum::<f64>() / answers.len().max(1) as f64
 }
 
 /// Improves the fitted numbers of a catalogue on these rows; returns the last cost.

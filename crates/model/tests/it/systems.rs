@@ -1,10 +1,12 @@
 //! The catalogue of systems, the published tables, and how near the predictions come.
 
-use stripewise_model::predict::{State, Workload, predict};
+use std::collections::HashSet;
+
+use stripewise_model::predict::{State, Workload, predict, predict_roughly};
 use stripewise_model::studies::{self, parse};
 use stripewise_model::sweep::{Sweep, csv, json_lines};
 use stripewise_model::system::{Catalogue, CatalogueError, Configuration};
-use stripewise_model::validate::{Answer, Verdict, findings, summarise, validate};
+use stripewise_model::validate::{Answer, Verdict, all_halves, findings, summarise, validate};
 
 const ONE_LINE: &str =
     "study,level,tool,metric,value,unit,notes\n001,RAID 5,bonnie 1.4,rewrite,39368,kB/s,\n";
@@ -44,6 +46,7 @@ fn study_001_is_predicted_within_its_bounds() {
     let summary = summarise(&answers);
     assert_eq!(summary.unanswered, 0);
     assert!(summary.median_error_percent <= 15.0 && summary.p90_error_percent <= 60.0, "{summary:?}");
+    assert!(summary.pairs_in_order_percent.unwrap() >= 95.0, "{summary:?}");
     for answer in answers.iter().filter(|answer| answer.metric.contains("cpu")) {
         let apart = (answer.predicted.unwrap() - answer.published).abs();
         assert!(apart <= 2.0, "{answer:?}");
@@ -61,7 +64,7 @@ fn study_002_is_predicted_within_its_bounds() {
 fn study_000_is_predicted_within_its_bounds() {
     let summary = summarise(&answers("000"));
     assert_eq!(summary.unanswered, 0);
-    assert!(summary.median_error_percent <= 11.0 && summary.p90_error_percent <= 60.0, "{summary:?}");
+    assert!(summary.median_error_percent <= 7.0 && summary.p90_error_percent <= 60.0, "{summary:?}");
     assert!(summary.pairs_in_order_percent.unwrap() >= 92.0, "{summary:?}");
 }
 
@@ -79,6 +82,90 @@ fn rows_kept_aside_are_answered_and_count_as_not_fitted() {
     let answers = validate(&Catalogue::built_in(), &parse("aside.csv", &text).unwrap()).unwrap();
     assert!(!answers[0].fitted && answers[0].error_percent.unwrap().abs() < 15.0, "{answers:?}");
     assert!(answers_of_the_same_row_are_fitted());
+}
+
+/// RAID 50 was fitted to nothing; the study's findings tell some of its figures.
+#[test]
+fn raid_50_is_predicted_from_the_other_levels() {
+    let mut text = String::from("study,level,tool,metric,value,unit,notes\n");
+    for (tool, metric, value) in [
+        ("bonnie 1.4", "write_block", 112_074.0),
+        ("bonnie 1.4", "rewrite", 68_278.0),
+        ("bonnie 1.4", "read_per_char_getc", 46_145.0),
+        ("postmark 1.5", "total_time", 1555.0),
+        ("postmark 1.5", "creation_alone_rate", 5.0),
+        ("postmark 1.5", "deletion_alone_rate", 97.0),
+    ] {
+        text += &format!("001,RAID 50,{tool},{metric},{value},,\n");
+    }
+    let answers = validate(&Catalogue::built_in(), &parse("aside.csv", &text).unwrap()).unwrap();
+    for answer in answers {
+        assert!(!answer.fitted && answer.error_percent.unwrap().abs() < 12.0, "{answer:?}");
+    }
+}
+
+/// Every system under loads that no table has: another block, another depth, another state.
+#[test]
+fn neighbours_of_published_rows_are_predicted_without_cliffs() {
+    use rayon::prelude::*;
+    let catalogue = Catalogue::built_in();
+    let mut seen = HashSet::new();
+    let mut names: Vec<&String> = catalogue.system.keys().collect();
+    names.retain(|name| seen.insert(format!("{:?}", catalogue.system[*name].configuration)));
+    let faults: Vec<String> = names.par_iter().flat_map(|name| cliffs(&catalogue, name)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
+    let system = catalogue.system(name).unwrap();
+    let mut faults = Vec::new();
+    for (read, random) in [(true, true), (false, true), (true, false), (false, false)] {
+        let rate = |state, kib: u64, depth| {
+            let load = Workload::simple(read, random, kib << 10, depth);
+            let prediction = predict_roughly(&system, state, &load, 7, 0.25);
+            let sound = prediction.mb_per_s.is_finite()
+                && prediction.mb_per_s > 0.0
+                && prediction.latency_us.p50 <= prediction.latency_us.max
+                && (0.0..=4.0).contains(&prediction.processor_utilisation)
+                && prediction.drives_busy.len() == system.drives
+                && prediction.headroom >= 0.99;
+            if sound { prediction.mb_per_s } else { f64::NAN }
+        };
+        let mut holds = |what: &str, slow: f64, fast: f64, least: f64| {
+            if fast.is_nan() || slow.is_nan() || fast < least * slow {
+                faults.push(format!("{name} read {read} random {random} {what}: {slow:.1}, then {fast:.1}"));
+            }
+        };
+        let at = |kib, depth| rate(State::Normal, kib, depth);
+        let (small, middle, large) = (at(8, 32), at(128, 32), at(1024, 32));
+        // A lone solid-state drive collects garbage under large random writes: the study measured that.
+        let least = if name == "002-ssd1" && random && !read { 0.3 } else { 0.85 };
+        holds("8 to 128 KiB", small, middle, least);
+        holds("128 KiB to 1 MiB", middle, large, least);
+        // Requests of a stream that overlap part the drives' read-ahead.
+        holds("depth 1 to 32", at(64, 1), at(64, 32), least.min(if random { 0.9 } else { 0.7 }));
+        if system.shape.fault_tolerance() > 0 {
+            let degraded = rate(State::Degraded, 1024, 32);
+            // Of a degraded RAID-Z whole tracks are read, of a whole one all but parity, in more pieces.
+            holds("a drive back", degraded, large, 0.65);
+            holds("rebuilt", rate(State::Rebuilding, 1024, 32), degraded, 0.9);
+        }
+    }
+    faults
+}
+
+#[test]
+fn halves_that_were_not_fitted_err_little_more() {
+    let catalogue = Catalogue::built_in();
+    // 1.5 times the bounds of all rows; the halves of study 004 have 63 rows, whose median is 5.9 to 8.2 by the seed.
+    let bounds = [("000", 10.5, 90.0), ("001", 22.5, 90.0), ("002", 10.5, 45.0), ("004", 9.0, 45.0)];
+    let halves = all_halves(&catalogue, &studies::built_in(), 1).unwrap();
+    for ((study, halves), (of, median, p90)) in halves.iter().zip(bounds) {
+        assert_eq!(study, of);
+        assert!(halves.other_median_percent <= median, "{study}: {halves:?}");
+        assert!(halves.other_p90_percent <= p90, "{study}: {halves:?}");
+    }
+    assert_eq!(halves.len(), 4);
 }
 
 fn answers_of_the_same_row_are_fitted() -> bool {
@@ -159,9 +246,8 @@ fn findings_hold_or_their_failure_is_known() {
         .filter(|finding| finding.verdict == Verdict::DoesNotHold)
         .map(|finding| finding.id.as_str())
         .collect();
-    // A journal faster than any disk; depth-1 reads that a driver doubles; the USB box's two mirrors lie too near
-    // each other.
-    assert_eq!(failing, ["F000-15", "F000-31", "F004-32"], "{findings:#?}");
+    // A journal faster than any disk; the USB box's two mirrors lie too near each other.
+    assert_eq!(failing, ["F000-15", "F004-32"], "{findings:#?}");
     let holding = findings.iter().filter(|finding| finding.verdict == Verdict::Holds).count();
     assert!(holding >= 45, "{holding}");
     assert!(findings.iter().all(|finding| !finding.why.is_empty()));

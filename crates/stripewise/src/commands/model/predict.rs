@@ -150,6 +150,8 @@ struct Predicted<'a> {
     rebuild_seconds: Option<f64>,
     rebuild_under_load_seconds: Option<f64>,
     drive_utilisation: f64,
+    drive_utilisations: &'a [f64],
+    processor_utilisation: f64,
     expected_error_percent: f64,
     expected_p90_error_percent: f64,
     limits: &'a [Limit],
@@ -164,7 +166,12 @@ struct Measurement<'a> {
     iops: f64,
     latency_us: Latency,
     bottleneck: &'a str,
+    headroom: f64,
+    rebuild_under_load_seconds: Option<f64>,
+    drive_utilisation: f64,
+    processor_utilisation: f64,
     expected_error_percent: f64,
+    expected_p90_error_percent: f64,
 }
 
 /// A load, its prediction, and the median and p90 error of such figures.
@@ -241,6 +248,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
             depth: options.depth.into(),
             workers: options.workers.into(),
             span_bytes,
+            repeats: false,
         };
         return Ok(vec![(name.into(), load)]);
     }
@@ -261,6 +269,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
             depth: step.workload.depth as usize,
             workers: step.workload.jobs as usize,
             span_bytes,
+            repeats: false,
         };
         (step.name.clone(), load)
     };
@@ -275,10 +284,6 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
 fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> Result<()> {
     let first = &figures[0];
     let prediction = &first.prediction;
-    let measurement = |figure: &'_ Figure| -> (f64, f64, Latency, f64) {
-        let one = &figure.prediction;
-        (one.mb_per_s, one.iops, one.latency_us, figure.error.0)
-    };
     let layout = system.shape.level.name();
     let document = Predicted {
         system: &system.name,
@@ -292,20 +297,26 @@ fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> R
         rebuild_seconds: prediction.rebuild_seconds,
         rebuild_under_load_seconds: prediction.rebuild_under_load_seconds,
         drive_utilisation: prediction.drive_utilisation,
+        drive_utilisations: &prediction.drives_busy,
+        processor_utilisation: prediction.processor_utilisation,
         expected_error_percent: first.error.0,
         expected_p90_error_percent: first.error.1,
         limits: &prediction.limits,
         measurements: (figures.len() > 1).then(|| {
             let all = figures.iter().map(|figure| {
-                let (mb_per_s, iops, latency_us, expected_error_percent) = measurement(figure);
-                let bottleneck = figure.prediction.bottleneck.as_str();
+                let one = &figure.prediction;
                 Measurement {
                     name: &figure.name,
-                    mb_per_s,
-                    iops,
-                    latency_us,
-                    bottleneck,
-                    expected_error_percent,
+                    mb_per_s: one.mb_per_s,
+                    iops: one.iops,
+                    latency_us: one.latency_us,
+                    bottleneck: &one.bottleneck,
+                    headroom: one.headroom,
+                    rebuild_under_load_seconds: one.rebuild_under_load_seconds,
+                    drive_utilisation: one.drive_utilisation,
+                    processor_utilisation: one.processor_utilisation,
+                    expected_error_percent: figure.error.0,
+                    expected_p90_error_percent: figure.error.1,
                 }
             });
             all.collect()
@@ -329,6 +340,9 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
         ">P99 µs",
         "LIMITED BY",
         ">NEXT PART",
+        ">DRIVES %",
+        ">PROCESSOR %",
+        ">REBUILD h",
         ">ERROR %",
     ]);
     for Figure { name, prediction, error } in figures {
@@ -340,21 +354,28 @@ fn page_of(system: &System, figures: &[Figure], page: &mut Page) {
             plain(format!("{:.0}", prediction.latency_us.p99)),
             plain(prediction.bottleneck.clone()),
             plain(format!("{:.2}×", prediction.headroom)),
+            plain(format!("{:.0}", 100.0 * prediction.drive_utilisation)),
+            plain(format!("{:.0}", 100.0 * prediction.processor_utilisation)),
+            plain(hours(prediction.rebuild_under_load_seconds)),
             plain(format!("{:.0}, {:.0}", error.0, error.1)),
         ]);
     }
     page.line("");
     page.table(&table);
     page.line("");
-    let hours = |seconds: Option<f64>| {
-        seconds.map_or_else(|| "none: nothing is stored twice".into(), |one| format!("{:.1} h", one / 3600.0))
-    };
-    let prediction = &figures[0].prediction;
-    page.field("rebuild, idle", hours(prediction.rebuild_seconds), Style::Plain);
-    page.field("rebuild, loaded", hours(prediction.rebuild_under_load_seconds), Style::Plain);
+    page.field("rebuild h, idle", hours(figures[0].prediction.rebuild_seconds), Style::Plain);
+    let busy: Vec<String> =
+        figures[0].prediction.drives_busy.iter().map(|one| format!("{:.0}", 100.0 * one)).collect();
+    page.field("each drive, %", format!("{} ({})", busy.join(" "), figures[0].name), Style::Plain);
     page.line("");
     page.line(
-        "NEXT PART: how much more the next part could do. ERROR: median and p90 of such figures in the",
+        "NEXT PART: how many times as much the next part could do. DRIVES, PROCESSOR: share of time that the",
     );
-    page.line("published studies (`stripewise model validate`).");
+    page.line("busiest drive works, and the controller's processor or a core of the host. REBUILD: of one drive under");
+    page.line("this load. ERROR: median and p90 of such figures in the published studies (`stripewise model validate`).");
+}
+
+/// Hours of a rebuild; none where nothing is stored twice.
+fn hours(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "no".into(), |one| format!("{:.1}", one / 3600.0))
 }
