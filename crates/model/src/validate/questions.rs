@@ -1,7 +1,7 @@
 //! What a row of a published table asks, and the prediction that answers it.
 
 use super::Predictor;
-use crate::predict::{Bonnie, PostMark, State, Workload};
+use crate::predict::{Bonnie, PostMark, State, Workload, software_processor};
 use crate::studies::{DataError, Row, Table};
 use crate::system::{Configuration, Over, System};
 
@@ -61,6 +61,11 @@ enum Asked {
     },
     /// Percent of the bus that a load takes.
     Bus {
+        subject: Subject,
+        load: Workload,
+    },
+    /// Percent of a core that software RAID takes on top of what hardware takes.
+    Processor {
         subject: Subject,
         load: Workload,
     },
@@ -252,6 +257,7 @@ fn requests(row: &Row) -> Result<Option<Question>, DataError> {
         // How many drives the array has is no measurement.
         "multiplier" => return Ok(None),
         "pcie_x8_utilisation" => Asked::Bus { subject, load },
+        name if name.contains("cpu") => Asked::Processor { subject, load },
         name if name.starts_with("max_latency") => Asked::Worst { subject, read },
         _ => Asked::Run { subject, state: State::Normal, loads: vec![load], figure },
     };
@@ -408,6 +414,11 @@ pub(super) fn answer(predictor: &Predictor, question: &Question) -> Option<f64> 
         Asked::Bus { subject, load } => {
             let rate = figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Rate)?;
             Some(100.0 * rate / PCIE_1_X8_MB_PER_S)
+        }
+        Asked::Processor { subject, load } => {
+            let system = resolve(subject)?;
+            let iops = figure_of(predictor, &system, State::Normal, load, Figure::Requests)?;
+            Some(100.0 * software_processor(&system, load, iops))
         }
         // Strips go out one after the other, and each is programmed before the next.
         Asked::UncachedRate { subject } => {

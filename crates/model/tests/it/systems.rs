@@ -249,8 +249,9 @@ fn findings_hold_or_their_failure_is_known() {
     // A journal faster than any disk; the USB box's two mirrors lie too near each other.
     assert_eq!(failing, ["F000-15", "F004-32"], "{findings:#?}");
     let holding = findings.iter().filter(|finding| finding.verdict == Verdict::Holds).count();
-    assert!(holding >= 45, "{holding}");
-    assert!(findings.iter().all(|finding| !finding.why.is_empty()));
+    assert!(holding >= 90, "{holding}");
+    let unclear = findings.iter().filter(|one| one.why.is_empty() || one.why.contains("nothing says why"));
+    assert_eq!(unclear.count(), 0, "{findings:#?}");
 }
 
 #[test]

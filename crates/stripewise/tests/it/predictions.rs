@@ -16,9 +16,16 @@ fn a_prediction_has_the_keys_promised_and_says_what_limits() {
         "latency_us",
         "bottleneck",
         "rebuild_seconds",
+        "headroom",
+        "drive_utilisations",
+        "processor_utilisation",
+        "expected_error_percent",
     ] {
         assert!(keys(&answer).contains(&key), "{key}: {answer}");
     }
+    assert_eq!(keys(&answer["latency_us"]), ["max", "mean", "p50", "p99", "p999"]);
+    assert_eq!(answer["drive_utilisations"].as_array().map(Vec::len), Some(4));
+    assert!(answer["processor_utilisation"].as_f64().is_some_and(|share| share > 0.9), "{answer}");
     assert_eq!(answer["bottleneck"], "controller");
     assert_eq!((answer["layout"].as_str(), answer["state"].as_str()), (Some("raid0"), Some("normal")));
     let wide =
@@ -54,4 +61,17 @@ fn a_sweep_prints_a_line_for_each_combination() {
     let points = answer["points"].as_array().expect("a list");
     assert_eq!(points.len(), 8);
     assert!(points[0]["mb_per_s"].is_null() && points[7]["mb_per_s"].is_number(), "{answer}");
+}
+
+#[test]
+fn predictions_of_what_cannot_be_are_refused_with_the_rule() {
+    let sandbox = Sandbox::new();
+    let refused = |words: &str| sandbox.fails(words);
+    assert!(refused("model predict 004-adaptec-raid6").contains("004-adaptec-raid5"));
+    let lost = refused("model predict 000-rst-raid0 --state degraded");
+    assert!(lost.contains("stores nothing twice") && lost.contains("hint:"), "{lost}");
+    let few = refused("model predict --drives 2xmg08ada400e --layout raid5");
+    assert!(few.contains("2 drives cannot be `raid5`"), "{few}");
+    let link = refused("model predict --drives 4xmg08ada400e --layout raid5 --link 10gb");
+    assert!(link.contains("10gbe"), "{link}");
 }
