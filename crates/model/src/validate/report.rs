@@ -39,6 +39,15 @@ pub fn markdown(
             summary.rows, summary.unanswered
         );
     }
+    let cpu = answers.iter().filter(|answer| answer.metric.contains("cpu"));
+    let apart = cpu.filter_map(|answer| Some((answer.predicted? - answer.published).abs()));
+    let (rows, most) = apart.fold((0, 0.0), |(rows, most): (usize, f64), one| (rows + 1, most.max(one)));
+    if rows > 0 {
+        let _ = writeln!(
+            text,
+            "\nThe {rows} rows of processor time are at most {most:.1} points of percent off."
+        );
+    }
     text += "\n## Rows that were not fitted\n\n\
              Numbers that are fitted start off their places by a quarter, are fitted to a random half of the rows,\n\
              and predict the other half. Study 004 has 63 rows a half: its median on the other half moves between\n\
