@@ -199,5 +199,15 @@ pub(super) fn predict(system: &System, workload: &Workload) -> Prediction {
         Limit { part: "link".into(), iops: bytes.bus() * 1e6 / workload.mean_bytes() },
     ];
     let drives = bytes.parts.or("all_drives_rate", f64::INFINITY) * 1e6 / workload.mean_bytes();
-    Prediction::of_limits(system, workload, us + random, limits, drives)
+    let mut prediction = Prediction::of_limits(system, workload, us + random, limits, drives);
+    if system.shape.fault_tolerance() > 0 {
+        // Its processor reads every drive of a set, and is left over by the host's requests.
+        let read = system.shape.data_units() as f64 * system.drive.or("capacity", 0.0) * bytes.read() / 1e9;
+        let written = system.drive.or("capacity", 0.0) * bytes.parts.or("drive_byte", 0.0) / 1e9;
+        let idle = read + written;
+        prediction.rebuild_seconds = Some(idle);
+        let left = (1.0 - prediction.processor_utilisation).max(0.1);
+        prediction.rebuild_under_load_seconds = Some(idle / left);
+    }
+    prediction
 }

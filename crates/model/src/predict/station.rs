@@ -140,7 +140,7 @@ fn costs(system: &System, state: State, load: &Workload, kib: f64, read: bool, r
     }
     let direct = !system.controller.parameters.contains_key("read");
     let mut costs = match (direct, read) {
-        (true, true) => plain_read(system, kib, random, members),
+        (true, true) => plain_read(system, kib, random, members, read_more),
         (true, false) => plain_write(system, kib, random, load.outstanding() == 1, members),
         (false, true) => controller_read(system, kib, random, streams, members, read_more),
         (false, false) => controller_write(system, kib, random, streams, members),
@@ -155,8 +155,8 @@ fn costs(system: &System, state: State, load: &Workload, kib: f64, read: bool, r
     costs
 }
 
-/// Drives at plain ports; software that strips over them sends one command to a member at a time.
-fn plain_read(system: &System, kib: f64, random: bool, members: f64) -> Costs {
+/// Drives at plain ports; the software that strips over them may send one command to a member at a time.
+fn plain_read(system: &System, kib: f64, random: bool, members: f64, more: f64) -> Costs {
     let (ssd, cut) = (Ssd(&system.drive), Cut::of(system, kib));
     if system.drives == 1 {
         return Costs {
@@ -166,7 +166,10 @@ fn plain_read(system: &System, kib: f64, random: bool, members: f64) -> Costs {
     }
     let rows = (cut.strips / members).max(1.0);
     let alone_us = ssd.read_alone(cut.strip_kib * rows, random);
-    let busy = if random || cut.strips < members {
+    let serial = system.controller.is("serial_members");
+    let busy = if !serial {
+        cut.strips * more * ssd.read_busy(cut.strip_kib, random) / members
+    } else if random || cut.strips < members {
         alone_us * cut.strips.min(members) / members
     } else {
         ssd.read_busy(kib / members, random)

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use stripewise_layout::{LayoutError, LayoutSpec, Shape};
 
 use super::parameter::{How, Parameter};
-use crate::catalogue::{DriveEntry, Origin, drives};
+use crate::catalogue::{DriveEntry, DriveModel, Origin, drives};
 use crate::names::nearest;
+use crate::ssd::SsdParameters;
 
 const BUILT_IN: &str = include_str!("../../../../catalogue/systems.toml");
 
@@ -225,6 +226,39 @@ const HARD_DISK: [(&str, &str, &str, f64); 17] = [
     ("write_cache_extents", "write_cache", "requests", 1.0),
 ];
 
+/// A solid-state drive of the drives' catalogue: what its channels and dies come to.
+fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component {
+    let (dies, page) = (f64::from(ssd.channels * ssd.dies_per_channel), f64::from(ssd.page_bytes));
+    let wires = ssd.interface_mb_per_s.min(f64::from(ssd.channels) * ssd.channel_mb_per_s);
+    let reading = wires.min(dies * page / ssd.read_us.max(0.1));
+    let erased = ssd.program_us + ssd.erase_us / f64::from(ssd.pages_per_block);
+    let writing = wires.min(dies * page / erased.max(0.1));
+    // Greedy collection copies about so many pages for each that uniform random writes bring.
+    let spare = ssd.over_provisioning_percent / 100.0;
+    let amplified = ((1.0 + spare) / (2.0 * spare)).max(1.0);
+    let values = [
+        ("capacity", "B", ssd.capacity_bytes as f64),
+        ("interface", "MB/s", ssd.interface_mb_per_s),
+        ("command", "us", ssd.command_us),
+        ("turnaround", "us", ssd.latency_us),
+        ("sequential_read", "MB/s", reading),
+        ("random_read", "MB/s", reading),
+        ("sequential_write", "MB/s", writing),
+        ("page_read", "us", ssd.read_us + page / ssd.channel_mb_per_s),
+        ("pages_read", "us", ssd.read_us + page / ssd.channel_mb_per_s),
+        ("program", "us", ssd.program_us),
+        ("random_write", "us", 4096.0 * amplified / writing),
+        ("random_write_aged", "us", 4096.0 * amplified / writing),
+        ("random_write_exponent", "1", 1.0),
+    ];
+    let source = "channels, dies and spare pages of its entry among the drives";
+    let parameter = |(name, unit, value): (&str, &str, f64)| {
+        (name.to_owned(), Parameter { value, unit: unit.into(), how: How::Assumed, source: source.into() })
+    };
+    let parameters = values.into_iter().map(parameter).collect();
+    Component { kind: ComponentKind::Ssd, title: drive.title.clone(), parameters }
+}
+
 /// What may be wrong with a name, a file, or a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
@@ -301,7 +335,10 @@ impl Catalogue {
         let mut catalogue: Self = toml::from_str(text).map_err(|fault| error(fault.to_string()))?;
         for drive in drives() {
             // What this file says of a drive goes over the drive's own entry.
-            let own = hard_disk(drive);
+            let own = match &drive.model {
+                DriveModel::Hdd(_) => hard_disk(drive),
+                DriveModel::Ssd(ssd) => solid_state(drive, ssd),
+            };
             let component = catalogue.component.entry(drive.name.clone()).or_insert_with(|| own.clone());
             for (name, parameter) in own.parameters {
                 component.parameters.entry(name).or_insert(parameter);

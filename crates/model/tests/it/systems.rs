@@ -238,6 +238,24 @@ fn more_drives_read_faster_and_a_lost_one_slows() {
     assert!(rate("4xmg08ada400e", State::Degraded) < 0.9 * four);
 }
 
+/// They are in the drives' catalogue only: none of them has an arm.
+#[test]
+fn solid_state_drives_of_the_catalogue_are_predicted_as_such() {
+    let catalogue = Catalogue::built_in();
+    let iops = |drives: &str, read, depth| {
+        let system = catalogue.build("mine", &configuration(drives, "raid0")).unwrap();
+        predict(&system, State::Normal, &Workload::simple(read, true, 4096, depth)).iops
+    };
+    assert!(iops("4xnvme", true, 256) > 500_000.0, "{}", iops("4xnvme", true, 256));
+    assert!(iops("4xsata-ssd", true, 128) > 100_000.0, "{}", iops("4xsata-ssd", true, 128));
+    assert!(iops("4xnvme", true, 1) > 5000.0 && iops("4xnvme", true, 256) > iops("4xnvme", false, 256));
+    let mut enclosure = configuration("12xsata-12", "raid5");
+    enclosure.controller = "gateway-840".into();
+    let system = catalogue.build("mine", &enclosure).unwrap();
+    let rebuild = predict(&system, State::Normal, &Workload::simple(true, false, 65_536, 1)).rebuild_seconds;
+    assert!(rebuild.is_some_and(|seconds| seconds > 3600.0), "{rebuild:?}");
+}
+
 #[test]
 fn findings_hold_or_their_failure_is_known() {
     let findings = findings(&Catalogue::built_in());

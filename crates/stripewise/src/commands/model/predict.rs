@@ -9,7 +9,7 @@ use serde::Serialize;
 use stripewise_lab::Pattern as LabPattern;
 use stripewise_lab::method;
 use stripewise_model::predict::{Latency, Limit, Prediction, State, Workload, depth_chart, predict};
-use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over, System};
+use stripewise_model::system::{Catalogue, Configuration, Over, System};
 use stripewise_model::validate::Expected;
 
 use super::{parse_share, parse_state, system_failure};
@@ -74,7 +74,7 @@ pub struct Build {
     /// Bytes per strip
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
-    /// Controller or software [default: hba for disks, software-ports for solid-state drives]
+    /// Controller or software [default: hba]
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
     /// Controllers that share the drives
@@ -113,15 +113,14 @@ impl Build {
     /// The configuration asked for.
     pub fn configuration(&self, catalogue: &Catalogue) -> Result<Configuration> {
         let drives = self.drives.clone().unwrap_or_default();
-        let (_, _, drive) = catalogue.drives(&drives).map_err(|error| system_failure(&error))?;
-        let usual = if drive.kind == ComponentKind::Ssd { "software-ports" } else { "hba" };
+        catalogue.drives(&drives).map_err(|error| system_failure(&error))?;
         Ok(Configuration {
             drives,
             layout: self.layout.clone().unwrap_or_default(),
             columns: self.columns,
             interleave_kib: self.interleave.map(|size| size.0 >> 10),
             groups: self.groups,
-            controller: self.controller.clone().unwrap_or_else(|| usual.into()),
+            controller: self.controller.clone().unwrap_or_else(|| "hba".into()),
             controllers: self.controllers,
             over: match self.over {
                 None => Over::Drives,

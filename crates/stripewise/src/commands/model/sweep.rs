@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use stripewise_model::predict::State;
 use stripewise_model::sweep::{Sweep, csv, json_lines};
-use stripewise_model::system::{Catalogue, ComponentKind, Configuration, Over};
+use stripewise_model::system::{Catalogue, Configuration, Over};
 
 use super::{parse_share, parse_state, system_failure};
 use crate::commands::App;
@@ -45,7 +45,7 @@ pub struct Options {
     /// Workers
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
-    /// Controller or software [default: hba for disks, software-ports for solid-state drives]
+    /// Controller or software [default: hba]
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
     /// What the host reaches it through
@@ -80,8 +80,7 @@ struct Swept<'a> {
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let catalogue = Catalogue::built_in();
     let one = format!("1x{}", options.drive);
-    let (_, _, drive) = catalogue.drives(&one).map_err(|error| system_failure(&error))?;
-    let usual = if drive.kind == ComponentKind::Ssd { "software-ports" } else { "hba" };
+    catalogue.drives(&one).map_err(|error| system_failure(&error))?;
     if options.depths.contains(&0) || options.workers == 0 || options.blocks.iter().any(|size| size.0 == 0) {
         return Err(Failure::usage("depths, workers and blocks are at least 1"));
     }
@@ -92,7 +91,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
             columns: None,
             interleave_kib: None,
             groups: None,
-            controller: options.controller.clone().unwrap_or_else(|| usual.into()),
+            controller: options.controller.clone().unwrap_or_else(|| "hba".into()),
             controllers: 1,
             over: Over::Drives,
             file_system: false,
