@@ -10,6 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stripewise_drive::SplitMix64;
 use stripewise_model::catalogue::{DriveModel, drive};
 use stripewise_model::hdd::{Completed, HddOperation, HddQueue, HddRequest};
+use stripewise_model::measured::MeasuredQueue;
 use stripewise_model::ssd::SsdQueue;
 
 const REQUESTS: u64 = 20_000;
@@ -54,6 +55,10 @@ fn drives(criterion: &mut Criterion) {
                 }
                 DriveModel::Ssd(parameters) => {
                     let queue = SsdQueue::new(parameters, 1).expect("the catalogue is checked");
+                    bencher.iter(|| closed_loop!(queue.clone(), depth))
+                }
+                DriveModel::Measured(parameters) => {
+                    let queue = MeasuredQueue::new(parameters).expect("the entry is checked");
                     bencher.iter(|| closed_loop!(queue.clone(), depth))
                 }
             });

@@ -11,6 +11,8 @@
 
 mod drive;
 mod entry;
+mod taken;
 
 pub use drive::{DriveEntry, DriveModel, Rates, drive, drives, parse_drive};
 pub use entry::{CatalogueError, Origin, Parameter};
+pub use taken::drive_text;

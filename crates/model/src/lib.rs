@@ -4,6 +4,7 @@
 pub mod advise;
 pub mod catalogue;
 pub mod hdd;
+pub mod measured;
 pub mod modelled;
 pub mod names;
 pub mod predict;

@@ -17,12 +17,14 @@ use stripewise_drive::{
 
 use crate::catalogue::{DriveEntry, DriveModel};
 use crate::hdd::{Completed, HddOperation, HddQueue, HddRequest, ParameterError};
+use crate::measured::MeasuredQueue;
 use crate::ssd::SsdQueue;
 
 /// The queue of any modelled drive.
 enum Queue {
     Hdd(Box<HddQueue>),
     Ssd(Box<SsdQueue>),
+    Measured(Box<MeasuredQueue>),
 }
 
 impl Queue {
@@ -30,6 +32,7 @@ impl Queue {
         match self {
             Queue::Hdd(queue) => queue.submit(now_ns, request),
             Queue::Ssd(queue) => queue.submit(now_ns, request),
+            Queue::Measured(queue) => queue.submit(now_ns, request),
         }
     }
 
@@ -37,6 +40,7 @@ impl Queue {
         match self {
             Queue::Hdd(queue) => queue.next_event_ns(),
             Queue::Ssd(queue) => queue.next_event_ns(),
+            Queue::Measured(queue) => queue.next_event_ns(),
         }
     }
 
@@ -44,6 +48,7 @@ impl Queue {
         match self {
             Queue::Hdd(queue) => queue.advance(now_ns, completed),
             Queue::Ssd(queue) => queue.advance(now_ns, completed),
+            Queue::Measured(queue) => queue.advance(now_ns, completed),
         }
     }
 }
@@ -88,9 +93,12 @@ impl ModelledDrive {
             DriveModel::Ssd(parameters) => {
                 (Queue::Ssd(Box::new(SsdQueue::new(parameters, seed)?)), parameters.queue_depth)
             }
+            DriveModel::Measured(parameters) => {
+                (Queue::Measured(Box::new(MeasuredQueue::new(parameters)?)), parameters.queue_depth)
+            }
         };
         let rates = entry.rates();
-        let info = DriveInfo {
+        let mut info = DriveInfo {
             label: label.into(),
             kind: DriveKind::Model,
             queue_depth: depth,
@@ -100,6 +108,12 @@ impl ModelledDrive {
             gap_bytes: ((rates.bytes_per_second / rates.iops) as u64).min(256 << 10) / 4096 * 4096,
             ..inner.info().clone()
         };
+        if let DriveModel::Measured(parameters) = &entry.model {
+            // What the drive says of itself decides how the engine asks it.
+            info.queue_bytes = parameters.queue_bytes;
+            info.max_request_bytes = parameters.longest_request_bytes;
+            info.gap_bytes = parameters.gap_bytes;
+        }
         let shared = Rc::new(Shared {
             queue: RefCell::new(queue),
             inside: RefCell::default(),

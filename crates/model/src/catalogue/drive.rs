@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use crate::hdd::DataSheet;
+use crate::measured::MeasuredParameters;
 use crate::ssd::SsdParameters;
 
 use super::entry::{CatalogueError, Parameter, Reader};
+use super::taken;
 
 const BUILT_IN: [(&str, &str); 10] = [
     ("mg08ada400e.toml", include_str!("../../../../catalogue/drives/mg08ada400e.toml")),
@@ -28,6 +30,8 @@ pub enum DriveModel {
     Hdd(DataSheet),
     /// A solid-state drive.
     Ssd(SsdParameters),
+    /// Anything that `drive measure` characterised.
+    Measured(Box<MeasuredParameters>),
 }
 
 /// About what a drive can do: enough to choose sizes and times by.
@@ -58,6 +62,7 @@ impl DriveEntry {
         match &self.model {
             DriveModel::Hdd(_) => "hdd",
             DriveModel::Ssd(_) => "ssd",
+            DriveModel::Measured(_) => "measured",
         }
     }
 
@@ -66,6 +71,7 @@ impl DriveEntry {
         match &self.model {
             DriveModel::Hdd(sheet) => sheet.capacity_bytes,
             DriveModel::Ssd(parameters) => parameters.capacity_bytes,
+            DriveModel::Measured(parameters) => parameters.capacity_bytes,
         }
     }
 
@@ -82,6 +88,13 @@ impl DriveEntry {
                 let programs = dies * f64::from(ssd.page_bytes) / ssd.program_us.max(1.0) * 1e6;
                 let commands = (1e6 / ssd.command_us.max(0.01)).min(dies * 1e6 / ssd.read_us.max(1.0));
                 Rates { bytes_per_second: programs.min(ssd.interface_mb_per_s * 1e6), iops: commands }
+            }
+            DriveModel::Measured(drive) => {
+                let depth = drive.queue_depth;
+                let stream_us =
+                    drive.sequential_read.us(1 << 20, depth).max(drive.sequential_write.us(1 << 20, depth));
+                let iops = 1e6 / drive.random_read.us(4096, depth);
+                Rates { bytes_per_second: f64::from(1 << 20) / stream_us * 1e6, iops }
             }
         }
     }
@@ -110,7 +123,8 @@ pub fn parse_drive(file: &str, text: &str) -> Result<DriveEntry, CatalogueError>
     let model = match raw.kind.as_str() {
         "hdd" => DriveModel::Hdd(hdd(&reader)?),
         "ssd" => DriveModel::Ssd(ssd(&reader)?),
-        other => return Err(reader.wrong("kind", format!("`{other}` is none of: hdd, ssd"))),
+        "measured" => DriveModel::Measured(Box::new(taken::read(&reader)?)),
+        other => return Err(reader.wrong("kind", format!("`{other}` is none of: hdd, ssd, measured"))),
     };
     Ok(DriveEntry { name: raw.name, title: raw.title, model, parameters: reader.parameters })
 }

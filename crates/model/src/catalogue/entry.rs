@@ -151,6 +151,23 @@ impl Reader<'_> {
         }
     }
 
+    /// Rows of `columns` numbers each.
+    pub fn rows(&self, name: &str, columns: usize) -> Result<Vec<Vec<f64>>, CatalogueError> {
+        let parameter = self.parameters.get(name).ok_or_else(|| self.wrong(name, "missing"))?;
+        let refuse = || self.wrong(name, format!("its value is no list of rows of {columns} numbers"));
+        let number = |value: &toml::Value| match value {
+            toml::Value::Integer(value) => Some(*value as f64),
+            toml::Value::Float(value) => Some(*value),
+            _ => None,
+        };
+        let row = |value: &toml::Value| {
+            let numbers = value.as_array()?.iter().map(number).collect::<Option<Vec<f64>>>()?;
+            (numbers.len() == columns).then_some(numbers)
+        };
+        let rows = parameter.value.as_array().ok_or_else(refuse)?.iter().map(row);
+        rows.collect::<Option<_>>().ok_or_else(refuse)
+    }
+
     pub fn small(&self, name: &str) -> Result<u32, CatalogueError> {
         let value = self.whole(name)?;
         u32::try_from(value).map_err(|_| self.wrong(name, format!("{value} is too large")))

@@ -52,44 +52,16 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// Sectors that the zones hold, whatever the capacity is said to be.
+    pub(super) fn held_sectors(parameters: &HddParameters) -> Result<u64, ParameterError> {
+        Ok(zones(parameters)?.1)
+    }
+
     /// Refuses a capacity that the zones do not hold.
     pub fn new(parameters: &HddParameters) -> Result<Self, ParameterError> {
-        parameters.check()?;
-        let heads = u64::from(parameters.heads);
-        let mut first_lba = 0;
-        let mut zones = Vec::with_capacity(parameters.zones.len());
-        for (index, zone) in parameters.zones.iter().enumerate() {
-            let places = u64::from(zone.cylinders) * heads * u64::from(zone.sectors_per_track);
-            let reserved = u64::from(zone.reserved_sectors);
-            let region_places = match zone.spare_region_tracks {
-                0 => places,
-                tracks => u64::from(tracks) * u64::from(zone.sectors_per_track),
-            };
-            let spares = u64::from(zone.spare_sectors);
-            if spares >= region_places || reserved >= places {
-                let why = format!("{} spare and {} reserved sectors are the whole", spares, reserved);
-                return Err(ParameterError::new(format!("zones[{index}]"), why));
-            }
-            let region_sectors = region_places - spares;
-            let last_places = places % region_places;
-            let sectors = places / region_places * region_sectors + last_places.min(region_sectors);
-            zones.push(Zone {
-                first_lba,
-                first_cylinder: zone.first_cylinder,
-                sectors_per_track: zone.sectors_per_track,
-                track_skew: zone.track_skew_sectors.into(),
-                cylinder_skew: zone.cylinder_skew_sectors.into(),
-                offset: zone.first_sector_offset_sectors.into(),
-                reserved,
-                region_sectors,
-                region_places,
-                spares_before: if zone.spares_at_front { spares } else { 0 },
-            });
-            first_lba += sectors.saturating_sub(reserved);
-        }
-        if parameters.capacity_sectors == 0 || parameters.capacity_sectors > first_lba {
-            let why =
-                format!("{} is not within the {first_lba} that the zones hold", parameters.capacity_sectors);
+        let (zones, held) = zones(parameters)?;
+        if parameters.capacity_sectors == 0 || parameters.capacity_sectors > held {
+            let why = format!("{} is not within the {held} that the zones hold", parameters.capacity_sectors);
             return Err(ParameterError::new("capacity_sectors", why));
         }
         let last = parameters.zones.last().expect("checked: at least one zone");
@@ -168,4 +140,42 @@ impl Geometry {
             angle_ns: self.angle_ns(index as u16, slot),
         }
     }
+}
+
+/// The zones, and the sectors that they hold together.
+fn zones(parameters: &HddParameters) -> Result<(Vec<Zone>, u64), ParameterError> {
+    parameters.check()?;
+    let heads = u64::from(parameters.heads);
+    let mut first_lba = 0;
+    let mut zones = Vec::with_capacity(parameters.zones.len());
+    for (index, zone) in parameters.zones.iter().enumerate() {
+        let places = u64::from(zone.cylinders) * heads * u64::from(zone.sectors_per_track);
+        let reserved = u64::from(zone.reserved_sectors);
+        let region_places = match zone.spare_region_tracks {
+            0 => places,
+            tracks => u64::from(tracks) * u64::from(zone.sectors_per_track),
+        };
+        let spares = u64::from(zone.spare_sectors);
+        if spares >= region_places || reserved >= places {
+            let why = format!("{} spare and {} reserved sectors are the whole", spares, reserved);
+            return Err(ParameterError::new(format!("zones[{index}]"), why));
+        }
+        let region_sectors = region_places - spares;
+        let last_places = places % region_places;
+        let sectors = places / region_places * region_sectors + last_places.min(region_sectors);
+        zones.push(Zone {
+            first_lba,
+            first_cylinder: zone.first_cylinder,
+            sectors_per_track: zone.sectors_per_track,
+            track_skew: zone.track_skew_sectors.into(),
+            cylinder_skew: zone.cylinder_skew_sectors.into(),
+            offset: zone.first_sector_offset_sectors.into(),
+            reserved,
+            region_sectors,
+            region_places,
+            spares_before: if zone.spares_at_front { spares } else { 0 },
+        });
+        first_lba += sectors.saturating_sub(reserved);
+    }
+    Ok((zones, first_lba))
 }

@@ -1,6 +1,13 @@
 //! A drive in the neutral form: JSON with times in milliseconds and lengths in sectors.
+//!
+//! Descriptions are extracted by hand and by programs, so they differ in what they leave out: what is absent or `null`
+//! in the cache, the bus and the overheads is off, switches are `true` or numbers, seek tables may repeat a distance,
+//! and the capacity may exceed what the zones add up to by a little.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::ReplayError;
 use crate::hdd::{
@@ -58,34 +65,59 @@ impl AfterWhich {
     }
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Bus {
+    #[serde(deserialize_with = "switch")]
     pub hold_bus_entire_read: bool,
+    #[serde(deserialize_with = "switch")]
     pub hold_bus_entire_write: bool,
+    #[serde(deserialize_with = "switch")]
     pub never_disconnect: bool,
+    #[serde(deserialize_with = "switch")]
     pub extra_write_disconnect: bool,
+    #[serde(deserialize_with = "or_default")]
     pub read_reconnect_watermark: f64,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Cache {
+    #[serde(deserialize_with = "count")]
     pub enabled: u32,
+    #[serde(deserialize_with = "count")]
     pub segments: u32,
+    #[serde(deserialize_with = "count")]
     pub segment_sectors: u32,
+    #[serde(deserialize_with = "switch")]
     pub dedicated_write_segment: bool,
+    #[serde(deserialize_with = "switch")]
     pub read_on_write_data: bool,
+    #[serde(deserialize_with = "count")]
     pub continuous_read: u32,
+    #[serde(deserialize_with = "count")]
     pub min_readahead: u32,
+    #[serde(deserialize_with = "count")]
     pub max_readahead: u32,
-    pub readahead_may_overwrite_requested: i32,
+    #[serde(deserialize_with = "switch")]
+    pub readahead_may_overwrite_requested: bool,
+    #[serde(deserialize_with = "switch")]
     pub readahead_after_full_hit: bool,
+    #[serde(deserialize_with = "switch")]
     pub read_sectors_before_request: bool,
+    #[serde(deserialize_with = "count")]
     pub fast_write: u32,
+    #[serde(deserialize_with = "switch")]
     pub combine_sequential_writes: bool,
+    #[serde(deserialize_with = "count")]
     pub zero_latency_read: u32,
+    #[serde(deserialize_with = "count")]
     pub zero_latency_write: u32,
+    #[serde(deserialize_with = "switch")]
     pub stop_prefetch_mid_sector: bool,
+    #[serde(deserialize_with = "switch")]
     pub transfer_partial_hit_immediately: bool,
+    #[serde(deserialize_with = "switch")]
     pub almost_read_hits: bool,
 }
 
@@ -96,21 +128,28 @@ struct Raw {
     capacity_sectors: u64,
     rpm: f64,
     surfaces: u32,
+    #[serde(default, deserialize_with = "or_default")]
     lbn_mapping: u32,
+    #[serde(default, deserialize_with = "or_default")]
     spare_scheme_code: u32,
     #[serde(default)]
     spare_range_cylinders: Option<u32>,
     zones: Vec<RawZone>,
     #[serde(default)]
-    seek_ms: Option<Vec<(u32, f64)>>,
+    seek_ms: Option<Vec<(f64, f64)>>,
     #[serde(default)]
     seek_formula: Option<RawFormula>,
     cylinders: u32,
+    #[serde(default, deserialize_with = "or_default")]
     head_switch_ms: f64,
+    #[serde(default, deserialize_with = "or_default")]
     write_settle_ms: f64,
     bus_sector_transfer_ms: RawSectorTransfer,
+    #[serde(default, deserialize_with = "or_default")]
     overheads_ms: RawOverheads,
+    #[serde(default, deserialize_with = "or_default")]
     bus_behaviour: Bus,
+    #[serde(default, deserialize_with = "or_default")]
     cache: Cache,
 }
 
@@ -119,19 +158,21 @@ struct RawZone {
     first_cylinder: u32,
     last_cylinder: u32,
     sectors_per_track: u32,
+    #[serde(default, deserialize_with = "or_default")]
     track_skew_sectors: f64,
+    #[serde(default, deserialize_with = "or_default")]
     cylinder_skew_sectors: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     first_sector_offset_sectors: f64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     reserved_sectors_at_front: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     spares: u32,
 }
 
 #[derive(Deserialize)]
 struct RawFormula {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     first_ten_ms: Vec<f64>,
     sqrt_below_cylinders: u32,
     sqrt_constant_ms: f64,
@@ -152,29 +193,81 @@ struct RawSectorTransfer {
 #[serde(default)]
 #[derive(Default)]
 struct RawOverheads {
+    #[serde(deserialize_with = "or_default")]
     read_hit_after_read: f64,
+    #[serde(deserialize_with = "or_default")]
     read_hit_after_write: f64,
+    #[serde(deserialize_with = "or_default")]
     read_miss_after_read: f64,
+    #[serde(deserialize_with = "or_default")]
     read_miss_after_write: f64,
+    #[serde(deserialize_with = "or_default")]
     write_hit_after_read: f64,
+    #[serde(deserialize_with = "or_default")]
     write_hit_after_write: f64,
+    #[serde(deserialize_with = "or_default")]
     write_miss_after_read: f64,
+    #[serde(deserialize_with = "or_default")]
     write_miss_after_write: f64,
+    #[serde(deserialize_with = "or_default")]
     read_completion: f64,
+    #[serde(deserialize_with = "or_default")]
     write_completion: f64,
+    #[serde(deserialize_with = "or_default")]
     data_preparation: f64,
+    #[serde(deserialize_with = "or_default")]
     first_reselect: f64,
+    #[serde(deserialize_with = "or_default")]
     other_reselect: f64,
+    #[serde(deserialize_with = "or_default")]
     read_disconnect_after_read: f64,
+    #[serde(deserialize_with = "or_default")]
     read_disconnect_after_write: f64,
+    #[serde(deserialize_with = "or_default")]
     write_disconnect: f64,
+    #[serde(deserialize_with = "or_default")]
     extra_write_disconnect_command: f64,
+    #[serde(deserialize_with = "or_default")]
     extra_write_disconnect_first: f64,
+    #[serde(deserialize_with = "or_default")]
     extra_write_disconnect_gap: f64,
+    #[serde(deserialize_with = "or_default")]
     extra_write_disconnect_second: f64,
+    #[serde(deserialize_with = "or_default")]
     extra_write_disconnect_seek_delay: f64,
+    #[serde(deserialize_with = "or_default")]
     minimum_write_seek_delay: f64,
 }
+
+/// What is `null` is as if it were absent.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A whole number; some descriptions say `true` for 1.
+fn count<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    let number = match &value {
+        serde_json::Value::Null => Some(0.0),
+        serde_json::Value::Bool(on) => Some(f64::from(u8::from(*on))),
+        other => other.as_f64(),
+    };
+    let whole = number.filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
+    whole.map(|whole| whole as u32).ok_or_else(|| Error::custom(format!("{value} is no whole number from 0")))
+}
+
+/// On or off; some descriptions say it in numbers, of which all but 0 are on.
+fn switch<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    match serde_json::Value::deserialize(from)? {
+        serde_json::Value::Null => Ok(false),
+        serde_json::Value::Bool(on) => Ok(on),
+        serde_json::Value::Number(number) => Ok(number.as_f64() != Some(0.0)),
+        other => Err(Error::custom(format!("{other} is neither true nor false"))),
+    }
+}
+
+/// A capacity may be larger than the zones add up to by this share: lists of zones leave out cylinders.
+const CAPACITY_TOLERANCE: f64 = 0.03;
 
 /// No time of a drive is longer.
 const LONGEST_MS: f64 = 1000.0;
@@ -227,16 +320,21 @@ impl Raw {
         if !(self.rpm >= 60.0 && self.rpm <= 60_000.0) {
             return Err(ParameterError::new("rpm", format!("{} is not within 60 to 60000", self.rpm)));
         }
-        let cache = self.cache.clone();
-        if cache.segments == 0 || cache.segments > 10_000 {
-            return Err(ParameterError::new("cache.segments", format!("{} of them", cache.segments)));
+        let mut cache = self.cache.clone();
+        if cache.segments > 10_000 {
+            let why = format!("{} is not within 0 to 10000", cache.segments);
+            return Err(ParameterError::new("cache.segments", why));
+        }
+        // Without segments there is nothing that a read could find.
+        if cache.segments == 0 {
+            cache.enabled = 0;
         }
         let watermark = self.bus_behaviour.read_reconnect_watermark;
         if !(0.0..=1.0).contains(&watermark) {
             let why = format!("{watermark} is not within 0 to 1");
             return Err(ParameterError::new("bus_behaviour.read_reconnect_watermark", why));
         }
-        let hdd = HddParameters {
+        let mut hdd = HddParameters {
             sector_bytes: self.sector_bytes,
             capacity_sectors: self.capacity_sectors,
             revolution_ns: (60e9 / self.rpm).round() as u32,
@@ -269,6 +367,7 @@ impl Raw {
             read_cache: ReadCacheParameters { segments: 0, segment_sectors: 0, read_ahead_sectors: 0 },
             write_cache: WriteCacheParameters { extents: 0, bytes: 0 },
         };
+        hdd.hold_capacity(CAPACITY_TOLERANCE)?;
         Geometry::new(&hdd)?;
         let transfer = &self.bus_sector_transfer_ms;
         Ok(Description {
@@ -339,20 +438,33 @@ impl Raw {
             (Some(points), None) => points.clone(),
             (None, Some(formula)) => formula.points(self.cylinders),
             _ => {
-                return Err(ParameterError::new(
-                    "seek_ms",
-                    "exactly one of seek_ms and seek_formula is needed",
-                ));
+                let why = "exactly one of seek_ms and seek_formula is needed";
+                return Err(ParameterError::new("seek_ms", why));
             }
         };
-        let points = points.into_iter().map(|(distance, ms)| Ok((distance, ns("seek_ms", ms)? as u32)));
-        Ok(SeekCurve::Table(points.collect::<Result<_, ParameterError>>()?))
+        // Several times of one distance are measurements of the same: their mean.
+        let mut by_distance: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (distance, ms) in points {
+            if !(0.0..1e9).contains(&distance) {
+                let why = format!("a distance of {distance} cylinders");
+                return Err(ParameterError::new("seek_ms", why));
+            }
+            by_distance.entry(distance.round() as u32).or_default().push(ms);
+        }
+        // A seek over nothing is none.
+        by_distance.remove(&0);
+        let point = |(distance, times): (u32, Vec<f64>)| {
+            let mean_ms = times.iter().sum::<f64>() / times.len() as f64;
+            Ok((distance, ns("seek_ms", mean_ms)? as u32))
+        };
+        let points = by_distance.into_iter().map(point).collect::<Result<_, ParameterError>>()?;
+        Ok(SeekCurve::Table(points))
     }
 }
 
 impl RawFormula {
     /// One point for each distance.
-    fn points(&self, cylinders: u32) -> Vec<(u32, f64)> {
+    fn points(&self, cylinders: u32) -> Vec<(f64, f64)> {
         let time_ms = |distance: u32| {
             let first = self.first_ten_ms.get(distance as usize - 1).copied();
             let single = self.single_cylinder_ms.filter(|_| distance == 1);
@@ -364,7 +476,8 @@ impl RawFormula {
                 }
             })
         };
-        (1..cylinders.clamp(2, 1 << 20)).map(|distance| (distance, time_ms(distance))).collect()
+        let distances = 1..cylinders.clamp(2, 1 << 20);
+        distances.map(|distance| (f64::from(distance), time_ms(distance))).collect()
     }
 }
 

@@ -153,7 +153,7 @@ impl ReplayDrive {
             let at_ns = plan.finished_ns;
             self.ahead = Some(Ahead { segment, next_lba: end, at_ns, limit_lba, least_lba });
         }
-        if self.cache.readahead_may_overwrite_requested != 0 {
+        if self.cache.readahead_may_overwrite_requested {
             self.buffer.restart(segment, end);
         }
         let whole_or_partial = hit != Hit::Miss;
@@ -227,11 +227,11 @@ impl ReplayDrive {
         let size = self.buffer.size();
         let cache = &self.cache;
         let at_most = match (cache.max_readahead, cache.readahead_may_overwrite_requested) {
-            (0, 0) if u64::from(sectors) + u64::from(cache.min_readahead) >= size => {
+            (0, false) if u64::from(sectors) + u64::from(cache.min_readahead) >= size => {
                 end + u64::from(cache.min_readahead)
             }
-            (0, 0) => lba + size,
-            (0, _) => end + size,
+            (0, false) => lba + size,
+            (0, true) => end + size,
             (most, _) => end + u64::from(most),
         };
         let last = self.hdd.target(end - 1);

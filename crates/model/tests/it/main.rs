@@ -4,6 +4,7 @@ mod advise;
 mod catalogue;
 mod hdd;
 mod kit;
+mod measured;
 mod modelled;
 mod reliability;
 mod replay;

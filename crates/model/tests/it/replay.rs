@@ -137,3 +137,142 @@ fn descriptions_of_nonsense_are_errors_and_not_panics() {
     }
     assert_eq!(trace.rows.len(), 10_000);
 }
+
+/// Every drive with a shorter trace.
+fn drives_and_traces() -> Vec<(String, serde_json::Value, Trace)> {
+    let one = |name: String| {
+        let (_, text) = file(&format!("{name}.json"));
+        let mut trace = trace(&name);
+        trace.rows.truncate(300);
+        (name, serde_json::from_str(&text).unwrap(), trace)
+    };
+    targets().into_iter().map(|(name, _)| one(name)).collect()
+}
+
+/// The demerit of a drive as changed, or why it is refused.
+fn demerit_of(drive: &serde_json::Value, trace: &Trace) -> Result<f64, String> {
+    let text = serde_json::to_string_pretty(drive).unwrap();
+    let description = Description::parse("d.json", &text).map_err(|error| error.to_string())?;
+    let replayed = replay(&description, trace, 1).map_err(|error| error.to_string())?;
+    Ok(replayed.demerit_ms())
+}
+
+#[test]
+fn what_a_description_leaves_out_of_cache_bus_and_overheads_is_off() {
+    for (name, drive, trace) in drives_and_traces() {
+        for section in ["cache", "bus_behaviour", "overheads_ms"] {
+            let keys: Vec<String> = drive[section].as_object().unwrap().keys().cloned().collect();
+            for key in &keys {
+                let mut absent = drive.clone();
+                absent[section].as_object_mut().unwrap().remove(key);
+                let mut null = drive.clone();
+                null[section][key] = serde_json::Value::Null;
+                let demerit_ms = demerit_of(&absent, &trace);
+                assert!(demerit_ms.as_ref().is_ok_and(|ms| ms.is_finite()), "{name} {key}: {demerit_ms:?}");
+                assert_eq!(demerit_ms, demerit_of(&null, &trace), "{name} without {key}");
+            }
+            let mut absent = drive.clone();
+            absent.as_object_mut().unwrap().remove(section);
+            assert!(demerit_of(&absent, &trace).is_ok(), "{name} without {section}");
+        }
+    }
+}
+
+#[test]
+fn switches_are_words_or_numbers() {
+    for (name, drive, trace) in drives_and_traces() {
+        let expected = demerit_of(&drive, &trace);
+        let mut other = drive.clone();
+        for section in ["cache", "bus_behaviour"] {
+            for value in other[section].as_object_mut().unwrap().values_mut() {
+                *value = match value.clone() {
+                    serde_json::Value::Bool(on) => u32::from(on).into(),
+                    serde_json::Value::Number(number) if number.as_u64() == Some(1) => true.into(),
+                    same => same,
+                };
+            }
+        }
+        assert_eq!(demerit_of(&other, &trace), expected, "{name}");
+    }
+}
+
+#[test]
+fn other_caches_zones_and_seek_tables_are_replayed_or_refused_and_never_panic() {
+    let numbers = [0.0, 1.0, 2.0, 3.0, 4.0, 7.5, 33.0, 1000.0, -1.0];
+    let mut replayed = 0;
+    for (_, drive, trace) in drives_and_traces() {
+        let mut try_it = |changed: serde_json::Value| {
+            if let Ok(demerit_ms) = demerit_of(&changed, &trace) {
+                assert!(demerit_ms.is_finite());
+                replayed += 1;
+            }
+        };
+        for section in ["cache", "bus_behaviour"] {
+            for key in drive[section].as_object().unwrap().keys() {
+                for number in numbers {
+                    let mut changed = drive.clone();
+                    changed[section][key] = number.into();
+                    try_it(changed);
+                }
+            }
+        }
+        let zones = drive["zones"].as_array().unwrap().len();
+        for zone in [0, zones / 2, zones - 1] {
+            for key in drive["zones"][zone].as_object().unwrap().keys() {
+                for number in numbers {
+                    let mut changed = drive.clone();
+                    changed["zones"][zone][key] = number.into();
+                    try_it(changed);
+                }
+            }
+        }
+        for key in
+            ["surfaces", "cylinders", "rpm", "lbn_mapping", "spare_scheme_code", "spare_range_cylinders"]
+        {
+            for number in [0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 11.0, 300.0, 4500.0] {
+                let mut changed = drive.clone();
+                changed[key] = number.into();
+                try_it(changed);
+            }
+        }
+        for key in drive.as_object().unwrap().keys() {
+            let mut changed = drive.clone();
+            changed.as_object_mut().unwrap().remove(key);
+            try_it(changed);
+        }
+    }
+    assert!(replayed > 1000, "{replayed}");
+}
+
+#[test]
+fn seek_tables_may_repeat_distances_and_name_none_and_need_no_order() {
+    let (_, mut drive, trace) = drives_and_traces().remove(0);
+    let expected = demerit_of(&drive, &trace);
+    let table = drive["seek_ms"].as_array_mut().unwrap();
+    let (distance, ms) = (table[5][0].clone(), table[5][1].as_f64().unwrap());
+    table[5][1] = (ms + 0.1).into();
+    table.insert(1, serde_json::json!([distance, ms - 0.1]));
+    table.push(serde_json::json!([0, 0.0]));
+    assert_eq!(
+        demerit_of(&drive, &trace).map(|ms| (ms * 1e4).round()),
+        expected.map(|ms| (ms * 1e4).round())
+    );
+    drive["seek_ms"] = serde_json::json!([[1, -2.0]]);
+    assert!(demerit_of(&drive, &trace).unwrap_err().contains("seek_ms: -2 ms is not within"));
+    drive["seek_ms"] = serde_json::json!([]);
+    assert!(demerit_of(&drive, &trace).unwrap_err().contains("no points"));
+}
+
+#[test]
+fn a_capacity_a_little_beyond_the_zones_is_believed() {
+    for (name, mut drive, trace) in drives_and_traces() {
+        drive["capacity_sectors"] = (1u64 << 40).into();
+        let error = demerit_of(&drive, &trace).unwrap_err();
+        let held = error.split("within the ").nth(1).and_then(|rest| rest.split(' ').next());
+        let held: u64 = held.and_then(|held| held.parse().ok()).unwrap_or_else(|| panic!("{name}: {error}"));
+        drive["capacity_sectors"] = (held + held / 200).into();
+        assert!(demerit_of(&drive, &trace).is_ok(), "{name}: {:?}", demerit_of(&drive, &trace));
+        drive["capacity_sectors"] = (held * 2).into();
+        assert!(demerit_of(&drive, &trace).unwrap_err().contains("capacity_sectors"), "{name}");
+    }
+}
