@@ -74,7 +74,7 @@ impl Command {
             Self::Volume(command) => command.needs(),
             // To look at a drive that is named by a URI is to connect there.
             Self::Drive(DriveCommand::Show(_)) | Self::Alert(AlertCommand::Test(_)) => Role::Operate,
-            Self::Drive(DriveCommand::Make(_))
+            Self::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_))
             | Self::Evaluate(_)
             | Self::Lab(_)
             | Self::Model(_)
@@ -117,6 +117,8 @@ pub enum AlertCommand {
 pub enum DriveCommand {
     /// Create files to use as drives: DIR/drive0.img, DIR/drive1.img, …
     Make(drive_make::Options),
+    /// Measure a drive, and write an entry that models take as a drive
+    Measure(drive_measure::Options),
     /// Show the pool, role and state of drives; read-only
     Show(drive_show::Options),
 }

@@ -27,7 +27,7 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
         | Command::Model(_)
         | Command::Advise(_)
         | Command::Simulate(_)
-        | Command::Drive(DriveCommand::Make(_)) => {
+        | Command::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_)) => {
             Err(Failure::usage("this command concerns no pool that is open here"))
         }
     }

@@ -83,6 +83,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Model(command) => model::run(command, app),
         Command::Advise(options) => advise::run(options, app),
         Command::Drive(DriveCommand::Make(options)) => drive_make::run(options, app),
+        Command::Drive(DriveCommand::Measure(options)) => drive_measure::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
         Command::Pool(PoolCommand::List(options)) => pool_list::run(options, app),
         command => {

@@ -227,8 +227,9 @@ impl<'a, T: Target> Session<'a, T> {
         states: &[&str],
     ) -> Result<Self, RunError> {
         let settings = &runner.settings;
-        let contents = settings
-            .may_write
+        // Phantoms have no bytes to be compared; a drive of them need not be filled.
+        let has_bytes = settings.may_write && !runner.target.buffers().is_phantom();
+        let contents = has_bytes
             .then(|| Rc::new(Contents::new(settings.seed, settings.size_bytes).with_data(profile.data)));
         let mut session = Self {
             profile,

@@ -4,12 +4,16 @@
 //! Expected faults: drives that hold something, a folder for the results that cannot be written (found out before anything
 //! is measured), too little room, an interrupt.
 
+mod predict;
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use stripewise_drive::{Context, Drive, ModelSpec, Pace};
 use stripewise_lab::evaluate::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts,
@@ -19,7 +23,7 @@ use stripewise_lab::report_html;
 use stripewise_lab::results::Evaluation;
 use stripewise_lab::tables::summary_text;
 use stripewise_layout::LayoutSpec;
-use stripewise_model::catalogue::{DriveEntry, drive};
+use stripewise_model::catalogue::{DriveEntry, drive, parse_drive};
 use stripewise_model::modelled::ModelledDrive;
 use stripewise_runtime::{DriveIdentity, OpenOptions};
 
@@ -72,10 +76,13 @@ pub struct Options {
     /// Share of drive time for rebuilds under load, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100))]
     rebuild_priority: u32,
-    /// Modelled drives in virtual time: a name of `model catalogue`, or a fixed latency, rate and queue,
-    /// `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
+    /// Modelled drives in virtual time: a name of `model catalogue`, a file of `drive measure`, or a fixed latency, rate
+    /// and queue, `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"])]
     model: Option<Model>,
+    /// Measure the drives too, predict the arrays from that, and print how far off the prediction is
+    #[arg(long, conflicts_with = "model")]
+    predict: bool,
     /// Where all random choices start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -103,8 +110,8 @@ struct Pacing(PaceChoice);
 pub enum Model {
     /// Of one latency, rate and depth, called as they were written.
     Fixed(String, ModelSpec),
-    /// Of the catalogue.
-    Catalogue(&'static DriveEntry),
+    /// Of the catalogue, or of a file of the same form.
+    Catalogue(Arc<DriveEntry>),
 }
 
 impl Model {
@@ -113,7 +120,7 @@ impl Model {
         match self {
             Model::Fixed(name, spec) => DriveSource::Model { name: name.clone(), maker: Rc::new(*spec) },
             Model::Catalogue(entry) => {
-                DriveSource::Model { name: entry.name.clone(), maker: Rc::new(CatalogueDrive(entry)) }
+                DriveSource::Model { name: entry.name.clone(), maker: Rc::new(CatalogueDrive(entry.clone())) }
             }
         }
     }
@@ -121,7 +128,7 @@ impl Model {
 
 /// Makes drives of one entry; each has a rotational phase of its own.
 #[derive(Debug)]
-struct CatalogueDrive(&'static DriveEntry);
+struct CatalogueDrive(Arc<DriveEntry>);
 
 impl DriveMaker for CatalogueDrive {
     fn make(
@@ -130,7 +137,7 @@ impl DriveMaker for CatalogueDrive {
         number: u32,
         contents: Rc<dyn Drive>,
     ) -> std::result::Result<Rc<dyn Drive>, EvaluateError> {
-        let made = ModelledDrive::new(context, &self.0.name, self.0, contents, u64::from(number));
+        let made = ModelledDrive::new(context, &self.0.name, &self.0, contents, u64::from(number));
         made.map(|drive| drive as Rc<dyn Drive>).map_err(|error| EvaluateError::Options(error.to_string()))
     }
 
@@ -163,11 +170,39 @@ fn parse_pace(text: &str) -> std::result::Result<Pacing, String> {
     Ok(Pacing(choice))
 }
 
-/// `fixed:LATENCY,RATE,DEPTH`, or a name of the catalogue.
+/// Whether a drive is named by its entry's path rather than by its name.
+fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
+}
+
+/// A file in the form of the catalogue's.
+fn read_entry(path: &Path) -> std::result::Result<DriveEntry, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {shown}: {}", system_text(&error)))?;
+    parse_drive(&shown.to_string(), &text).map_err(|error| error.to_string())
+}
+
+/// A drive by its name in the catalogue, or by the path of an entry such as `drive measure` writes.
+pub fn catalogue_drive(app: &App, name: &str) -> Result<DriveEntry> {
+    if is_path(name) {
+        return read_entry(&app.absolute(Path::new(name))).map_err(|why| {
+            Failure::new(why).hint("`stripewise drive measure DRIVE -o FILE.toml` writes an entry")
+        });
+    }
+    drive(name).cloned().map_err(|error| {
+        Failure::missing(error.to_string()).hint("stripewise model catalogue lists what there is")
+    })
+}
+
+/// `fixed:LATENCY,RATE,DEPTH`, a name of the catalogue, or the path of an entry.
 pub fn parse_model(text: &str) -> std::result::Result<Model, String> {
+    if !text.starts_with("fixed:") && is_path(text) {
+        return read_entry(Path::new(text)).map(|entry| Model::Catalogue(Arc::new(entry)));
+    }
     if !text.starts_with("fixed:") {
-        let named = drive(text).map(Model::Catalogue);
-        return named.map_err(|error| format!("{error}; or fixed:LATENCY,RATE,DEPTH"));
+        let named = drive(text).map(|entry| Model::Catalogue(Arc::new(entry.clone())));
+        return named.map_err(|error| format!("{error}; or fixed:LATENCY,RATE,DEPTH, or a file FILE.toml"));
     }
     let wrong = || {
         format!(
@@ -204,7 +239,11 @@ fn latency_ns(text: &str) -> Option<u64> {
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let Profile::Toshiba = options.profile;
     let out = prepare_output(&options.out)?;
-    let (drives, default_count, default_pace) = source(options, app)?;
+    let made = if options.predict { predict::make_drives(options)? } else { None };
+    let (drives, default_count, default_pace) = match &made {
+        Some(made) => (DriveSource::Paths(made.paths()), made.count(), PaceChoice::Auto),
+        None => source(options, app)?,
+    };
     let asked = EvaluateOptions {
         drives,
         count: options.count.map_or(default_count, usize::from),
@@ -223,13 +262,30 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     drop(shown);
     let evaluation = result.map_err(|error| failure(&error))?;
 
-    let json = serde_json::to_string_pretty(&evaluation).expect("plain data becomes JSON") + "\n";
+    let predictions = match options.predict {
+        true => Some(predict::predict(app, &asked, &evaluation)?),
+        false => None,
+    };
+    drop(made);
+    let document = WithPredictions { evaluation: &evaluation, predictions: predictions.as_ref() };
+    let json = serde_json::to_string_pretty(&document).expect("plain data becomes JSON") + "\n";
     let (report, results) = (out.join("report.html"), out.join("results.json"));
     write(&results, &json)?;
     write(&report, &report_html(&evaluation))?;
-    app.printer.text_or_json(&summary_text(&evaluation), &json)?;
+    let text = summary_text(&evaluation);
+    let beside = predictions.as_ref().map(predict::Predictions::text).unwrap_or_default();
+    app.printer.text_or_json(&format!("{text}{beside}"), &json)?;
     app.printer.note(format!("report: {}\nresults: {}", report.display(), results.display()));
     refuse_corruption(&evaluation)
+}
+
+/// `results.json`, with what was predicted where that was asked for.
+#[derive(Serialize)]
+struct WithPredictions<'a> {
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+    #[serde(flatten)]
+    predictions: Option<&'a predict::Predictions>,
 }
 
 /// Where drives come from, how many to an array, and what they are held to, unless the options say otherwise.

@@ -9,7 +9,7 @@ mod report;
 mod run;
 mod show;
 mod study;
-mod target;
+pub(super) mod target;
 mod text;
 
 use clap::Subcommand;

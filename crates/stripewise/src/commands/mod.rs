@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod alert_test;
 pub mod drive_make;
+pub mod drive_measure;
 pub mod drive_show;
 pub mod evaluate;
 pub mod lab;

@@ -1,6 +1,7 @@
 //! The models' commands: the catalogue, replays of measured traces, and what an array will do before it is built.
 
 mod catalogue;
+mod own;
 mod predict;
 mod reliability;
 mod replay;
@@ -43,7 +44,9 @@ pub fn run(command: &ModelCommand, app: &App) -> Result<Exit> {
     }
 }
 
-fn system_failure(error: &CatalogueError) -> Failure {
+pub(super) use predict::lab_load;
+
+pub(super) fn system_failure(error: &CatalogueError) -> Failure {
     Failure::new(error.to_string()).hint(error.hint())
 }
 

@@ -96,7 +96,7 @@ fn in_virtual_time_it_is_done_in_no_time_and_the_same_every_time() {
 #[test]
 fn drives_of_the_catalogue_are_evaluated_in_virtual_time() {
     let sandbox = Sandbox::new();
-    let words = "evaluate --model mg08ada400e --size 256MiB --layouts single,raid0 --seconds 0.2 --quick --json --quiet";
+    let words = "evaluate --model mg08ada400e --size 1GiB --layouts single,raid0 --seconds 0.5 --quick --json --quiet";
     let results = sandbox.ok(&format!("{words} --out @out")).json();
     check_keys(&results);
     let rate = |array: usize| {

@@ -298,7 +298,7 @@ fn mistakes_are_told_with_what_to_do() {
         ("lab run /dev/null --profile atto", 1, "character device"),
         ("lab run @folder --profile atto --seconds 0", 2, "more than 0"),
         ("lab run @folder --profile @absent.toml", 1, "cannot read"),
-        ("lab run model:nothing --profile atto", 1, "no modelled system"),
+        ("lab run model:nothing --profile atto", 1, "no drive `nothing`"),
         ("lab run @folder --profile atto --hosts a", 2, "--size"),
         ("lab run @folder --profile atto --hosts a --size 1MiB", 2, "--driver fio"),
         ("lab run /x --profile atto --driver fio --hosts a --size 1MiB", 1, "not known here"),

@@ -3,6 +3,7 @@
 //! Expected faults: targets that hold something, an interrupt (what was measured is kept), a full disk, a pool that a
 //! daemon has open, fio missing.
 
+mod modelled;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -42,7 +43,8 @@ use crate::size::{ByteSize, duration_text};
                         file of its own, which is removed again. `stripewise lab profiles` lists the methods."
 )]
 pub struct Options {
-    /// POOL/VOL, a file, a block device, a folder, or an nbd:// URI; several are measured in turns
+    /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or system of the catalogue;
+    /// several are measured in turns
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The method: a name of `lab profiles`, or a TOML file
@@ -112,6 +114,9 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let profile = profile(app, &options.profile)?;
     let store = store(app)?;
     match options.targets.as_slice() {
+        [only] if only.starts_with(target::MODEL) => {
+            modelled::go(options, app, &profile, &store, &only[target::MODEL.len()..])
+        }
         [only] => {
             let hooks = options.hooks.as_deref().map(|path| hook_file(app, path)).transpose()?;
             app.executor()?.block_on(go(options, app, &profile, &store, only, hooks))

@@ -26,6 +26,9 @@ const RETAINED_BYTES: usize = 192 << 20;
 /// A file made in a folder has this size unless another was asked for.
 pub const MADE_BYTES: u64 = 1 << 30;
 
+/// What a target is called that is modelled: behind it stands the name of a drive or system.
+pub const MODEL: &str = "model:";
+
 /// What the target is.
 pub enum Kind {
     /// A file, device or export, opened.
@@ -74,8 +77,8 @@ pub struct Use {
 
 /// Finds out what was meant, and opens it.
 pub async fn open(app: &App, text: &str, how: Use) -> Result<Kind> {
-    if let Some(name) = text.strip_prefix("model:") {
-        return Err(Failure::new(format!("there is no modelled system `{name}`")));
+    if text.starts_with(MODEL) {
+        return Err(Failure::usage(format!("`{text}` is measured by itself, not in turns with others")));
     }
     match Candidate::place(app, text)? {
         Place::Volume(name) => Ok(Kind::Volume(name)),
@@ -155,7 +158,7 @@ fn make(path: &Path, bytes: u64) -> Result<()> {
 }
 
 /// A file that a loop device has is a device that may be mounted.
-fn refuse_in_use(path: &Path) -> Result<()> {
+pub fn refuse_in_use(path: &Path) -> Result<()> {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
     for device in devices {
@@ -170,7 +173,7 @@ fn refuse_in_use(path: &Path) -> Result<()> {
 }
 
 /// A drive of a pool is never overwritten, whatever is said: the pool would lose it without a word.
-async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
+pub async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
     let path = path.display();
     let pool = match inspect(&*opened.bare).await {
         Ok(None) => return Ok(()),
@@ -185,7 +188,7 @@ async fn refuse_members(path: &Path, opened: &OpenedDrive) -> Result<()> {
 }
 
 /// Writing to what exists needs `--force`; at a terminal its name is asked for, too.
-fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
+pub fn refuse_overwriting(app: &App, candidate: &Candidate, force: bool) -> Result<()> {
     let path = candidate.path.display();
     let holds = candidate.contents()?;
     let holds =

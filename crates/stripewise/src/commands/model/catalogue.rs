@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde::Serialize;
-use stripewise_model::catalogue::{CatalogueError, DriveEntry, Origin, Parameter, drive, drives};
+use stripewise_model::catalogue::{DriveEntry, Origin, Parameter, drives};
 
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Result};
+use crate::commands::evaluate::catalogue_drive;
+use crate::failure::{Exit, Result};
 use crate::printer::{Table, plain};
 use crate::size::ByteSize;
 
 /// List the drives of the catalogue, or one with every parameter and its source
 #[derive(Args)]
 pub struct Options {
-    /// One drive
+    /// One drive, by its name or by the path of its entry
     #[arg(value_name = "DRIVE")]
     name: Option<String>,
 }
@@ -43,8 +44,9 @@ struct ListedParameter<'a> {
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let entries: Vec<&DriveEntry> = match &options.name {
-        Some(name) => vec![drive(name).map_err(|error| unknown(&error))?],
+    let named = options.name.as_deref().map(|name| catalogue_drive(app, name)).transpose()?;
+    let entries: Vec<&DriveEntry> = match &named {
+        Some(entry) => vec![entry],
         None => drives().iter().collect(),
     };
     let listed = Listed { drives: entries.iter().map(|entry| listed(entry)).collect() };
@@ -106,8 +108,4 @@ fn origin(origin: Origin) -> &'static str {
         Origin::Fitted => "fitted",
         Origin::Assumed => "assumed",
     }
-}
-
-fn unknown(error: &CatalogueError) -> Failure {
-    Failure::missing(error.to_string()).hint("stripewise model catalogue lists what there is")
 }

@@ -255,21 +255,7 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
     let profile = method::built_in(name)
         .map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
     let load = |step: &method::Step| {
-        let random_share = match step.workload.pattern {
-            LabPattern::Sequential => 0.0,
-            LabPattern::Partly(percent) => f64::from(percent) / 100.0,
-            _ => 1.0,
-        };
-        let blocks = &step.workload.blocks;
-        let load = Workload {
-            read_share: step.workload.read_share,
-            random_share,
-            blocks: blocks.iter().map(|one| (one.bytes, f64::from(one.share))).collect(),
-            depth: step.workload.depth as usize,
-            workers: step.workload.jobs as usize,
-            span_bytes,
-            repeats: false,
-        };
+        let load = Workload { span_bytes, ..lab_load(&step.workload) };
         (step.name.clone(), load)
     };
     let loads: Vec<_> = profile.steps.iter().map(load).collect();
@@ -278,6 +264,24 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
             .hint("`stripewise lab profiles` lists the methods; take one with block loads"));
     }
     Ok(loads)
+}
+
+/// A load of the laboratory's as the predictions know it, on the whole array.
+pub fn lab_load(load: &stripewise_lab::Workload) -> Workload {
+    let random_share = match load.pattern {
+        LabPattern::Sequential => 0.0,
+        LabPattern::Partly(percent) => f64::from(percent) / 100.0,
+        _ => 1.0,
+    };
+    Workload {
+        read_share: load.read_share,
+        random_share,
+        blocks: load.blocks.iter().map(|one| (one.bytes, f64::from(one.share))).collect(),
+        depth: load.depth as usize,
+        workers: load.jobs as usize,
+        span_bytes: None,
+        repeats: false,
+    }
 }
 
 fn print(options: &Options, app: &App, system: &System, figures: &[Figure]) -> Result<()> {

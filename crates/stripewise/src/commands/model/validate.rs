@@ -12,6 +12,7 @@ use stripewise_model::validate::{
     Answer, Halves, Summary, TableSummary, all_halves, chart, findings, markdown, summarise, tables, validate,
 };
 
+use super::own;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
 use crate::home::replace_file;
@@ -32,6 +33,9 @@ pub struct Options {
     /// Write the report as Markdown, and its chart as SVG beside it
     #[arg(long, value_name = "FILE.md")]
     report: Option<PathBuf>,
+    /// Run our own engine on the drives of studies 004 and 002 too, beside the best published system of each cell
+    #[arg(long, conflicts_with = "data")]
+    own: bool,
     /// Where the choice of halves starts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -46,6 +50,8 @@ struct Validated<'a> {
     p90_error_percent: f64,
     fitted_numbers: usize,
     halves: Vec<Half<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own: Option<Vec<own::Cell>>,
 }
 
 #[derive(Serialize)]
@@ -79,12 +85,20 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let all = tables(&answers);
     let (studies, of_tables): (Vec<_>, Vec<_>) = all.iter().partition(|table| table.table.is_empty());
     let Summary { median_error_percent, p90_error_percent, .. } = summarise(&answers);
+    let own = if options.own { Some(own::cells(app)?) } else { None };
     if let Some(path) = &options.report {
         let path = app.absolute(path);
+        // A report that is there keeps what was not computed again.
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let section = own.as_ref().map_or_else(|| own::kept(&before).to_owned(), |cells| own::section(cells));
         let picture = path.with_extension("svg");
         let name = picture.file_name().unwrap_or_default().to_string_lossy().into_owned();
         write(&picture, &chart(&answers))?;
-        write(&path, &markdown(&catalogue, &answers, &all, &halves, &findings(&catalogue), &name))?;
+        let mut text = markdown(&catalogue, &answers, &all, &halves, &findings(&catalogue), &name);
+        if !section.is_empty() {
+            text = format!("{}\n\n{section}", text.trim_end());
+        }
+        write(&path, &text)?;
         app.printer.note(format!("report: {}", path.display()));
     }
     let document = Validated {
@@ -95,8 +109,15 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         p90_error_percent,
         fitted_numbers: catalogue.fitted().len(),
         halves: halves.iter().map(|(study, halves)| Half { study, halves: *halves }).collect(),
+        own,
     };
-    app.printer.result(&document, |page| page_of(&all, &answers, &halves, &catalogue, options.rows, page))?;
+    app.printer.result(&document, |page| {
+        page_of(&all, &answers, &halves, &catalogue, options.rows, page);
+        if let Some(own) = &document.own {
+            page.line("");
+            own::section(own).lines().for_each(|line| page.line(line));
+        }
+    })?;
     Ok(Exit::Success)
 }
 

@@ -20,7 +20,7 @@ use crate::http::access::AccessFile;
 use crate::http::guard::{Address, Peer};
 
 /// Commands that have no path, and why.
-const WITHOUT_A_PATH: [(&str, &str); 22] = [
+const WITHOUT_A_PATH: [(&str, &str); 23] = [
     ("evaluate", "measures this machine for minutes on drives that it makes; uses no pool of a daemon"),
     ("lab profiles", "the laboratory is used beside a daemon, not through it"),
     ("lab run", "measures for minutes, on targets of the user who types it"),
@@ -44,6 +44,7 @@ const WITHOUT_A_PATH: [(&str, &str); 22] = [
     ("pool advise", "reads what the daemon leaves for others, and predicts in a process of its own"),
     ("simulate torture", "uses pools in memory only"),
     ("drive make", "makes files to try things out with; uses no pool of a daemon"),
+    ("drive measure", "measures a drive of no pool for a minute, in which a daemon would serve nobody"),
     ("serve", "is the daemon"),
     ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
 ];
