@@ -151,6 +151,19 @@ impl FileMethod {
         }
     }
 
+    /// What its files take at most, as far as chance lets that be told.
+    pub fn most_bytes(self) -> u64 {
+        match self {
+            // Half of the transactions create a file, about as many delete one, and half append to one.
+            Self::PostMark(asked) => {
+                let made =
+                    (asked.files + asked.transactions / 4) * (asked.least_bytes + asked.most_bytes) / 2;
+                made + asked.transactions / 2 * asked.most_bytes / 4
+            }
+            Self::Bonnie(asked) => asked.file_bytes,
+        }
+    }
+
     /// The names of its figures.
     pub fn figures(self) -> Vec<String> {
         match self {

@@ -29,8 +29,12 @@ use crate::store::Sample;
 use crate::target::{DriveTarget, Target};
 use crate::workload::random_stream;
 
-/// Bytes of each drive.
+/// Bytes of each drive, unless files need more.
 const DRIVE_BYTES: u64 = 96 << 20;
+/// What a drive has at least: a pool of smaller ones has no room for its journals.
+const LEAST_BYTES: u64 = 64 << 20;
+/// A quick look fills drives in about so many seconds, or they are smaller.
+const QUICK_FILL_SECONDS: u64 = 2;
 /// All drives together stay below this share of what the host gives.
 const MARGIN: f64 = 0.65;
 
@@ -212,20 +216,25 @@ fn seconds(part: &Part, configuration: &Configuration, options: &StudyOptions, p
             bytes as f64 / (rate * wide.sqrt()) + 4.0 * (asked.files + asked.transactions) as f64 / iops
         }
         None => {
-            let fill = drive_bytes(options) as f64 / rate;
+            let fill = drive_bytes(options, &part.profile, pace) as f64 / rate;
             let ramp = (part.profile.seconds / 10.0).min(0.25);
             1.0 + 1.5 * fill + part.profile.steps.len() as f64 * (part.profile.seconds + ramp + 0.05)
         }
     }
 }
 
-/// Bytes of each drive in use.
-fn drive_bytes(options: &StudyOptions) -> u64 {
-    match options.drives {
+/// Bytes of each drive in use; one alone has room for the files of its method.
+fn drive_bytes(options: &StudyOptions, profile: &Profile, pace: Option<Pace>) -> u64 {
+    let rate = pace.and_then(|pace| pace.bytes_per_second);
+    let own = match options.drives {
         // Real drives have caches that a few megabytes would fit into.
         DriveSource::Paths(_) if !options.quick => 16 * DRIVE_BYTES,
+        _ if options.quick => rate.map_or(DRIVE_BYTES, |rate| (QUICK_FILL_SECONDS * rate).min(DRIVE_BYTES)),
         _ => DRIVE_BYTES,
-    }
+    };
+    let files = profile.files.map_or(0, FileMethod::most_bytes);
+    let wanted = own.max(files + files / 8).max(LEAST_BYTES);
+    wanted.next_multiple_of(16 << 20)
 }
 
 /// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints any.
@@ -318,11 +327,13 @@ async fn measure(
         phase: part.profile.name.clone(),
         why,
     };
+    let bytes = drive_bytes(options, &part.profile, pace);
+    world.keep_only(bytes);
     let take = |name: &str, count: usize, pace| -> Result<Vec<LabDrive>, EvaluateError> {
-        (0..count).map(|number| world.take(&format!("{name}{number}"), DRIVE_BYTES, pace)).collect()
+        (0..count).map(|number| world.take(&format!("{name}{number}"), bytes, pace)).collect()
     };
     // Drives that were given may be large: as much of them is used as of drives that are made.
-    let most_bytes = drive_bytes(options) * configuration.drives as u64;
+    let most_bytes = bytes * configuration.drives as u64;
     let drives = take("drive", configuration.drives, pace)?;
     let Some(layout) = configuration.layout else {
         let target = DriveTarget::new(drives[0].metered.clone(), world.buffers.clone());
@@ -544,6 +555,29 @@ mod tests {
             date: "2026-01-01T00:00:00Z".into(),
         };
         run_study(&options, &NoStudyProgress).expect("it runs")
+    }
+
+    #[test]
+    fn files_fit_a_single_drive_and_quick_drives_are_filled_soon() {
+        let asked = |quick| StudyOptions {
+            study: StudyNumber::S001,
+            drives: DriveSource::Folder(".".into()),
+            pace: None,
+            quick,
+            seed: 1,
+            date: String::new(),
+        };
+        let pace = |mb_per_s: u64| Some(Pace { bytes_per_second: Some(mb_per_s * 1_000_000), iops: None });
+        for quick in [true, false] {
+            for part in parts(StudyNumber::S001, quick) {
+                let needed = part.profile.files.expect("methods on files").most_bytes();
+                let bytes = drive_bytes(&asked(quick), &part.profile, pace(70));
+                assert!(bytes > needed, "{}: {needed} of {bytes}", part.profile.name);
+            }
+        }
+        let blocks = &parts(StudyNumber::S002, true)[0].profile;
+        let size = |quick, mb_per_s| drive_bytes(&asked(quick), blocks, pace(mb_per_s)) >> 20;
+        assert_eq!((size(true, 10), size(true, 40), size(true, 200), size(false, 10)), (64, 80, 96, 96));
     }
 
     #[test]
