@@ -338,6 +338,8 @@ impl Catalogue {
             let own = match &drive.model {
                 DriveModel::Hdd(_) => hard_disk(drive),
                 DriveModel::Ssd(ssd) => solid_state(drive, ssd),
+                // Response tables have no parts that a system is made of; none is built in.
+                DriveModel::Measured(_) => continue,
             };
             let component = catalogue.component.entry(drive.name.clone()).or_insert_with(|| own.clone());
             for (name, parameter) in own.parameters {
