@@ -112,38 +112,37 @@ fn of_004(app: &App, published: &[Row]) -> Result<Vec<Cell>> {
             Level::Raid5 => count as u64 - 1,
             _ => count as u64 / 2,
         };
-        let loads = |drive_bytes: u64, streams: bool| {
+        let loads = |drive_bytes: u64| {
             let length_bytes = (share * (data * drive_bytes) as f64) as u64 >> 20 << 20;
             let region = Some(Region { offset_bytes: 0, length_bytes });
-            let loads = Workload::study_004().into_iter();
-            let wanted = loads.filter(|load| load.pattern.is_sequential() == streams);
-            wanted.map(|load| Workload { region, ..load }).collect::<Vec<_>>()
+            Workload::study_004().map(|load| Workload { region, ..load }).to_vec()
         };
         let whole = drive("mg08ada800e").map_err(|error| Failure::new(error.to_string()))?;
-        let at_edge = evaluated(whole.clone(), EDGE_BYTES, (level, count), loads(EDGE_BYTES, true), 5.0)?;
+        let at_edge = evaluated(whole.clone(), EDGE_BYTES, (level, count), loads(EDGE_BYTES), 5.0)?;
         let all_over = shrunk("mg08ada800e")?;
-        let all_over = evaluated(all_over, DISK_BYTES, (level, count), loads(DISK_BYTES, false), 10.0)?;
+        let all_over = evaluated(all_over, DISK_BYTES, (level, count), loads(DISK_BYTES), 10.0)?;
         let array = &all_over.arrays[0];
-        let states = [&at_edge, &all_over].into_iter().flat_map(|one| &one.arrays[0].states);
+        // Streams of the one, the rest of the other.
+        let figures = array.states.iter().flat_map(|(state, measured)| {
+            let edge = |load: &String| at_edge.arrays[0].cell(*state, load).filter(|_| load != "mixed");
+            measured.iter().map(move |(load, cell)| (state, load, edge(load).unwrap_or(cell)))
+        });
         let level_name = level.name().to_uppercase();
         let of_level =
             || published.iter().filter(|row| row.text("study") == "004" && row.text("level") == level_name);
-        for (state, measured) in states {
-            for (load, cell) in measured {
-                let is_it =
-                    |row: &&Row| row.text("state") == state.to_string() && row.text("workload") == load;
-                let best = best(of_level().filter(is_it), |row| row.number("mb_per_s").ok());
-                cells.push(Cell {
-                    study: "004",
-                    layout: array.layout.clone(),
-                    state: Some(*state),
-                    load: load.clone(),
-                    unit: "MB/s",
-                    stripewise: cell.mb_per_s,
-                    published: best.map(|best| best.0),
-                    system: best.map_or_else(String::new, |best| best.1.text("vendor").to_owned()),
-                });
-            }
+        for (state, load, cell) in figures {
+            let is_it = |row: &&Row| row.text("state") == state.to_string() && row.text("workload") == load;
+            let best = best(of_level().filter(is_it), |row| row.number("mb_per_s").ok());
+            cells.push(Cell {
+                study: "004",
+                layout: array.layout.clone(),
+                state: Some(*state),
+                load: load.clone(),
+                unit: "MB/s",
+                stripewise: cell.mb_per_s,
+                published: best.map(|best| best.0),
+                system: best.map_or_else(String::new, |best| best.1.text("vendor").to_owned()),
+            });
         }
         if let Some(stripewise) = array.rebuild_mb_per_s {
             let rate = |row: &Row| {
