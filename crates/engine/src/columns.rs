@@ -90,7 +90,7 @@ impl Array {
             .borrow_mut()
             .retain(|key, moving| place_of(key).is_some_and(|place| moving.is_from(place)));
         let slab_bytes = inner.spec.slab_bytes;
-        inner.retain_lost(|&(column, block)| {
+        inner.bad.retain_lost(|&(column, block)| {
             let place = rows.place(block * crate::array::BLOCK_BYTES / slab_bytes, column);
             place.is_some_and(|place| matches!(place.state, SlotState::Active | SlotState::CatchingUp))
                 || inner
@@ -129,7 +129,7 @@ impl Array {
 impl Inner {
     /// Whether every column is there and current everywhere, and no block is known as lost.
     pub fn is_whole(&self) -> bool {
-        self.whole.get() && self.lost.borrow().is_empty()
+        self.whole.get() && self.bad.has_no_lost()
     }
 
     pub fn note_wholeness(&self) {
@@ -305,7 +305,7 @@ impl Inner {
         let Some(member) = self.member_that_gave(error) else { return Ok(()) };
         if error.kind == DriveErrorKind::NoSpace {
             member.member.note_write_error(error, false);
-            if self.full.borrow_mut().replace(member.member.label().clone()).is_none() {
+            if self.lifecycle.fill_up(member.member.label().clone()) {
                 self.host.file_system_full(member.member.label());
             }
             return Err(ArrayError::FileSystemFull { drive: member.member.label().to_string() });
@@ -320,10 +320,8 @@ impl Inner {
 
     async fn exclude_if_failed(&self, failed: &ArrayMember) -> Result<(), ArrayError> {
         let Some(reason) = failed.member.failed() else { return Ok(()) };
-        // One at a time; whoever waited finds the work done.
-        while self.excluding.get() {
-            self.excluded.wait().await;
-        }
+        // One at a time; a caller that waited finds the work done.
+        let _alone = self.exclusion.acquire(1).await;
         let is_here = || {
             let members = self.members.borrow();
             members.get(failed.number).is_some_and(|now| Rc::ptr_eq(&now.member, &failed.member))
@@ -331,14 +329,11 @@ impl Inner {
         if !is_here() {
             return Ok(());
         }
-        self.excluding.set(true);
         let result = self.host.exclude(&failed.member, &reason).await;
-        self.excluding.set(false);
         // It may be back as a new drive in the meantime.
         if result.is_ok() && is_here() {
             self.drive_gone(failed.number);
         }
-        self.excluded.notify_all();
         result.map_err(ArrayError::CannotExclude)
     }
 
@@ -356,7 +351,8 @@ impl Inner {
         self.fills.borrow_mut().retain(|&(row, column), _| !on_it(row, column));
         // What a missing drive held is gone with it, whether it was valid or not.
         let slab_bytes = self.spec.slab_bytes;
-        self.retain_lost(|&(column, block)| !on_it(block * crate::array::BLOCK_BYTES / slab_bytes, column));
+        self.bad
+            .retain_lost(|&(column, block)| !on_it(block * crate::array::BLOCK_BYTES / slab_bytes, column));
         drop(rows);
         if let Some(log) = &*self.log.borrow() {
             log.journal.remove_area(number);
@@ -448,7 +444,7 @@ impl Inner {
         }
         first_error.map_or(Ok(()), Err)?;
         // One that cannot be spared is not among the drives any more, and has perhaps not kept what it acknowledged.
-        if self.protected.get() { Err(ArrayError::Protected) } else { Ok(()) }
+        if self.lifecycle.is_protected() { Err(ArrayError::Protected) } else { Ok(()) }
     }
 
     /// Writes zeros to a range of a column.

@@ -351,13 +351,16 @@ impl Inner {
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
     pub fn start_destaging(&self) {
-        if self.destaging.get() || self.is_closed() || self.pending.is_empty() {
+        if self.destaging.get() || self.lifecycle.is_closed() || self.pending.is_empty() {
             return;
         }
         self.destaging.set(true);
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
-            while !inner.pending.is_empty() && !inner.is_closed() && inner.stopped().is_none() {
+            while !inner.pending.is_empty()
+                && !inner.lifecycle.is_closed()
+                && inner.lifecycle.stopped().is_none()
+            {
                 if let Some(wait_ns) = inner.destage_pause_ns() {
                     let pressure = std::pin::pin!(inner.pressure());
                     if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {

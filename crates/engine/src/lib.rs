@@ -38,7 +38,6 @@ mod rebuild;
 mod recover;
 mod regions;
 mod replay;
-mod revived;
 pub mod rows;
 mod scrub;
 mod settle;

@@ -13,7 +13,6 @@ use crate::lock_order;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::regions::{PAGE_BYTES, Regions};
-use crate::revived::LostChanges;
 
 impl Array {
     /// Where the region map lies.
@@ -47,12 +46,12 @@ impl Array {
 impl Inner {
     pub async fn flush(&self) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&self.table, "a flush");
-        if self.protected.get() {
+        if self.lifecycle.is_protected() {
             // What was written before cannot be made durable any more: part of it is on members that are gone, or in regions
             // not yet marked as written.
-            return if self.changed.get() { Err(ArrayError::Protected) } else { Ok(()) };
+            return if self.lifecycle.is_changed() { Err(ArrayError::Protected) } else { Ok(()) };
         }
-        if self.is_full() {
+        if self.lifecycle.is_full() {
             return match self.flush_what_is_whole().await? {
                 true => Ok(()),
                 false => self.check_writable(),
@@ -69,21 +68,17 @@ impl Inner {
     /// As [`Self::flush`], but for regions that were written in part, for the first time: these take space where nothing was
     /// written yet. Whether there is no such region.
     pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
-        // Regions that somebody else is about to mark may be this caller's: they must be marked when this ends.
-        while self.marking.get() {
-            self.marked.wait().await;
-        }
-        let written = self.lost_changes.get().made;
+        // Regions that another flush is about to mark may be this caller's: they must be marked when this ends.
+        let alone = self.marking.acquire(1).await;
+        let repairs = self.bad.repairs();
         if self.regions.has_fresh() {
-            self.marking.set(true);
-            let result = self.ready_new_regions().await;
-            self.marking.set(false);
-            self.marked.notify_all();
-            result?;
+            self.ready_new_regions().await?;
+            drop(alone);
         } else {
+            drop(alone);
             self.flush_members().await?;
         }
-        self.made_durable(written);
+        self.bad.repairs_are_durable(repairs);
         self.persist_map().await?;
         self.release_early();
         if let Some(log) = self.write_log() {
@@ -113,13 +108,11 @@ impl Inner {
 
     /// Has it recorded that blocks are lost no more, where that changed.
     pub async fn record_lost(&self) -> Result<(), ArrayError> {
-        let LostChanges { durable, recorded, .. } = self.lost_changes.get();
-        if durable == recorded || mutation::is_chosen(Mutation::LostBlocksNotRecorded) {
-            return Ok(());
-        }
+        let unrecorded = self.bad.repairs_to_record();
+        let unrecorded = unrecorded.filter(|_| !mutation::is_chosen(Mutation::LostBlocksNotRecorded));
+        let Some(repairs) = unrecorded else { return Ok(()) };
         self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
-        let later = self.lost_changes.get();
-        self.lost_changes.set(LostChanges { recorded: later.recorded.max(durable), ..later });
+        self.bad.repairs_are_recorded(repairs);
         Ok(())
     }
 
@@ -154,10 +147,10 @@ impl Inner {
     }
 
     async fn write_page(&self, page: usize) -> Result<(), ArrayError> {
-        if self.protected.get() {
+        if self.lifecycle.is_protected() {
             return Err(ArrayError::Protected);
         }
-        self.changed.set(true);
+        self.lifecycle.note_change();
         let Some(write) = self.regions.begin_page(page, &self.buffers) else {
             self.regions.page_changed.wait().await;
             return Ok(());
@@ -240,7 +233,7 @@ impl Inner {
             let (sequence, bytes) = newest.ok_or(ArrayError::MapLost)?;
             bytes.with(|bytes| self.regions.load_page(page, sequence, bytes));
             for (place, _) in held.iter().filter(|(_, of_place)| *of_place < Some(sequence)) {
-                if self.protected.get() || mutation::is_chosen(Mutation::MapPageAtOnePlace) {
+                if self.lifecycle.is_protected() || mutation::is_chosen(Mutation::MapPageAtOnePlace) {
                     break;
                 }
                 self.copy_page(*place, Regions::slot_offset(page, sequence), &bytes).await?;
@@ -261,7 +254,7 @@ impl Inner {
         match self.note_write_error(&error).await {
             // What is there can be read, but nothing may be written that rests on the page.
             Err(ArrayError::Drive(_)) => {
-                self.protected.set(true);
+                self.lifecycle.protect();
                 Ok(())
             }
             result => result,
@@ -288,15 +281,15 @@ impl Inner {
 
     /// Starts the task that takes dirty marks back, unless it runs. It ends when none is left.
     pub fn start_settling(&self) {
-        if self.settling.get() || self.is_closed() || !self.regions.any_to_settle() {
+        if self.settling.get() || self.lifecycle.is_closed() || !self.regions.any_to_settle() {
             return;
         }
         self.settling.set(true);
         let Some(inner) = self.me.upgrade() else { return };
         self.context.spawn(async move {
-            while inner.regions.any_to_settle() && !inner.is_closed() {
+            while inner.regions.any_to_settle() && !inner.lifecycle.is_closed() {
                 inner.context.sleep_ns(inner.options.tuning.settle_interval_ns).await;
-                if inner.is_closed() || inner.settle(false).await.is_err() {
+                if inner.lifecycle.is_closed() || inner.settle(false).await.is_err() {
                     break;
                 }
             }

@@ -143,7 +143,7 @@ impl Inner {
         let failures = member.flush_failures().count();
         let mut bytes = 0;
         for region in self.regions_of_row(row) {
-            if self.is_closed() {
+            if self.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
             if self.regions.state(region) != RegionState::Unwritten {

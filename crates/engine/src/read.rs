@@ -54,7 +54,7 @@ impl Array {
         let end = (offset_bytes + length as u64).next_multiple_of(block);
         inner.check_alive(start, end)?;
         inner.note_heat(offset_bytes, length as u64);
-        let _counted = inner.begin_read();
+        let _counted = inner.reads.begin();
         let _permit = inner.admission.acquire(end - start).await;
         let patches = inner.pending_patches(start, end);
         let buffer = inner.read_blocks(class, start, end).await?;

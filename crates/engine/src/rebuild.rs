@@ -92,7 +92,7 @@ impl Array {
             };
             (0..run.places.len()).filter(to_fill).collect()
         };
-        let lost_before = inner.lost.borrow().len();
+        let lost_before = inner.bad.lost_count();
         let mut bytes = 0;
         for column in columns {
             let mut tries = 1;
@@ -103,7 +103,7 @@ impl Array {
                 }
             };
         }
-        let lost_blocks = inner.lost.borrow().len().saturating_sub(lost_before) as u64;
+        let lost_blocks = inner.bad.lost_count().saturating_sub(lost_before) as u64;
         Ok(RowRebuild { bytes, lost_blocks })
     }
 
@@ -200,7 +200,7 @@ impl Inner {
         while next.get() < end {
             let region = next.get();
             next.set(region + 1);
-            if self.is_closed() {
+            if self.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
             let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;

@@ -5,8 +5,6 @@
 //! on several drives lose nothing. What was reconstructed is written back: a drive replaces a bad sector when it is
 //! written. Everything here works under the stripe's lock.
 
-use std::cell::RefCell;
-
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest, access};
 use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
@@ -15,9 +13,7 @@ use crate::array::{BLOCK_BYTES, Inner};
 use crate::error::ArrayError;
 use crate::lock_order;
 use crate::member::Class;
-use crate::mutation::{self, Mutation};
 use crate::read::slice_of;
-use crate::revived::{LostChanges, Revived};
 use crate::sums::Recording;
 
 impl Inner {
@@ -107,7 +103,7 @@ impl Inner {
         }
         let fresh = self.buffers.allocate(range.length() as usize);
         self.reconstruct(stripe, range, &fresh, class).await?;
-        if repair && !self.protected.get() && !self.missing_in(stripe.index).contains(slot) {
+        if repair && !self.lifecycle.is_protected() && !self.missing_in(stripe.index).contains(slot) {
             self.write_back(stripe, range, fresh.clone(), class).await?;
         }
         Ok(fresh)
@@ -137,7 +133,7 @@ impl Inner {
                 }
                 result => result?,
             }
-            if !self.protected.get() && !self.missing_in(stripe.index).contains(place.member) {
+            if !self.lifecycle.is_protected() && !self.missing_in(stripe.index).contains(place.member) {
                 self.write_back(stripe, block, fresh.clone(), class).await?;
             }
             slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
@@ -178,7 +174,7 @@ impl Inner {
             self.note_bad_block(place, block.start);
             read.copy_from(&fresh);
         }
-        if self.protected.get() || missing.contains(place.member) {
+        if self.lifecycle.is_protected() || missing.contains(place.member) {
             return Ok(());
         }
         if !agrees {
@@ -309,13 +305,13 @@ impl Inner {
         if is_parity && units.iter().all(|unit| *unit < needed) {
             // Of data that are all right parity follows, whatever was recorded of it: a write that failed half-way, with the
             // drive of the parity gone, leaves a sum that nothing has.
-            if !self.protected.get() {
+            if !self.lifecycle.is_protected() {
                 self.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
         }
         if self.is_borne_out(stripe, range, target, &units, class).await? {
-            if !self.protected.get() {
+            if !self.lifecycle.is_protected() {
                 self.record_content(stripe, range, target, Recording::All).await?;
             }
             return Ok(());
@@ -404,8 +400,7 @@ impl Inner {
     }
 
     pub fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
-        let lost = self.lost.borrow();
-        !lost.is_empty() && lost.range(self.blocks_of(place, range)).next().is_some()
+        self.bad.is_lost(self.blocks_of(place, range))
     }
 
     /// The answer that a read of a lost block gets.
@@ -419,54 +414,12 @@ impl Inner {
 
     /// The range was written: it holds something valid again.
     pub fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
-        let mut lost = self.lost.borrow_mut();
-        if lost.is_empty() {
-            return;
-        }
-        let gone: Vec<_> = lost.range(self.blocks_of(stripe.units[range.unit], range)).copied().collect();
-        for block in gone {
-            lost.remove(&block);
-            self.note_revived(&self.revived_lost, block);
-        }
-    }
-
-    /// A block that was lost has been written.
-    pub fn note_revived<K: Ord + Copy>(&self, revived: &RefCell<Revived<K>>, block: K) {
-        let changes = self.lost_changes.get();
-        self.lost_changes.set(LostChanges { made: changes.made + 1, ..changes });
-        if !mutation::is_chosen(Mutation::LostBlocksForgottenEarly) {
-            revived.borrow_mut().note(block, changes.made + 1);
-        }
-    }
-
-    /// What was written up to this change is durable.
-    pub fn made_durable(&self, change: u64) {
-        self.revived_lost.borrow_mut().made_durable(change);
-        self.revived_dead.borrow_mut().made_durable(change);
-        let changes = self.lost_changes.get();
-        self.lost_changes.set(LostChanges { durable: changes.durable.max(change), ..changes });
-    }
-
-    /// Whether blocks that were lost have been written and may yet be lost again.
-    pub fn has_revived_blocks(&self) -> bool {
-        !self.revived_lost.borrow().is_empty() || !self.revived_dead.borrow().is_empty()
-    }
-
-    /// Of the blocks that are lost, or recorded as such, only these are still there.
-    pub fn retain_lost(&self, keep: impl Fn(&(usize, u64)) -> bool) {
-        self.lost.borrow_mut().retain(&keep);
-        self.revived_lost.borrow_mut().retain(keep);
-    }
-
-    /// The same of blocks of the volume.
-    pub fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
-        self.dead.borrow_mut().retain(&keep);
-        self.revived_dead.borrow_mut().retain(keep);
+        self.bad.repair_lost(self.blocks_of(stripe.units[range.unit], range));
     }
 
     /// Notes that a block of a member holds nothing valid.
     pub fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
         let (first, last) = self.blocks_of(stripe.units[range.unit], range).into_inner();
-        self.lost.borrow_mut().extend((first.1..=last.1).map(|block| (first.0, block)));
+        self.bad.note_lost((first.1..=last.1).map(|block| (first.0, block)));
     }
 }

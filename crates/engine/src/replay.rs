@@ -146,7 +146,7 @@ impl Inner {
         if areas.is_empty() {
             return Ok(());
         }
-        if self.protected.get() {
+        if self.lifecycle.is_protected() {
             // Also where no chunk is marked as dirty: what is pending in new regions marks none.
             *self.unread_journal.borrow_mut() = Some((places.to_vec(), fresh_epoch));
             return Ok(());
@@ -159,12 +159,9 @@ impl Inner {
     pub async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
         let _alone = self.reading_journal.acquire(1).await;
         let Some((places, fresh_epoch)) = self.unread_journal.borrow().clone() else { return Ok(false) };
-        self.protected.set(false);
-        let full = self.full.take();
+        let full = self.lifecycle.begin_recovery_in_memory();
         let replayed = self.replay_journal(self.journal_areas(&places), fresh_epoch).await;
-        self.protected.set(true);
-        self.full.replace(full);
-        self.changed.set(false);
+        self.lifecycle.end_recovery_in_memory(full);
         let held_something = replayed?;
         self.unread_journal.take();
         Ok(held_something)
@@ -204,7 +201,7 @@ impl Inner {
                 region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten;
             if record.kind == Kind::Data && self.pending.holds(record.stripe, record.sequence) {
                 log.note_data(record.stripe);
-            } else if is_nobodys || self.dead.borrow().is_empty() {
+            } else if is_nobodys || self.bad.has_no_dead() {
                 journal.release(record.sequence);
                 is_any_over = true;
             } else {
@@ -416,7 +413,7 @@ impl Inner {
         let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
         let is_needed = !self.is_block_pending(block);
         if is_needed {
-            self.dead.borrow_mut().insert(block);
+            self.bad.note_dead([block]);
         }
         is_needed
     }
@@ -435,11 +432,7 @@ impl Inner {
 
     /// Refuses to read what is dead.
     pub fn check_alive(&self, start: u64, end: u64) -> Result<(), ArrayError> {
-        let dead = self.dead.borrow();
-        if dead.is_empty() {
-            return Ok(());
-        }
-        match dead.range(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)).next() {
+        match self.bad.first_dead(start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)) {
             None => Ok(()),
             Some(block) => Err(ArrayError::Lost {
                 stripe: self.geometry.locate(block * BLOCK_BYTES).stripe,
@@ -453,16 +446,8 @@ impl Inner {
 
     /// A client has written a range.
     pub fn forget_dead(&self, start: u64, end: u64) {
-        let mut dead = self.dead.borrow_mut();
-        if dead.is_empty() {
-            return;
-        }
+        // Whole blocks only: where a write covers part of a block, the rest is as lost as before.
         let first = start.div_ceil(BLOCK_BYTES);
-        // Less than a block: what is left of it is as lost as before.
-        let gone: Vec<u64> = dead.range(first..first.max(end / BLOCK_BYTES)).copied().collect();
-        for block in gone {
-            dead.remove(&block);
-            self.note_revived(&self.revived_dead, block);
-        }
+        self.bad.repair_dead(first..first.max(end / BLOCK_BYTES));
     }
 }

@@ -183,7 +183,7 @@ impl Inner {
         purpose: Purpose,
         report: &mut ScrubReport,
     ) -> Result<(), ArrayError> {
-        if self.is_closed() {
+        if self.lifecycle.is_closed() {
             return Err(ArrayError::Closed);
         }
         if purpose == Purpose::Scrub {

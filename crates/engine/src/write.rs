@@ -75,9 +75,9 @@ impl Inner {
         if !self.regions.all_written() {
             self.admit_new_regions().await?;
         }
-        let sequential = self.note_sequence(offset_bytes, end_bytes);
+        let sequential = self.sequences.note(offset_bytes, end_bytes);
         let mut rooms = self.rooms_for(offset_bytes, &data)?.into_iter();
-        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        let counted = self.activity.begin_write();
 
         let mut led: SmallVec<[u64; 8]> = SmallVec::new();
         let mut waiting: SmallVec<[(u64, Waiting); 2]> = SmallVec::new();
@@ -103,12 +103,13 @@ impl Inner {
             let (first, others) = Box::pin(join(leading, following)).await;
             others.into_iter().fold(first, Result::and)
         };
-        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        drop(counted);
         result?;
         self.forget_dead(offset_bytes, end_bytes);
         // The data are durable, but a region that the map does not know as written would read as zeros after a crash, and a block
         // that was lost is recorded as lost.
-        let is_known = || self.all_regions_written(offset_bytes, end_bytes) && !self.has_revived_blocks();
+        let is_known =
+            || self.all_regions_written(offset_bytes, end_bytes) && !self.bad.has_undurable_repairs();
         if fua && !is_known() {
             Box::pin(self.flush()).await?;
         }
@@ -148,25 +149,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether the write goes on where an earlier one ended.
-    fn note_sequence(&self, offset_bytes: u64, end_bytes: u64) -> bool {
-        let mut ends = self.recent_ends.borrow_mut();
-        if let Some(stream) = ends.iter_mut().find(|end| **end == offset_bytes) {
-            *stream = end_bytes;
-            return true;
-        }
-        let next = self.recent_next.get();
-        ends[next] = end_bytes;
-        self.recent_next.set((next + 1) % ends.len());
-        false
-    }
-
     /// Leads the stripes; the last one, if a sequential writer filled it only in part, apart from the others and later.
     async fn lead_holding_tail(&self, led: SmallVec<[u64; 8]>, sequential: bool) -> Result<(), ArrayError> {
         let Some((&tail, rest)) = led.split_last() else { return Ok(()) };
         let hold = sequential
             && self.geometry.parity_units() > 0
-            && self.writes_in_flight.get() > 1
+            && self.activity.writes() > 1
             && self.table.gathered(tail).0 < self.geometry.stripe_data_bytes();
         if hold { Box::pin(self.lead_tail_later(rest, tail)).await } else { self.lead(&led).await }
     }
@@ -189,12 +177,12 @@ impl Inner {
         stripewise_drive::yield_now().await;
         loop {
             let (bytes, joined) = self.table.gathered(stripe);
-            let more_may_come = self.active_groups.get() > 0 && self.context.now_ns() < deadline;
+            let more_may_come = self.activity.has_groups() && self.context.now_ns() < deadline;
             if bytes >= self.geometry.stripe_data_bytes() || !more_may_come {
                 return;
             }
             let joined = std::pin::pin!(joined.wait());
-            let activity = std::pin::pin!(self.write_activity.wait());
+            let activity = std::pin::pin!(self.activity.until_group_ends());
             let sleep = self.context.sleep_until_ns(deadline);
             select(select(joined, activity), sleep).await;
         }

@@ -174,9 +174,11 @@ impl WriteLog {
         self.start_making_room();
         let room = match select(reservation, denied).await {
             Either::Left((room, _)) => room,
-            Either::Right(_) => {
-                Err(self.inner.upgrade().and_then(|inner| inner.stopped()).unwrap_or(ArrayError::Protected))
-            }
+            Either::Right(_) => Err(self
+                .inner
+                .upgrade()
+                .and_then(|inner| inner.lifecycle.stopped())
+                .unwrap_or(ArrayError::Protected)),
         };
         self.waiting.set(self.waiting.get() - 1);
         room
@@ -187,7 +189,7 @@ impl WriteLog {
         inner.context.clone().spawn(async move {
             let Some(log) = inner.write_log() else { return };
             let mut next_release_ns = 0;
-            while log.waiting.get() > 0 && inner.stopped().is_none() {
+            while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
                 inner.start_destaging();
                 log.start_marking_regions(&inner);
                 // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
@@ -205,7 +207,7 @@ impl WriteLog {
                 inner.context.sleep_ns(ROOM_PAUSE_NS).await;
             }
             log.making_room.set(false);
-            if inner.stopped().is_some() {
+            if inner.lifecycle.stopped().is_some() {
                 log.room_denied.notify_all();
             }
         });

@@ -159,7 +159,7 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
 /// Ends when nothing is asked of an array any more that takes no new requests, by clients or by what the array does itself:
 /// destaging and repairs hold their stripes.
 async fn until_quiet(array: &Array) {
-    while array.0.writes_in_flight.get() > 0 || !array.0.table.is_idle() {
+    while array.0.activity.writes() > 0 || !array.0.table.is_idle() {
         array.0.context.sleep_ns(LOOK_AGAIN_NS).await;
     }
     array.drain_reads().await;

@@ -367,11 +367,11 @@ impl Inner {
                 old.drain_reads().await;
                 lock_order::scope(self.release_old_rows(converting.old, old, row, to)).await?;
             }
-            old.0.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
+            old.0.bad.retain_lost(|(_, block)| *block >= to * blocks_per_slab);
             row = to;
             zones.released_rows.set(row);
         }
-        old.0.retain_dead(|block| *block >= below / BLOCK_BYTES);
+        old.0.bad.retain_dead(|block| *block >= below / BLOCK_BYTES);
         Ok(())
     }
 

@@ -161,7 +161,7 @@ impl Inner {
         }
         let host = PoolHost::of(self);
         let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;
-        array.0.full.replace(Some(drive.into()));
+        array.0.lifecycle.fill_up(drive.into());
         Ok(array)
     }
 }

@@ -66,7 +66,7 @@ impl Inner {
             }
         } else if let (Some(log), Some(logged)) = (log, work.logged)
             && self.geometry.parity_units() == 0
-            && !self.protected.get()
+            && !self.lifecycle.is_protected()
         {
             // Each block is what its sum says by now, so there is nothing to put right. Where there is parity, what failed
             // takes no more writes, and the record is needed.
@@ -113,7 +113,9 @@ impl Inner {
         for error in &failed {
             self.note_write_error(error).await?;
         }
-        if !self.protected.get() && self.geometry.stripe_survives(work.index, &self.missing_in(work.index)) {
+        if !self.lifecycle.is_protected()
+            && self.geometry.stripe_survives(work.index, &self.missing_in(work.index))
+        {
             return Ok(());
         }
         Err(ArrayError::Drive(failed.swap_remove(0)))

@@ -94,7 +94,7 @@ impl Inner {
     async fn lead_in_place_held(&self, mut works: Works) -> Result<(), ArrayError> {
         let _holding: SmallVec<[Holding; 1]> =
             works.iter().map(|work| lock_order::took(&self.table, work.index)).collect();
-        self.active_groups.set(self.active_groups.get() + 1);
+        let group = self.activity.begin_group();
         // What waited for its stripe may have waited for one of which a write failed half-way.
         let mut marked = self.check_writable();
         if marked.is_ok() {
@@ -139,8 +139,7 @@ impl Inner {
             self.table.leave(work.index);
             result = result.and(work.result);
         }
-        self.active_groups.set(self.active_groups.get() - 1);
-        self.write_activity.notify_all();
+        drop(group);
         result
     }
 

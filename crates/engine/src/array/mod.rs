@@ -12,13 +12,12 @@
 //! most `(units + parity) / data` times that for small writes and are bounded with it.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
 use rustc_hash::FxHashMap;
-use stripewise_drive::{Buffer, BufferPool, Context, Event, Semaphore};
+use stripewise_drive::{Buffer, BufferPool, Context, Semaphore};
 use stripewise_layout::{Geometry, LayoutError, Shape};
 
 use crate::columns::Members;
@@ -32,12 +31,23 @@ use crate::moves::Move;
 use crate::pending::Pending;
 use crate::rebuild::Fill;
 use crate::regions::{RegionShape, Regions};
-use crate::revived::{LostChanges, Revived};
 use crate::rows::RowTable;
 use crate::stripe_table::StripeTable;
 use crate::sums::{BlockSums, SumsInit};
 use crate::tuning::{MapGrain, Tuning};
 use crate::write_log::WriteLog;
+
+mod bad_blocks;
+mod lifecycle;
+mod read_epochs;
+mod sequential_detector;
+mod write_activity;
+
+use bad_blocks::BadBlocks;
+use lifecycle::Lifecycle;
+use read_epochs::ReadEpochs;
+use sequential_detector::SequentialDetector;
+use write_activity::WriteActivity;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
@@ -248,50 +258,26 @@ pub(crate) struct Inner {
     pub pending: Pending,
     pub destaging: Cell<bool>,
     pub defer_pace: DeferPace,
-    /// Blocks of the volume that are lost for good: they were being written when power was cut and a drive was lost.
-    pub dead: RefCell<BTreeSet<u64>>,
     pub table: Rc<StripeTable>,
     pub regions: Rc<Regions>,
     pub host: Rc<dyn ArrayHost>,
     pub admission: Semaphore,
     /// One strip of zeros, to pad and to write zeros from.
     pub zeroes: Buffer,
-    pub recent_ends: RefCell<[u64; 32]>,
-    pub recent_next: Cell<usize>,
-    pub writes_in_flight: Cell<usize>,
-    /// Reads under way, of the current and the former epoch; see [`Array::drain_reads`].
-    pub reads_in_flight: Cell<[usize; 2]>,
-    pub read_epoch: Cell<usize>,
-    pub read_ended: Event,
-    pub active_groups: Cell<usize>,
-    pub write_activity: Event,
-    pub excluding: Cell<bool>,
-    pub excluded: Event,
-    /// Blocks (column, block of the column's linear space) that hold nothing valid: they could not be rebuilt.
-    pub lost: RefCell<BTreeSet<(usize, u64)>>,
-    /// Blocks of `lost`, and of `dead`, that were written since and not yet durably.
-    pub revived_lost: RefCell<Revived<(usize, u64)>>,
-    pub revived_dead: RefCell<Revived<u64>>,
-    /// How often `lost` and `dead` shrank.
-    pub lost_changes: Cell<LostChanges>,
+    pub sequences: SequentialDetector,
+    pub reads: ReadEpochs,
+    pub activity: WriteActivity,
+    /// One drive is excluded at a time.
+    pub exclusion: Semaphore,
+    pub bad: BadBlocks,
     pub counters: Cell<ArrayCounters>,
     pub heat: Heat,
     pub settling: Cell<bool>,
-    /// Somebody is making new regions durable, to have the map say so.
-    pub marking: Cell<bool>,
-    pub marked: Event,
-    closed: Cell<bool>,
-    /// And all that was acknowledged is durable.
-    closed_in_order: Cell<bool>,
+    /// New regions are made durable, to have the map say so, by one task at a time.
+    pub marking: Semaphore,
+    pub lifecycle: Lifecycle,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
-    /// Nothing is written any more, see [`Array::protect`].
-    pub protected: Cell<bool>,
-    /// The drive under which the file system is full: nothing is written in place any more. A stripe of which a write failed
-    /// half-way is put right by the journal when the array is opened next, if no other write comes in between.
-    pub full: RefCell<Option<Rc<str>>>,
-    /// Something was, or may have been, written since opening.
-    pub changed: Cell<bool>,
     /// Flushes that drives have refused.
     pub losses: FlushLosses,
 }
@@ -379,36 +365,21 @@ impl Array {
             pending: Pending::new(options.tuning.pending_bytes.max(LARGEST_DEFERRED_BYTES)),
             destaging: Cell::new(false),
             defer_pace: DeferPace::new(),
-            dead: RefCell::default(),
             table: Rc::default(),
             regions,
             host,
             admission: Semaphore::new(options.in_flight_bytes),
-            recent_ends: RefCell::new([u64::MAX; 32]),
-            recent_next: Cell::new(0),
-            writes_in_flight: Cell::new(0),
-            reads_in_flight: Cell::default(),
-            read_epoch: Cell::new(0),
-            read_ended: Event::new(),
-            active_groups: Cell::new(0),
-            write_activity: Event::new(),
-            excluding: Cell::new(false),
-            excluded: Event::new(),
-            lost: RefCell::default(),
-            revived_lost: RefCell::default(),
-            revived_dead: RefCell::default(),
-            lost_changes: Cell::default(),
+            sequences: SequentialDetector::default(),
+            reads: ReadEpochs::default(),
+            activity: WriteActivity::default(),
+            exclusion: Semaphore::new(1),
+            bad: BadBlocks::default(),
             counters: Cell::default(),
             heat: Heat::default(),
             settling: Cell::new(false),
-            marking: Cell::new(false),
-            marked: Event::new(),
-            closed: Cell::new(false),
-            closed_in_order: Cell::new(false),
+            marking: Semaphore::new(1),
+            lifecycle: Lifecycle::new(read_only),
             unsynced: Cell::new(false),
-            protected: Cell::new(read_only),
-            full: RefCell::default(),
-            changed: Cell::new(false),
             losses: FlushLosses::default(),
         }));
         if let Some(checksums) = checksums {
@@ -498,62 +469,55 @@ impl Array {
     /// Blocks of 4 KiB (column, block number in the column's linear space) that are lost: they could not be rebuilt, and
     /// reading them is an error until they are written.
     pub fn lost_blocks(&self) -> Vec<(usize, u64)> {
-        self.0.lost.borrow().iter().copied().collect()
+        self.0.bad.lost()
     }
 
     /// Blocks of 4 KiB of the volume that are lost for good, since they were being written when power was cut and their drive was
     /// lost in the same instant. Reading them is an error until they are written.
     pub fn dead_blocks(&self) -> Vec<u64> {
-        self.0.dead.borrow().iter().copied().collect()
+        self.0.bad.dead()
     }
 
     /// What is to be recorded of [`Self::lost_blocks`].
     pub(crate) fn lost_blocks_to_record(&self) -> Vec<(usize, u64)> {
-        let revived = self.0.revived_lost.borrow();
-        let all: BTreeSet<_> = self.0.lost.borrow().iter().copied().chain(revived.blocks()).collect();
-        all.into_iter().collect()
+        self.0.bad.lost_to_record()
     }
 
     /// What is to be recorded of [`Self::dead_blocks`].
     pub(crate) fn dead_blocks_to_record(&self) -> Vec<u64> {
-        let end = self.0.size_bytes.get().div_ceil(BLOCK_BYTES);
-        let revived = self.0.revived_dead.borrow();
-        let revived = revived.blocks().filter(|block| *block < end);
-        let all: BTreeSet<u64> = self.0.dead.borrow().iter().copied().chain(revived).collect();
-        all.into_iter().collect()
+        self.0.bad.dead_to_record(self.0.size_bytes.get().div_ceil(BLOCK_BYTES))
     }
 
     /// Restores what [`Self::dead_blocks`] gave when the array was closed.
     pub fn set_dead_blocks(&self, blocks: impl IntoIterator<Item = u64>) {
-        let lost = blocks.into_iter().filter(|&block| !self.0.is_block_pending(block));
-        self.0.dead.borrow_mut().extend(lost);
+        self.0.bad.note_dead(blocks.into_iter().filter(|&block| !self.0.is_block_pending(block)));
     }
 
     /// Restores what [`Self::lost_blocks`] gave when the array was closed.
     pub fn set_lost_blocks(&self, blocks: impl IntoIterator<Item = (usize, u64)>) {
-        self.0.lost.borrow_mut().extend(blocks);
+        self.0.bad.note_lost(blocks);
     }
 
     /// From now on nothing is written to any member, neither for clients nor as a repair; reads go on. For a volume opened
     /// for reading only, and for one that has lost more members than it can spare: as long as nothing is written without
     /// them, what they hold stays current, and the volume is whole again when they come back.
     pub fn protect(&self) {
-        self.0.protected.set(true);
+        self.0.lifecycle.protect();
     }
 
     /// Whether the array takes no writes.
     pub fn is_protected(&self) -> bool {
-        self.0.stopped().is_some()
+        self.0.lifecycle.stopped().is_some()
     }
 
     /// Makes durable what can be, and gives up to where from `start_bytes` on all that was acknowledged is durable: to `end_bytes`,
     /// or less where the file system below is full. For whoever has to say how much of a write counts.
     pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let inner = &self.0;
-        if inner.protected.get() {
+        if inner.lifecycle.is_protected() {
             return start_bytes;
         }
-        let flushed = match inner.is_full() {
+        let flushed = match inner.lifecycle.is_full() {
             true => inner.flush_what_is_whole().await,
             false => inner.flush().await.map(|()| true),
         };
@@ -577,7 +541,8 @@ impl Array {
 
     /// As [`Self::flush`], for the engine's own needs: what there is to report to a client is kept.
     pub(crate) async fn flush_internally(&self) -> Result<(), ArrayError> {
-        match (self.0.closed.get(), self.0.closed_in_order.get()) {
+        let lifecycle = &self.0.lifecycle;
+        match (lifecycle.is_closed(), lifecycle.is_closed_in_order()) {
             // The members' queues have ended: nobody would answer.
             (true, false) => Err(ArrayError::Closed),
             (true, true) => Ok(()),
@@ -587,11 +552,11 @@ impl Array {
 
     /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open: they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
-        self.0.closed.set(true);
-        if self.0.protected.get() {
+        self.0.lifecycle.close();
+        if self.0.lifecycle.is_protected() {
             return Ok(());
         }
-        if self.0.is_full() {
+        if self.0.lifecycle.is_full() {
             // The journal keeps what is not in place. What cannot be flushed was never said to be.
             let _ = self.0.flush_what_is_whole().await;
             return Ok(());
@@ -602,30 +567,19 @@ impl Array {
         self.0.release_records().await?;
         self.0.close_journal().await?;
         self.0.losses.tell_client(self.0.losses.count())?;
-        self.0.closed_in_order.set(true);
+        self.0.lifecycle.note_closed_in_order();
         Ok(())
     }
 
     /// Whether it was closed with everything that was acknowledged durable; not so where [`Self::close`] failed, did not come to its end, or
     /// there was nothing to close as it took no writes any more.
     pub fn was_closed_in_order(&self) -> bool {
-        self.0.closed_in_order.get()
+        self.0.lifecycle.is_closed_in_order()
     }
 
     /// Ends when every read that is under way now has ended: slabs that the array no longer names may be used again then.
     pub async fn drain_reads(&self) {
-        let inner = &self.0;
-        // Two flips: the other epoch may still have readers from the flip before.
-        for _ in 0..2 {
-            let old = inner.read_epoch.get();
-            while inner.reads_in_flight.get()[1 - old] > 0 {
-                inner.read_ended.wait().await;
-            }
-            inner.read_epoch.set(1 - old);
-            while inner.reads_in_flight.get()[old] > 0 {
-                inner.read_ended.wait().await;
-            }
-        }
+        self.0.reads.drain().await;
     }
 }
 
@@ -638,7 +592,7 @@ impl Inner {
         if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
             return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
         }
-        if self.closed.get() {
+        if self.lifecycle.is_closed() {
             return Err(ArrayError::Closed);
         }
         Ok(())
@@ -656,33 +610,17 @@ impl Inner {
 
     /// To be asked before anything that writes.
     pub fn check_writable(&self) -> Result<(), ArrayError> {
-        if let Some(why) = self.stopped() {
+        if let Some(why) = self.lifecycle.stopped() {
             return Err(why);
         }
-        self.changed.set(true);
+        self.lifecycle.note_change();
         Ok(())
-    }
-
-    /// Why nothing is written any more, if so.
-    pub fn stopped(&self) -> Option<ArrayError> {
-        if let Some(drive) = &*self.full.borrow() {
-            return Some(ArrayError::FileSystemFull { drive: drive.to_string() });
-        }
-        self.protected.get().then_some(ArrayError::Protected)
-    }
-
-    pub fn is_full(&self) -> bool {
-        self.full.borrow().is_some()
     }
 
     pub fn count(&self, change: impl FnOnce(&mut ArrayCounters)) {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.closed.get()
     }
 
     /// Regions of a row that belong to the volume.
@@ -696,33 +634,6 @@ impl Inner {
         if self.heat.is_on() {
             let row_bytes = self.regions_per_row * self.regions.shape.region_data_bytes;
             self.heat.note(self.context.now_ns(), row_bytes, offset_bytes, length_bytes);
-        }
-    }
-
-    /// Counts a read in for as long as the guard lives.
-    pub fn begin_read(&self) -> ReadGuard<'_> {
-        let epoch = self.read_epoch.get();
-        self.change_reads(epoch, 1);
-        ReadGuard { inner: self, epoch }
-    }
-
-    fn change_reads(&self, epoch: usize, by: isize) {
-        let mut reads = self.reads_in_flight.get();
-        reads[epoch] = reads[epoch].strict_add_signed(by);
-        self.reads_in_flight.set(reads);
-    }
-}
-
-pub(crate) struct ReadGuard<'a> {
-    inner: &'a Inner,
-    epoch: usize,
-}
-
-impl Drop for ReadGuard<'_> {
-    fn drop(&mut self) {
-        self.inner.change_reads(self.epoch, -1);
-        if self.inner.reads_in_flight.get()[self.epoch] == 0 {
-            self.inner.read_ended.notify_all();
         }
     }
 }

@@ -1,0 +1,244 @@
+//! Blocks that hold nothing valid: which they are, and which of them were written since.
+//!
+//! A block of a *column* is lost when it could not be rebuilt: a drive was lost and another one
+//! cannot read what is needed. A block of the *volume* is dead when power was cut while it was
+//! being written and its drive was lost in the same instant. Reading either is an error until it is
+//! written.
+//!
+//! A write makes a block whole, but not durably so: until a flush, a power cut or a drive that
+//! loses its cache brings the former content back. So the block stays recorded as lost until a
+//! flush that began after the write has succeeded. It can be read in between.
+//!
+//! Expected faults: commits for any other reason between the write and the flush. No I/O here.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Range, RangeInclusive};
+
+use crate::mutation::{self, Mutation};
+
+/// A block of a column: the column, and the block's number in the column's linear space.
+pub(crate) type ColumnBlock = (usize, u64);
+
+/// The blocks of one array.
+#[derive(Default)]
+pub(crate) struct BadBlocks {
+    lost: RefCell<Blocks<ColumnBlock>>,
+    dead: RefCell<Blocks<u64>>,
+    repairs: Cell<Repairs>,
+}
+
+/// Blocks of one kind.
+struct Blocks<K> {
+    /// Reading these is an error.
+    bad: BTreeSet<K>,
+    /// Written since, and not yet durably: each with the number of the repair.
+    written: BTreeMap<K, u64>,
+}
+
+impl<K> Default for Blocks<K> {
+    fn default() -> Self {
+        Self { bad: BTreeSet::new(), written: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Copy> Blocks<K> {
+    /// Bad blocks, and those whose repair is not yet durable.
+    fn to_record(&self) -> BTreeSet<K> {
+        self.bad.iter().chain(self.written.keys()).copied().collect()
+    }
+
+    fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.bad.retain(&keep);
+        self.written.retain(|block, _| keep(block));
+    }
+
+    fn repair(&mut self, blocks: impl std::ops::RangeBounds<K>, repairs: &Cell<Repairs>) {
+        let gone: Vec<K> = self.bad.range(blocks).copied().collect();
+        for block in gone {
+            self.bad.remove(&block);
+            let before = repairs.get();
+            let made = before.made + 1;
+            repairs.set(Repairs { made, ..before });
+            if !mutation::is_chosen(Mutation::LostBlocksForgottenEarly) {
+                self.written.insert(block, made);
+            }
+        }
+    }
+}
+
+/// How many blocks became whole so far.
+#[derive(Clone, Copy, Default)]
+struct Repairs {
+    made: u64,
+    /// Of these, durably.
+    durable: u64,
+    /// Of these, as the pool's record has it.
+    recorded: u64,
+}
+
+impl BadBlocks {
+    /// Blocks of columns that are lost.
+    pub fn lost(&self) -> Vec<ColumnBlock> {
+        self.lost.borrow().bad.iter().copied().collect()
+    }
+
+    /// Blocks of the volume that are dead.
+    pub fn dead(&self) -> Vec<u64> {
+        self.dead.borrow().bad.iter().copied().collect()
+    }
+
+    /// What the pool has to record of [`Self::lost`].
+    pub fn lost_to_record(&self) -> Vec<ColumnBlock> {
+        self.lost.borrow().to_record().into_iter().collect()
+    }
+
+    /// What the pool has to record of [`Self::dead`]: blocks below `end`.
+    pub fn dead_to_record(&self, end: u64) -> Vec<u64> {
+        let dead = self.dead.borrow();
+        // Dead blocks beyond a smaller size are dropped when the size is recorded.
+        let written = dead.written.keys().copied().filter(|block| *block < end);
+        let all: BTreeSet<u64> = dead.bad.iter().copied().chain(written).collect();
+        all.into_iter().collect()
+    }
+
+    /// How many blocks of columns are lost.
+    pub fn lost_count(&self) -> usize {
+        self.lost.borrow().bad.len()
+    }
+
+    /// Whether no block of a column is lost.
+    pub fn has_no_lost(&self) -> bool {
+        self.lost.borrow().bad.is_empty()
+    }
+
+    /// Whether no block of the volume is dead.
+    pub fn has_no_dead(&self) -> bool {
+        self.dead.borrow().bad.is_empty()
+    }
+
+    /// Whether one of these blocks is lost.
+    pub fn is_lost(&self, blocks: RangeInclusive<ColumnBlock>) -> bool {
+        let lost = &self.lost.borrow().bad;
+        !lost.is_empty() && lost.range(blocks).next().is_some()
+    }
+
+    /// The first of these blocks that is dead.
+    pub fn first_dead(&self, blocks: Range<u64>) -> Option<u64> {
+        let dead = &self.dead.borrow().bad;
+        if dead.is_empty() { None } else { dead.range(blocks).next().copied() }
+    }
+
+    /// Blocks of a column are lost.
+    pub fn note_lost(&self, blocks: impl IntoIterator<Item = ColumnBlock>) {
+        self.lost.borrow_mut().bad.extend(blocks);
+    }
+
+    /// Blocks of the volume are dead.
+    pub fn note_dead(&self, blocks: impl IntoIterator<Item = u64>) {
+        self.dead.borrow_mut().bad.extend(blocks);
+    }
+
+    /// These blocks of a column were written.
+    pub fn repair_lost(&self, blocks: RangeInclusive<ColumnBlock>) {
+        let mut lost = self.lost.borrow_mut();
+        if !lost.bad.is_empty() {
+            lost.repair(blocks, &self.repairs);
+        }
+    }
+
+    /// These blocks of the volume were written.
+    pub fn repair_dead(&self, blocks: Range<u64>) {
+        let mut dead = self.dead.borrow_mut();
+        if !dead.bad.is_empty() && !blocks.is_empty() {
+            dead.repair(blocks, &self.repairs);
+        }
+    }
+
+    /// Of the blocks of columns, only these still exist.
+    pub fn retain_lost(&self, keep: impl Fn(&ColumnBlock) -> bool) {
+        self.lost.borrow_mut().retain(keep);
+    }
+
+    /// Of the blocks of the volume, only these still exist.
+    pub fn retain_dead(&self, keep: impl Fn(&u64) -> bool) {
+        self.dead.borrow_mut().retain(keep);
+    }
+
+    /// How many repairs were made: to be asked before a flush, and passed to
+    /// [`Self::repairs_are_durable`] after it.
+    pub fn repairs(&self) -> u64 {
+        self.repairs.get().made
+    }
+
+    /// The first `made` repairs are durable.
+    pub fn repairs_are_durable(&self, made: u64) {
+        self.lost.borrow_mut().written.retain(|_, repair| *repair > made);
+        self.dead.borrow_mut().written.retain(|_, repair| *repair > made);
+        let before = self.repairs.get();
+        self.repairs.set(Repairs { durable: before.durable.max(made), ..before });
+    }
+
+    /// Whether a repair may still be undone by a power cut.
+    pub fn has_undurable_repairs(&self) -> bool {
+        !self.lost.borrow().written.is_empty() || !self.dead.borrow().written.is_empty()
+    }
+
+    /// Up to which repair the pool has to record them, where it has not.
+    pub fn repairs_to_record(&self) -> Option<u64> {
+        let Repairs { durable, recorded, .. } = self.repairs.get();
+        (durable != recorded).then_some(durable)
+    }
+
+    /// The pool has recorded the first `made` repairs.
+    pub fn repairs_are_recorded(&self, made: u64) {
+        let before = self.repairs.get();
+        self.repairs.set(Repairs { recorded: before.recorded.max(made), ..before });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_recorded_as_dead_until_its_last_write_is_durable() {
+        let blocks = BadBlocks::default();
+        blocks.note_dead([7, 9]);
+        blocks.repair_dead(0..8);
+        let first_flush = blocks.repairs();
+        blocks.repair_dead(9..10);
+        blocks.note_dead([7]);
+        blocks.repair_dead(7..8);
+        assert!(blocks.has_no_dead() && blocks.has_undurable_repairs());
+        assert_eq!(blocks.dead_to_record(100), [7, 9]);
+        blocks.repairs_are_durable(first_flush);
+        assert_eq!(blocks.dead_to_record(100), [7, 9], "written again after the flush began");
+        blocks.repairs_are_durable(blocks.repairs());
+        assert!(blocks.dead_to_record(100).is_empty() && !blocks.has_undurable_repairs());
+    }
+
+    #[test]
+    fn repairs_are_recorded_once_they_are_durable_and_once_only() {
+        let blocks = BadBlocks::default();
+        blocks.note_lost([(1, 4), (1, 5), (2, 4)]);
+        blocks.repair_lost((1, 0)..=(1, u64::MAX));
+        assert_eq!(blocks.lost(), [(2, 4)]);
+        assert_eq!(blocks.repairs_to_record(), None);
+        blocks.repairs_are_durable(blocks.repairs());
+        let durable = blocks.repairs_to_record().unwrap();
+        blocks.repairs_are_recorded(durable);
+        assert_eq!(blocks.repairs_to_record(), None);
+        assert_eq!(blocks.lost_to_record(), [(2, 4)]);
+    }
+
+    #[test]
+    fn blocks_that_are_cut_off_are_bad_no_more() {
+        let blocks = BadBlocks::default();
+        blocks.note_dead([3, 8]);
+        blocks.repair_dead(8..9);
+        blocks.retain_dead(|block| *block < 8);
+        assert_eq!(blocks.dead_to_record(100), [3]);
+        assert_eq!(blocks.first_dead(0..100), Some(3));
+    }
+}

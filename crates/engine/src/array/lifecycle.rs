@@ -1,0 +1,126 @@
+//! Whether an array still takes requests, and why not.
+//!
+//! An array that is *protected* writes nothing more to any drive: it was opened for reading, or it
+//! lost more drives than it can spare. An array is *full* when the file system below one of its
+//! drives is: nothing is written in place any more. *Closed* arrays take no requests at all.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::error::ArrayError;
+
+/// What state an array is in.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    closed: Cell<bool>,
+    closed_in_order: Cell<bool>,
+    protected: Cell<bool>,
+    /// The drive under which the file system is full. A stripe of which a write failed half-way is
+    /// put right by the journal at the next opening, unless another write comes in between.
+    full: RefCell<Option<Rc<str>>>,
+    /// Something was, or may have been, written since opening.
+    changed: Cell<bool>,
+}
+
+impl Lifecycle {
+    /// Open; protected if nothing may be written.
+    pub fn new(read_only: bool) -> Self {
+        Self { protected: Cell::new(read_only), ..Self::default() }
+    }
+
+    /// From now on nothing is written; reads go on.
+    pub fn protect(&self) {
+        self.protected.set(true);
+    }
+
+    /// Whether nothing may be written to any drive.
+    pub fn is_protected(&self) -> bool {
+        self.protected.get()
+    }
+
+    /// The file system below `drive` is full. Whether that is news.
+    pub fn fill_up(&self, drive: Rc<str>) -> bool {
+        self.full.borrow_mut().replace(drive).is_none()
+    }
+
+    /// Whether a file system below is full.
+    pub fn is_full(&self) -> bool {
+        self.full.borrow().is_some()
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn stopped(&self) -> Option<ArrayError> {
+        if let Some(drive) = &*self.full.borrow() {
+            return Some(ArrayError::FileSystemFull { drive: drive.to_string() });
+        }
+        self.protected.get().then_some(ArrayError::Protected)
+    }
+
+    /// Something is about to be written.
+    pub fn note_change(&self) {
+        self.changed.set(true);
+    }
+
+    /// Whether something may have been written since opening.
+    pub fn is_changed(&self) -> bool {
+        self.changed.get()
+    }
+
+    /// No more requests.
+    pub fn close(&self) {
+        self.closed.set(true);
+    }
+
+    /// Whether it takes no more requests.
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// It is closed, and everything acknowledged is durable.
+    pub fn note_closed_in_order(&self) {
+        self.closed_in_order.set(true);
+    }
+
+    /// Whether it was closed with everything acknowledged durable.
+    pub fn is_closed_in_order(&self) -> bool {
+        self.closed_in_order.get()
+    }
+
+    /// Lets what the journal holds be written to drives that keep it in memory, until
+    /// [`Self::end_recovery_in_memory`]. Gives what that needs.
+    pub fn begin_recovery_in_memory(&self) -> Option<Rc<str>> {
+        self.protected.set(false);
+        self.full.take()
+    }
+
+    /// Protected again, and nothing counts as changed: the drives are as they were.
+    pub fn end_recovery_in_memory(&self, full: Option<Rc<str>>) {
+        self.protected.set(true);
+        self.full.replace(full);
+        self.changed.set(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_system_is_news_once_and_the_reason_given_before_protection() {
+        let lifecycle = Lifecycle::new(true);
+        assert!(matches!(lifecycle.stopped(), Some(ArrayError::Protected)));
+        assert!(lifecycle.fill_up("drive0".into()) && !lifecycle.fill_up("drive1".into()));
+        assert!(matches!(lifecycle.stopped(), Some(ArrayError::FileSystemFull { .. })));
+    }
+
+    #[test]
+    fn recovery_in_memory_leaves_no_trace() {
+        let lifecycle = Lifecycle::new(true);
+        lifecycle.fill_up("drive0".into());
+        let full = lifecycle.begin_recovery_in_memory();
+        assert!(lifecycle.stopped().is_none());
+        lifecycle.note_change();
+        lifecycle.end_recovery_in_memory(full);
+        assert!(lifecycle.is_protected() && lifecycle.is_full() && !lifecycle.is_changed());
+    }
+}
