@@ -14,6 +14,7 @@ use stripewise_layout::{MemberSet, Place};
 
 use crate::array::{Array, ArrayMember, Inner};
 use crate::error::ArrayError;
+use crate::flush_losses::OnRefusedFlush;
 use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
 use crate::regions::RegionState;
@@ -55,6 +56,7 @@ impl Array {
         let block_bytes = u64::from(member.member.info().logical_block_bytes);
         inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
         inner.losses.deal_with(member.number, member.member.flush_failures());
+        member.member.tell_of_refusals(inner.me.clone());
         inner.members.borrow_mut().insert(member);
         inner.reload_sums();
         inner.note_wholeness();
@@ -456,6 +458,22 @@ impl Inner {
         length_bytes: u64,
     ) -> Completion {
         self.submit(column, class, IoRequest::range(Operation::WriteZeroes, offset_bytes, length_bytes))
+    }
+}
+
+impl OnRefusedFlush for Inner {
+    /// Takes the drive out of service where the array can do without it; the flush that meets the error, or the next one, has it
+    /// excluded. Where the array cannot, that flush reports what was lost.
+    fn flush_was_refused(&self, error: &DriveError) {
+        if mutation::is_chosen(Mutation::FlushErrorDropped)
+            || mutation::is_chosen(Mutation::RefusedFlushForgotten)
+        {
+            return;
+        }
+        let Some(member) = self.member_that_gave(error) else { return };
+        if self.has_rows_on(member.number) && self.can_spare(member.number) {
+            member.member.fail_with(error);
+        }
     }
 }
 

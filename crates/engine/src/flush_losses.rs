@@ -12,6 +12,9 @@
 //! An operation of the engine that writes, flushes and then relies on it (a rebuild, a move, a checkpoint, a conversion)
 //! notes the count before its first write: another flush may meet the refusal between its write and its own flush.
 //!
+//! What the drive lost must not be read either. So the queue also tells the arrays at once, before it passes on the answer to
+//! anything that the drive read later ([`OnRefusedFlush`]): an array that can do without the drive reads nothing more from it.
+//!
 //! Faults expected: a drive that refuses one flush and accepts the next; two arrays, or two tasks of one array, that flush at
 //! the same time. No I/O here.
 
@@ -19,6 +22,12 @@ use std::cell::{Cell, RefCell};
 
 use rustc_hash::FxHashMap;
 use stripewise_drive::{DriveError, Operation};
+
+/// What an array does as soon as a drive refuses a flush.
+pub(crate) trait OnRefusedFlush {
+    /// The drive that gave `error` may have lost what it acknowledged since its last good flush.
+    fn flush_was_refused(&self, error: &DriveError);
+}
 
 /// The flushes that a drive has refused.
 #[derive(Default)]

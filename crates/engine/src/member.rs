@@ -25,7 +25,7 @@ use stripewise_drive::{
     DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation, completion,
 };
 
-use crate::flush_losses::FlushFailures;
+use crate::flush_losses::{FlushFailures, OnRefusedFlush};
 use crate::tuning::Tuning;
 
 /// Who asks: clients, or a job that must leave them their share.
@@ -327,6 +327,8 @@ pub struct Member {
     failure: Event,
     counters: Cell<MemberCounters>,
     flush_failures: FlushFailures,
+    /// The arrays on the drive: told of a refused flush before anything else is read from it.
+    on_refusal: RefCell<Vec<Weak<dyn OnRefusedFlush>>>,
     recent_read_errors: Cell<(f64, u64)>,
     dispatcher: RefCell<Option<JoinHandle<()>>>,
     stopped: Cell<bool>,
@@ -367,6 +369,7 @@ impl Member {
             failure: Event::new(),
             counters: Cell::default(),
             flush_failures: FlushFailures::default(),
+            on_refusal: RefCell::default(),
             recent_read_errors: Cell::new((0.0, 0)),
             dispatcher: RefCell::new(None),
             stopped: Cell::new(false),
@@ -432,6 +435,23 @@ impl Member {
         &self.flush_failures
     }
 
+    /// Has an array told of the flushes that the drive refuses.
+    pub(crate) fn tell_of_refusals(&self, array: Weak<dyn OnRefusedFlush>) {
+        let mut told = self.on_refusal.borrow_mut();
+        told.retain(|array| array.strong_count() > 0);
+        told.push(array);
+    }
+
+    /// The drive may have dropped its cache: no array may read what it lost.
+    fn tell_if_flush_was_refused(&self, result: &IoResult) {
+        let Err(error) = result else { return };
+        if error.operation == Operation::Flush {
+            let arrays: SmallVec<[_; 4]> =
+                self.on_refusal.borrow().iter().filter_map(Weak::upgrade).collect();
+            arrays.iter().for_each(|array| array.flush_was_refused(error));
+        }
+    }
+
     /// Makes durable what was written to the drive since it had refused `failures` flushes; an error where it has refused one
     /// since, whichever caller asked for it.
     pub(crate) async fn flush_since(self: &Rc<Self>, failures: u64) -> IoResult {
@@ -482,7 +502,8 @@ impl Member {
         self.was_pulled.get()
     }
 
-    fn fail_with(&self, error: &DriveError) {
+    /// Takes the member out of service because of an error.
+    pub(crate) fn fail_with(&self, error: &DriveError) {
         if !self.is_failed() {
             self.was_pulled.set(error.kind == DriveErrorKind::Gone);
         }
@@ -616,7 +637,11 @@ impl Member {
         self.count_request(&request);
         let kept = request.clone();
         let answer = match self.ask(request).try_take() {
-            Ok(result) => return Completion::ready(self.own(result)),
+            Ok(result) => {
+                let result = self.own(result);
+                self.tell_if_flush_was_refused(&result);
+                return Completion::ready(result);
+            }
             Err(pending) => pending,
         };
         // A fault machine around memory may answer late; then it is watched as any other drive is.
@@ -734,7 +759,9 @@ impl Member {
     fn land(&self) {
         let mut answers = std::mem::take(&mut self.queue.borrow_mut().answers);
         for (token, result) in answers.drain(..) {
-            self.land_one(token, result);
+            let result = self.own(result);
+            self.land_one(token, &result);
+            self.tell_if_flush_was_refused(&result);
         }
         let mut queue = self.queue.borrow_mut();
         if queue.answers.is_empty() {
@@ -742,7 +769,7 @@ impl Member {
         }
     }
 
-    fn land_one(&self, token: u64, result: IoResult) {
+    fn land_one(&self, token: u64, result: &IoResult) {
         let now = self.context.now_ns();
         let flight = {
             let mut queue = self.queue.borrow_mut();
@@ -769,7 +796,6 @@ impl Member {
             });
             flight
         };
-        let result = self.own(result);
         if result.is_err() && flight.parts.len() > 1 {
             // Which of the merged parts is at fault is not known: ask for each alone.
             let mut queue = self.queue.borrow_mut();
@@ -784,7 +810,7 @@ impl Member {
             part.sender.complete(result.clone());
         }
         if is_flush {
-            self.flush_landed(&result);
+            self.flush_landed(result);
         }
     }
 

@@ -150,6 +150,37 @@ fn a_flush_that_a_drive_refused_concerns_every_volume_on_it() {
 }
 
 #[test]
+fn what_a_drive_lost_is_read_from_the_others_before_any_flush_of_the_volume() {
+    for (layout, checksums, write_back) in
+        [("raid1", false, false), ("raid5", false, false), ("raid5", true, true), ("raid6", false, false)]
+    {
+        for partial_writes in [false, true] {
+            let told = format!("{layout}, checksums {checksums}, partial writes {partial_writes}");
+            let all = Forgetful::many(4);
+            let life = Life::new();
+            life.run(async {
+                let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+                let whole =
+                    quiet_volume(&life, &pool, spec("whole", layout, Some(4), checksums, write_back)).await;
+                let bare = quiet_volume(&life, &pool, spec("bare", "raid0", Some(4), false, false)).await;
+                put_blocks(&whole, 2).await;
+                put_blocks(&bare, 2).await;
+                all[0].refuse_next();
+                bare.flush().await.expect_err("it cannot do without the drive");
+                if partial_writes {
+                    // Parity that is updated from what the drive lost would be wrong for good.
+                    put_blocks(&whole, 3).await;
+                }
+                let seed = if partial_writes { 3 } else { 2 };
+                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{told}: {why}"));
+                whole.flush().await.unwrap_or_else(|error| panic!("{told}: {error}"));
+                has_blocks(&whole, seed).await.unwrap_or_else(|why| panic!("{told}: {why}"));
+            });
+        }
+    }
+}
+
+#[test]
 fn a_refusal_that_the_engine_met_is_told_to_the_next_flush_of_a_client_and_to_no_other() {
     for (layout, columns, checksums, write_back) in [
         ("single", 1, false, false),

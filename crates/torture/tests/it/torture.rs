@@ -119,7 +119,9 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 ///
 /// 213: a cut left areas of a journal on a drive that was being replaced and on its successor, and the drive of a third
 /// area was lost: the drive could not be emptied for good.
-const REGRESSIONS_OF_TODAY: [u64; 2] = [200_116, 213];
+///
+/// 1172: a drive refused a flush and lost its cache; a mirror read from it before the flush of its own that had it excluded.
+const REGRESSIONS_OF_TODAY: [u64; 3] = [200_116, 213, 1172];
 
 #[test]
 fn what_was_once_wrong_stays_right() {
