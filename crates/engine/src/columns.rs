@@ -323,7 +323,7 @@ impl Inner {
     async fn exclude_if_failed(&self, failed: &ArrayMember) -> Result<(), ArrayError> {
         let Some(reason) = failed.member.failed() else { return Ok(()) };
         // One at a time; a caller that waited finds the work done.
-        let _alone = self.exclusion.acquire(1).await;
+        self.exclusion.until_free().await;
         let is_here = || {
             let members = self.members.borrow();
             members.get(failed.number).is_some_and(|now| Rc::ptr_eq(&now.member, &failed.member))
@@ -331,6 +331,7 @@ impl Inner {
         if !is_here() {
             return Ok(());
         }
+        let _under_way = self.exclusion.begin();
         let result = self.host.exclude(&failed.member, &reason).await;
         // It may be back as a new drive in the meantime.
         if result.is_ok() && is_here() {

@@ -11,7 +11,7 @@ use crate::regions::Regions;
 /// Reads bytes as the sections of a checkpoint, and, where they make a pool, writes and reads them again: nothing may change.
 /// Gives whether they made one.
 pub fn sections(bytes: &[u8]) -> bool {
-    pool::changes::survives_rewriting(bytes)
+    pool::manifest::changes::survives_rewriting(bytes)
 }
 
 /// Reads bytes as the head of a batch of a journal, with what says how long it is and whose made right. Gives whether it was one.
@@ -22,13 +22,13 @@ pub fn journal_head(bytes: &[u8]) -> bool {
 /// Makes the checksums of what begins at these places of a drive right again: headers of slots, and the entries behind them as
 /// far as their lengths are possible. `image` is a whole drive.
 pub fn reseal_slots(image: &mut [u8]) {
-    pool::entries::reseal_slots(image);
+    pool::manifest::entries::reseal_slots(image);
 }
 
 /// Gives the pool's record on a drive other numbers: `number` is called with each one that it has,
 /// in the same order for the same record. `image` is a whole drive.
 pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
-    pool::entries::change_numbers(image, &mut number);
+    pool::manifest::entries::change_numbers(image, &mut number);
 }
 
 /// Reads bytes as a page of checksums and as a page of a region map, whose and where it is and its checksum made right. Gives whether it

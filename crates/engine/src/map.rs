@@ -69,13 +69,13 @@ impl Inner {
     /// written yet. Whether there is no such region.
     pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
         // Regions that another flush is about to mark may be this caller's: they must be marked when this ends.
-        let alone = self.marking.acquire(1).await;
+        self.marking.until_free().await;
         let repairs = self.bad.repairs();
         if self.regions.has_fresh() {
+            let under_way = self.marking.begin();
             self.ready_new_regions().await?;
-            drop(alone);
+            drop(under_way);
         } else {
-            drop(alone);
             self.flush_members().await?;
         }
         self.bad.repairs_are_durable(repairs);

@@ -39,12 +39,14 @@ use crate::write_log::WriteLog;
 
 mod bad_blocks;
 mod lifecycle;
+mod one_at_a_time;
 mod read_epochs;
 mod sequential_detector;
 mod write_activity;
 
 use bad_blocks::BadBlocks;
 use lifecycle::Lifecycle;
+use one_at_a_time::OneAtATime;
 use read_epochs::ReadEpochs;
 use sequential_detector::SequentialDetector;
 use write_activity::WriteActivity;
@@ -268,13 +270,13 @@ pub(crate) struct Inner {
     pub reads: ReadEpochs,
     pub activity: WriteActivity,
     /// One drive is excluded at a time.
-    pub exclusion: Semaphore,
+    pub exclusion: OneAtATime,
     pub bad: BadBlocks,
     pub counters: Cell<ArrayCounters>,
     pub heat: Heat,
     pub settling: Cell<bool>,
     /// New regions are made durable, to have the map say so, by one task at a time.
-    pub marking: Semaphore,
+    pub marking: OneAtATime,
     pub lifecycle: Lifecycle,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
@@ -372,12 +374,12 @@ impl Array {
             sequences: SequentialDetector::default(),
             reads: ReadEpochs::default(),
             activity: WriteActivity::default(),
-            exclusion: Semaphore::new(1),
+            exclusion: OneAtATime::default(),
             bad: BadBlocks::default(),
             counters: Cell::default(),
             heat: Heat::default(),
             settling: Cell::new(false),
-            marking: Semaphore::new(1),
+            marking: OneAtATime::default(),
             lifecycle: Lifecycle::new(read_only),
             unsynced: Cell::new(false),
             losses: FlushLosses::default(),

@@ -3,9 +3,9 @@
 use stripewise_drive::DriveError;
 use stripewise_layout::{LayoutError, Level};
 
-use super::host::HostUse;
-use super::ids::{DriveId, PoolId};
 use crate::error::ArrayError;
+use crate::pool::manifest::ids::{DriveId, PoolId};
+use crate::pool::membership::host::HostUse;
 
 /// A pool operation that did not work. Nothing was changed unless the message says so.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -1,85 +1,36 @@
-//! A pool: drives, the volumes on them, and the record of both that every drive carries (bytes: `docs/format.md`).
+//! A pool: drives, the volumes on them, and the record of both that every drive carries.
 //!
-//! Recording: `format.rs` (the manifest; its parts in `drive_record.rs`, `volume_record.rs`, `events.rs`; what is believed of
-//! it in `check.rs`), `run_code.rs`, `sections.rs` and `changes.rs` (the manifest, and changes of it, as bytes), `entries.rs`,
-//! `slots.rs` and `writer.rs` (those bytes on drives, and back), `assemble.rs` (which of the drives say what counts), `commit.rs`
-//! (changing it so that a cut at any instant leaves the state before or after). Space: `addresses.rs` (what lies where on a
-//! drive), `free_slabs.rs`, `space.rs` and `spread.rs` (handing out slabs), `freed.rs` (taking them back). Use: `open.rs` (making
-//! and opening a pool), `inspect.rs`, `volume.rs`, `volume_make.rs`, `volume_open.rs`, `layout_out.rs` (where a new volume goes), `resize.rs`, `thin.rs`,
-//! `convert.rs` and `volume_io.rs` (from one layout to another), `jobs.rs`, `status.rs`,
-//! `status_volume.rs`, `status_words.rs`. Faults expected: drives that fail, come back, are someone else's or old; power
-//! cuts anywhere.
+//! | folder | what is there |
+//! |---|---|
+//! | `manifest/` | the record, its bytes (`docs/format.md`), and how it is changed by commits |
+//! | `space/` | slabs: what lies where, what is free, where new rows go |
+//! | `membership/` | drives that join, leave, fail, come back or are replaced |
+//! | `volume/` | volumes: creation, opening, I/O, resizing, thin allocation, conversion |
+//! | `jobs/` | background work: rebuild, scrub, evacuation, rebalancing, conversion, tiering |
+//! | `status/` | what a pool says of itself |
 //!
-//! The rule that keeps data right: a drive is left out of a volume only after every other drive of the pool has recorded
-//! it, and no write that it lacks is acknowledged before. A volume that has lost more drives than it can spare takes no
-//! more writes, so what those drives hold stays current for it and they can come back.
+//! Expected faults: drives that fail, come back, belong to another pool or are old; power cuts at
+//! any instant.
 //!
-//! Memory: a pool keeps one manifest (a few bytes per run of rows, 512 events) and a member per drive; the volumes' own bounds
-//! are stated in `array.rs`.
+//! The rule that keeps data right: a drive is left out of a volume only after every other drive of
+//! the pool has recorded it, and no write that it lacks is acknowledged before. A volume that has
+//! lost more drives than it can spare takes no more writes, so what those drives hold stays current
+//! and they can come back.
+//!
+//! Memory: a pool keeps one manifest (a few bytes per run of rows, 512 events) and a member per
+//! drive; the bounds of a volume are stated in `array/mod.rs`.
 
-pub(crate) mod addresses;
-pub(crate) mod assemble;
-mod care;
-pub(crate) mod changes;
-mod check;
-mod commit;
-mod convert;
-mod convert_room;
-pub(crate) mod drive_record;
-mod drives;
-pub(crate) mod entries;
 mod error;
-pub(crate) mod events;
-pub(crate) mod format;
-mod free_slabs;
-mod freed;
-mod heal;
-mod heal_journal;
-mod host;
-pub(crate) mod ids;
-mod inspect;
-mod job_convert;
-mod job_drain;
-mod job_rebalance;
-mod job_rebuild;
-mod job_scrub;
-mod job_tier;
-mod jobs;
-mod layout_out;
-mod leaving;
-mod load;
-mod mover;
+pub(crate) mod jobs;
+pub(crate) mod manifest;
+pub(crate) mod membership;
 mod open;
-mod range_gate;
-mod rebalance;
-mod replacement;
-mod resize;
-mod room_elsewhere;
-mod row_queue;
-mod run_code;
-mod sections;
 mod settings;
-mod shadow;
-pub(crate) mod slots;
 pub(crate) mod space;
-mod spread;
-mod status;
-mod status_copies;
-mod status_volume;
-mod status_words;
-mod takeover;
+pub(crate) mod status;
 #[cfg(test)]
 mod testing;
-mod thin;
-mod tiers;
-mod volume;
-mod volume_drive;
-mod volume_io;
-mod volume_make;
-mod volume_open;
-pub(crate) mod volume_record;
-mod write_epochs;
-pub(crate) mod writer;
+pub(crate) mod volume;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -87,37 +38,37 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
 
-pub use care::LastScrub;
-pub use convert::ConversionPlan;
-pub use drive_record::{ExclusionKind, Role};
 pub use error::{NeedsDrives, PoolError};
-pub use events::{Event, EventKind};
-pub use host::{Host, HostUse};
-pub use ids::{DriveId, Id, PoolId, VolumeId};
-pub use inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
-pub use job_tier::{TIER_BYTES_PER_S, TierOptions};
+pub use jobs::last_scrub::LastScrub;
+pub use jobs::tier::{TIER_BYTES_PER_S, TierOptions};
+pub use jobs::tier_plan::TierInfo;
 pub use jobs::{JobKind, ScrubSummary};
-pub use load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
+pub use manifest::drive_record::{ExclusionKind, Role};
+pub use manifest::events::{Event, EventKind};
+pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
+pub use manifest::volume_record::Pin;
+pub use membership::host::{Host, HostUse};
+pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
+pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 pub use status::{
     Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
 };
-pub use tiers::TierInfo;
 pub use volume::Volume;
-pub use volume_drive::VolumeDrive;
-pub use volume_make::VolumeSpec;
-pub use volume_record::Pin;
+pub use volume::conversion::ConversionPlan;
+pub use volume::drive::VolumeDrive;
+pub use volume::make::VolumeSpec;
 
 use crate::array::{Array, ArrayMember, ArrayOptions};
 use crate::member::{Member, MemberOptions};
 use crate::tuning::Tuning;
-use drive_record::Errors;
-use format::Manifest;
-use freed::Freed;
-use ids::IdSource;
 use jobs::Jobs;
-use space::FreeSlabs;
-use volume_io::VolumeIo;
-use writer::Writer;
+use manifest::drive_record::Errors;
+use manifest::format::Manifest;
+use manifest::ids::IdSource;
+use manifest::writer::Writer;
+use space::freed::Freed;
+use space::slabs::FreeSlabs;
+use volume::io::VolumeIo;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -246,7 +197,7 @@ pub(crate) struct Inner {
     /// As last committed; when opened for reading only, as chosen from the drives.
     manifest: RefCell<Manifest>,
     /// Which slabs are free. Whoever takes some and fails to commit what they are for gives them back; those that a commit frees
-    /// come back by themselves (`freed.rs`).
+    /// come back by themselves (`space/freed.rs`).
     space: RefCell<FreeSlabs>,
     freed: Freed,
     writer: Writer,
@@ -430,10 +381,10 @@ impl Inner {
     /// Notes that something happened; recorded with the next commit.
     fn event(&self, kind: EventKind, text: &str) {
         let mut happened = self.happened.borrow_mut();
-        if happened.len() >= events::MAX_EVENTS {
+        if happened.len() >= manifest::events::MAX_EVENTS {
             happened.remove(0);
         }
-        let text = drive_record::shortened(text);
+        let text = manifest::drive_record::shortened(text);
         happened.push(Event { time_unix_ms: self.unix_ms(), kind, text });
     }
 
@@ -496,8 +447,8 @@ impl Inner {
         let member = self.working_member(number)?;
         let manifest = self.manifest.borrow();
         let capacity_bytes = manifest.drive(number)?.capacity_bytes;
-        let slabs_base_bytes = addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
-        let sums_base_bytes = addresses::checksums_base_bytes(capacity_bytes);
+        let slabs_base_bytes = space::addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
+        let sums_base_bytes = space::addresses::checksums_base_bytes(capacity_bytes);
         Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
     }
 
@@ -567,7 +518,7 @@ impl Inner {
             self.drives.borrow().values().map(|drive| drive.member.clone()).collect();
         let mut result = Ok(());
         for member in members.iter().filter(|member| !member.is_failed()) {
-            result = result.and(writer::wipe(member).await.map_err(PoolError::from));
+            result = result.and(manifest::writer::wipe(member).await.map_err(PoolError::from));
         }
         result
     }

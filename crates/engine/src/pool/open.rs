@@ -1,6 +1,6 @@
 //! Making a pool and opening one.
 //!
-//! To open a pool is to choose what counts (`assemble.rs`), to record, before anything is written, that volumes go on
+//! To open a pool is to choose what counts (`manifest/assemble.rs`), to record, before anything is written, that volumes go on
 //! without the drives that are not there, and to open the volumes that can be read. Opened for reading only, nothing is
 //! recorded: drives that are not there are passed over in memory. Drives that were away while the pool was used are kept at
 //! hand and take no part until a job has them catch up.
@@ -12,24 +12,26 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore};
 
-use super::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
-use super::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
-use super::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role, Standing, shortened};
-use super::entries::FORMAT_VERSION;
-use super::error::PoolError;
-use super::events::EventKind;
-use super::format::{MAX_DRIVES, Manifest, check_name};
-use super::host::check_host;
-use super::ids::{DriveId, IdSource, PoolId};
-use super::job_tier::TIER_BYTES_PER_S;
-use super::shadow::Shadow;
-use super::slots::{Content, Superblock, identities_in_time, is_large_enough, read_in_time};
-use super::space::FreeSlabs;
-use super::writer::{Writer, begin};
-use super::{
+use crate::member::{Member, MemberOptions};
+use crate::pool::error::PoolError;
+use crate::pool::jobs::tier::TIER_BYTES_PER_S;
+use crate::pool::manifest::assemble::{Choice, Diverged, Found, Worth, choose, last_lived};
+use crate::pool::manifest::drive_record::{
+    DriveRecord, Errors, Exclusion, ExclusionKind, Role, Standing, shortened,
+};
+use crate::pool::manifest::entries::FORMAT_VERSION;
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{MAX_DRIVES, Manifest, check_name};
+use crate::pool::manifest::ids::{DriveId, IdSource, PoolId};
+use crate::pool::manifest::slots::{Content, Superblock, identities_in_time, is_large_enough, read_in_time};
+use crate::pool::manifest::writer::{Writer, begin};
+use crate::pool::membership::host::check_host;
+use crate::pool::space::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
+use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::volume::shadow::Shadow;
+use crate::pool::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,
 };
-use crate::member::{Member, MemberOptions};
 
 impl From<Diverged> for PoolError {
     fn from(Diverged { first, second }: Diverged) -> Self {
@@ -279,7 +281,7 @@ fn slab_bytes(spec: &PoolSpec) -> Result<u64, PoolError> {
 }
 
 /// The smallest drive that has a slab of this size.
-pub(super) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
+pub(in crate::pool) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
     let (mut low, mut high) = (0, slab_bytes * 2 + (64 << 20));
     while low + 1 < high {
         let middle = low + (high - low) / 2;
@@ -289,7 +291,7 @@ pub(super) fn least_capacity_bytes(slab_bytes: u64) -> u64 {
 }
 
 /// A drive that holds a pool already.
-pub(super) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
+pub(in crate::pool) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolError> {
     match content {
         Content::None => Ok(()),
         Content::Older(version) => Err(PoolError::OlderFormat { drive: label.to_owned(), version }),
@@ -306,7 +308,7 @@ pub(super) fn refuse_taken(label: &str, content: Content) -> Result<(), PoolErro
 }
 
 /// Puts a queue in front of a drive.
-pub(super) fn open_drive(
+pub(in crate::pool) fn open_drive(
     context: &Context,
     drive: Rc<dyn Drive>,
     mode: OpenMode,
@@ -510,11 +512,12 @@ impl RolledBack {
 }
 
 /// What is wrong with a drive that two records have had as theirs.
-pub(super) const SHARED: &str =
+pub(in crate::pool) const SHARED: &str =
     "was written as two drives of the pool, and is good for neither; `pool replace` takes it back";
 
 /// Why such a drive is left out.
-pub(super) const ROLLED_BACK: &str = "it was put back from an older copy, so what it holds is out of date";
+pub(in crate::pool) const ROLLED_BACK: &str =
+    "it was put back from an older copy, so what it holds is out of date";
 
 /// What becomes of drives that were put back from an older copy: they are left out. Where nothing could be read without them
 /// they outvote the rest, and only a person can say what is to count.

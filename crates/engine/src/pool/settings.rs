@@ -1,7 +1,7 @@
 //! Settings that the pool keeps and that nothing else is decided by: from when on space counts as short.
 
-use super::error::PoolError;
-use super::{Inner, Pool};
+use crate::pool::error::PoolError;
+use crate::pool::{Inner, Pool};
 
 impl Pool {
     /// Sets from how many percent of the space on a pool with thin volumes counts as short of it, 1 to 100, and records it.
@@ -22,7 +22,7 @@ impl Pool {
 }
 
 impl Inner {
-    pub(super) fn space_warning_percent(&self) -> u32 {
+    pub(in crate::pool) fn space_warning_percent(&self) -> u32 {
         self.manifest.borrow().settings.space_warning_percent
     }
 }

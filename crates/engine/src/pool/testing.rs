@@ -3,21 +3,21 @@
 use stripewise_drive::SplitMix64;
 use stripewise_layout::{LayoutSpec, Level};
 
-use super::MIB;
-use super::care::{LastScrub, ScrubRecord, Takeover};
-use super::drive_record::{Exclusion, ExclusionKind, Role};
-use super::events::EventKind;
-use super::format::{Manifest, RebalanceIntent, ScrubIntent};
-use super::ids::Id;
-use super::space::{FreeSlabs, put_rows};
-use super::volume_record::{
+use crate::pool::MIB;
+use crate::pool::jobs::last_scrub::{LastScrub, ScrubRecord, Takeover};
+use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind, Role};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{Manifest, RebalanceIntent, ScrubIntent};
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::{
     Conversion, JournalPlaceRecord, LostRange, MetaPlaceRecord, MetaRecord, PartRecord, Pin, PlaceState,
     VolumeRecord,
 };
+use crate::pool::space::slabs::{FreeSlabs, put_rows};
 use crate::rows::{RowTable, SlotState};
 
 /// Drives of these sizes with identities from 100 on, in generation 1.
-pub(super) fn pool(sizes_mib: &[u64], slab_bytes: u64) -> Manifest {
+pub(in crate::pool) fn pool(sizes_mib: &[u64], slab_bytes: u64) -> Manifest {
     let mut manifest = Manifest::new("tank", slab_bytes, 30);
     for (index, size) in sizes_mib.iter().enumerate() {
         manifest.add_drive(Id(100 + index as u128), &format!("/dev/d{index}"), Role::Data, size * MIB);
@@ -28,7 +28,13 @@ pub(super) fn pool(sizes_mib: &[u64], slab_bytes: u64) -> Manifest {
 }
 
 /// A part of `rows` rows, on slabs that are free, with its map on every drive of the first row.
-pub(super) fn part(manifest: &Manifest, id: u128, level: Level, width: usize, rows: u64) -> PartRecord {
+pub(in crate::pool) fn part(
+    manifest: &Manifest,
+    id: u128,
+    level: Level,
+    width: usize,
+    rows: u64,
+) -> PartRecord {
     let mut space = FreeSlabs::new(manifest);
     let drives = space.usable(Role::Data);
     let shape =
@@ -49,7 +55,7 @@ pub(super) fn part(manifest: &Manifest, id: u128, level: Level, width: usize, ro
     }
 }
 
-pub(super) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width: usize, rows: u64) {
+pub(in crate::pool) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width: usize, rows: u64) {
     let part = part(manifest, id + 1000, level, width, rows);
     manifest.volumes.push(VolumeRecord {
         id: Id(id),
@@ -66,7 +72,7 @@ pub(super) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width:
 }
 
 /// Some of everything there is.
-pub(super) fn sample() -> Manifest {
+pub(in crate::pool) fn sample() -> Manifest {
     let mut manifest = pool(&[64, 64, 64, 64, 96, 64, 64], MIB);
     manifest.drives[5].role = Role::Journal;
     manifest.drives[6].role = Role::Spare;
@@ -125,7 +131,7 @@ pub(super) fn sample() -> Manifest {
 }
 
 /// Changes something, so that it is still possible; the generation is counted up.
-pub(super) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
+pub(in crate::pool) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
     let generation = manifest.generation;
     match random.below(9) {
         0 => manifest.events.push(generation, EventKind::Pool, "something happened"),

@@ -194,7 +194,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::page_bytes_per_slab;
-    use crate::pool::addresses::{checksums_base_bytes, copy_page_bytes, own_page_bytes};
+    use crate::pool::space::addresses::{checksums_base_bytes, copy_page_bytes, own_page_bytes};
 
     #[test]
     fn pages_lie_where_the_format_says() {

@@ -1,0 +1,57 @@
+//! Work of which one piece is under way at a time, while callers that need its result wait.
+
+use std::cell::Cell;
+
+use stripewise_drive::Event;
+
+/// Whether the work is under way.
+#[derive(Default)]
+pub(crate) struct OneAtATime {
+    is_under_way: Cell<bool>,
+    ended: Event,
+}
+
+impl OneAtATime {
+    /// Ends when none is under way. A caller that then begins one, begins it before it waits again.
+    pub async fn until_free(&self) {
+        while self.is_under_way.get() {
+            self.ended.wait().await;
+        }
+    }
+
+    /// Begins a piece of work, which ends when the guard is dropped.
+    pub fn begin(&self) -> UnderWay<'_> {
+        assert!(!self.is_under_way.replace(true), "one at a time");
+        UnderWay(self)
+    }
+}
+
+/// The work that is under way.
+pub(crate) struct UnderWay<'a>(&'a OneAtATime);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.is_under_way.set(false);
+        self.0.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn callers_wait_for_the_end_of_what_is_under_way() {
+        let work = OneAtATime::default();
+        assert!(work.until_free().now_or_never().is_some());
+        let under_way = work.begin();
+        let mut waiting = pin!(work.until_free());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(under_way);
+        assert!(waiting.now_or_never().is_some());
+    }
+}

@@ -1,0 +1,178 @@
+//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire or are replaced are emptied so
+//! (`jobs/drain.rs`), rows change tiers so (`jobs/tier.rs`), and free space is brought to where rows can use it
+//! (`jobs/rebalance.rs`).
+//!
+//! A step has slabs at its new place, taken from the books. It is *taken* when both places hold the same and both are
+//! written; it counts when it is recorded, together with others, in one commit. Until then a cut, or the loss of the new
+//! drive, leaves the column where it was. What is not recorded gives its slabs back, once nothing goes there any more.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use futures_util::future::join_all;
+
+use crate::error::ArrayError;
+use crate::moves::Pace;
+use crate::pool::Inner;
+use crate::pool::jobs::Parts;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::DriveRecord;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::PartRecord;
+use crate::pool::membership::spare_allocation::put;
+use crate::pool::space::freed::until_row_is_quiet;
+use crate::rows::SlotPlace;
+
+/// A column of a row that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Step {
+    pub part: Id,
+    pub row: u64,
+    pub column: usize,
+    pub from: SlotPlace,
+    pub to: SlotPlace,
+}
+
+/// What came of a batch of steps.
+#[derive(Default)]
+pub(in crate::pool) struct Batch {
+    /// Steps that were taken, to be recorded.
+    pub done: Vec<Step>,
+    /// What these copied, bytes.
+    pub bytes: u64,
+    /// The first that failed: of which part, and why.
+    pub failure: Option<(Id, String)>,
+}
+
+impl Inner {
+    /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun give their slabs back.
+    pub(in crate::pool) async fn take_batch(
+        &self,
+        steps: Vec<Step>,
+        at_once: u64,
+        parts: &Parts,
+        rests: &dyn Fn() -> bool,
+        pace: Pace<'_>,
+    ) -> Batch {
+        let (queue, batch) = (RefCell::new(VecDeque::from(steps)), RefCell::new(Batch::default()));
+        let work = async || {
+            while !rests() {
+                let Some(step) = queue.borrow_mut().pop_front() else { return };
+                let taken = self.take_step(&step, pace).await;
+                let mut batch = batch.borrow_mut();
+                match taken {
+                    Ok(bytes) => {
+                        if let Some(progress) = parts.get(&step.part) {
+                            progress.add(bytes as f64);
+                        }
+                        batch.bytes += bytes;
+                        batch.done.push(step);
+                    }
+                    Err(error) => {
+                        batch.failure.get_or_insert((step.part, error.to_string()));
+                    }
+                }
+            }
+        };
+        join_all((0..at_once).map(|_| work())).await;
+        for step in queue.take() {
+            self.give_back(&step);
+        }
+        batch.into_inner()
+    }
+
+    /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are given back.
+    pub(in crate::pool) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
+        let Some(array) = self.array(step.part) else {
+            self.give_back(step);
+            return Err(ArrayError::Closed);
+        };
+        let bytes = array.row_written_bytes(step.row);
+        match array.move_column_at(step.row, step.column, step.to, pace).await {
+            Ok(_) => Ok(bytes),
+            Err(error) => {
+                self.undo_step(step).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a move without its new place, whose slabs are free when nothing is on its way there any more.
+    async fn undo_step(&self, step: &Step) {
+        if let Some(array) = self.array(step.part) {
+            array.cancel_move(step.row, step.column);
+            until_row_is_quiet(&array, step.row).await;
+            array.until_pages_written().await;
+        }
+        self.give_back(step);
+    }
+
+    /// Gives the slabs back of a step that was not begun.
+    pub(in crate::pool) fn give_back(&self, step: &Step) {
+        self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
+    }
+
+    /// Records where columns are now; ends the moves of those that cannot be.
+    pub(in crate::pool) async fn record_steps(&self, steps: Vec<Step>) -> Result<(), super::PoolError> {
+        self.record_steps_with(steps, |_, _| ()).await
+    }
+
+    /// As [`Self::record_steps`]; `note` enters what else follows from so many of them.
+    pub(in crate::pool) async fn record_steps_with(
+        &self,
+        steps: Vec<Step>,
+        note: impl FnOnce(&mut Manifest, u64) + 'static,
+    ) -> Result<(), super::PoolError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let (planned, applied) = (steps.clone(), std::rc::Rc::new(Cell::new(0usize)));
+        let refused = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let (sink, counter) = (refused.clone(), applied.clone());
+        let pool = self.rc();
+        let committed = self
+            .try_commit(None, move |manifest| {
+                for step in planned {
+                    // Somebody may have asked for just that drive to be emptied, or it may be out.
+                    let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
+                    // A move that ended since, because the drive it went to refused a write, is none.
+                    let array = pool.array(step.part);
+                    let is_moving = array.as_ref().is_some_and(|array| {
+                        let moves = array.0.moves.borrow();
+                        let moving = moves.get(&(step.row, step.column));
+                        moving.is_some_and(|moving| moving.target() == Some(step.to))
+                    });
+                    // Where more blocks are lost than can be recorded, the old place keeps what it has.
+                    let says_what_is_lost = |part: &PartRecord| {
+                        let mut known = part.clone();
+                        array.as_ref().is_some_and(|array| {
+                            known.set_lost(&array.lost_blocks_to_record());
+                            known.lost == part.lost
+                        })
+                    };
+                    let part = manifest.part_mut(step.part).filter(|_| takes_new && is_moving);
+                    let is_there =
+                        |part: &&mut PartRecord| part.rows.place(step.row, step.column) == Some(step.from);
+                    match part.filter(is_there).filter(|part| says_what_is_lost(part)) {
+                        Some(part) => {
+                            put(&mut part.rows, step.row, 1, step.column, step.to);
+                            counter.set(counter.get() + 1);
+                        }
+                        None => sink.borrow_mut().push(step),
+                    }
+                }
+                if counter.get() == 0 {
+                    return Ok(Change::Nothing(()));
+                }
+                note(manifest, counter.get() as u64);
+                Ok(Change::Commit(()))
+            })
+            .await;
+        let refused = if committed.is_err() { steps } else { refused.take() };
+        for step in refused {
+            self.undo_step(&step).await;
+        }
+        committed
+    }
+}

@@ -1,0 +1,205 @@
+//! Emptying drives that retire, and drives that are replaced while they work (`membership/replacement.rs`): columns move, one by one,
+//! to drives that have room, or to the successor, while clients go on and without less redundancy at any time; copies of
+//! maps and areas of journals with them. Where all drives that could take a column are full, others move out of its way first
+//! (`space/evacuation.rs`). Then the drive is let go of.
+//!
+//! A batch of moves is made, then recorded by one commit; until then both places are written. What a crash interrupts is
+//! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
+//! what it had is rebuilt instead), there is no room any more (said, and tried again when something changes).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::array::LocalFuture;
+use crate::pool::Inner;
+use crate::pool::error::PoolError;
+use crate::pool::jobs::column_mover::Step;
+use crate::pool::jobs::{Parts, Progress, SECOND_NS};
+use crate::pool::manifest::drive_record::DriveRecord;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::MetaPlaceRecord;
+use crate::pool::membership::replacement::written_on;
+use crate::pool::membership::spare_allocation::{candidates, stretches};
+use crate::pool::space::evacuation::{Link, first_to_move};
+use crate::pool::space::slabs::Replacement;
+use crate::rows::{SlotPlace, SlotState};
+
+impl Inner {
+    /// Steps before it is recorded, at most.
+    fn most_steps(&self, manifest: &Manifest) -> u64 {
+        (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512)
+    }
+
+    /// Works on emptying the first drive that is to be emptied; whether anything was done.
+    pub(in crate::pool) async fn drain(&self) -> bool {
+        for number in self.retiring() {
+            match self.drain_some(number).await {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(why) => {
+                    self.jobs.healing.stall(Some((drain_task(number), None)), why);
+                }
+            }
+        }
+        false
+    }
+
+    fn retiring(&self) -> Vec<u32> {
+        let manifest = self.manifest.borrow();
+        let is_due = |drive: &&DriveRecord| {
+            drive.is_leaving()
+                && self.working_member(drive.number).is_some()
+                && !self.jobs.healing.is_stalled(Some((drain_task(drive.number), None)))
+        };
+        manifest.drives.iter().filter(is_due).map(|drive| drive.number).collect()
+    }
+
+    async fn drain_some(&self, number: u32) -> Result<bool, String> {
+        let _alone = self.administering.acquire(1).await;
+        if self.closed.get() {
+            return Ok(false);
+        }
+        // Of all drives that are to be emptied, before rows take the consecutive slabs that these need.
+        let is_retiring =
+            |manifest: &Manifest, drive: u32| manifest.drive(drive).is_some_and(DriveRecord::is_leaving);
+        let off = |manifest: &Manifest, place: &MetaPlaceRecord| {
+            is_retiring(manifest, place.drive).then_some(false)
+        };
+        let failed = |error: PoolError| format!("{} cannot be emptied: {error}", self.path_of(number));
+        self.renew_maps(off).await.map_err(failed)?;
+        self.renew_journals(|manifest, place| is_retiring(manifest, place.drive)).await.map_err(failed)?;
+        if !self.manifest.borrow().named_drives().contains(&number) {
+            return self.release_drive(number).await.map_err(failed);
+        }
+        let mut steps = self.plan_steps(number);
+        if steps.is_empty() {
+            steps = self.plan_making_room(number);
+        }
+        if steps.is_empty() {
+            let manifest = self.manifest.borrow().clone();
+            self.check_room_elsewhere(&manifest, number).map_err(|error| error.to_string())?;
+            let path = self.path_of(number);
+            return Err(format!(
+                "{path} cannot be emptied now: what is on it is not current, or its volume takes no writes"
+            ));
+        }
+        let taken = self.take_steps(number, steps).await;
+        taken.map(|()| true).map_err(|why| format!("{} cannot be emptied: {why}", self.path_of(number)))
+    }
+
+    /// Columns on other drives that move on so that there is room for what is on this one.
+    fn plan_making_room(&self, number: u32) -> Vec<Step> {
+        let manifest = self.manifest.borrow();
+        let healable = self.healable();
+        let mut space = self.space.borrow_mut();
+        let Some(link) = first_to_move(&manifest, &space, number, |part| healable.contains(&part)) else {
+            return Vec::new();
+        };
+        let most = link.rows.min(self.most_steps(&manifest));
+        let found = space.replace(&[link.onto], &[], most, Some(link.from.slab));
+        found.map_or_else(Vec::new, |found| steps_of(&link, &found))
+    }
+
+    /// The next columns to move, and where; what is free there is taken from the books.
+    fn plan_steps(&self, number: u32) -> Vec<Step> {
+        let manifest = self.manifest.borrow();
+        let healable = self.healable();
+        let wanted = |place: SlotPlace| place.drive == number && place.state == SlotState::Active;
+        let all = stretches(&manifest, wanted, |part| healable.contains(&part));
+        let most = self.most_steps(&manifest);
+        let total: u64 = all.iter().map(|stretch| stretch.rows).sum();
+        let mut space = self.space.borrow_mut();
+        let mut steps = Vec::new();
+        for stretch in all {
+            let Some(part) = manifest.parts().find(|part| part.id == stretch.part) else { continue };
+            let end = stretch.first_row + stretch.rows;
+            let mut row = stretch.first_row;
+            while row < end && (steps.len() as u64) < most {
+                let Some(run) = part.rows.run(row) else { break };
+                let places = run.places_of(row);
+                let from = places[stretch.column];
+                let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
+                let possible = candidates(&manifest, &space, number, &in_rows);
+                let share = total.div_ceil(32 * possible.len().max(1) as u64).max(1);
+                let rows = share.min(end - row).min(most - steps.len() as u64);
+                let Some(found) = space.replace(&possible, &in_rows, rows, Some(from.slab)) else { break };
+                let (part, column, onto) = (part.id, stretch.column, found.drive);
+                let link = Link { part, first_row: row, rows: found.rows, column, from, onto };
+                steps.extend(steps_of(&link, &found));
+                row += found.rows;
+            }
+        }
+        steps
+    }
+
+    async fn take_steps(&self, number: u32, steps: Vec<Step>) -> Result<(), String> {
+        let successor = self.manifest.borrow().drive(number).and_then(|drive| drive.successor);
+        if let Some(successor) = successor {
+            self.space.borrow_mut().set_arriving(successor, steps.len() as u64);
+        }
+        let parts = self.note_drain(number);
+        let lane = &self.jobs.healing;
+        self.jobs.begin(lane, parts.clone());
+        let ids: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
+        let workers = self.rows_at_once(ids.into_iter());
+        // A change of drives or volumes need not wait for a whole batch.
+        let rests = || self.closed.get() || self.jobs.look_again.get() || self.administering.waiting() > 0;
+        let pace = |_| -> LocalFuture<'_, bool> { Box::pin(std::future::ready(true)) };
+        let taking = self.take_batch(steps, workers, &parts, &rests, &pace);
+        let nothing = || std::future::ready(Ok(()));
+        let batch = self.watched(&parts, taking, SECOND_NS, nothing).await;
+        self.jobs.pause(lane);
+        let (count, recorded) = (batch.done.len(), self.record_steps(batch.done).await);
+        if let Some(successor) = successor {
+            self.space.borrow_mut().set_arriving(successor, 0);
+        }
+        self.until_reclaimed().await;
+        let is_left = self.manifest.borrow().named_drives().contains(&number);
+        if !is_left || self.closed.get() {
+            self.jobs.end(lane);
+        }
+        recorded.map_err(|error| error.to_string())?;
+        match batch.failure {
+            // Drives that failed were excluded, and the job looks at it again.
+            Some((_, why)) if count == 0 && !self.jobs.look_again.get() => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// What there is to do in all, for people.
+    fn note_drain(&self, number: u32) -> Parts {
+        let manifest = self.manifest.borrow();
+        let mut current = self.jobs.healing.current.borrow_mut();
+        for part in manifest.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            let bytes = written_on(&array, part, number);
+            let successor = manifest.drive(number).and_then(|drive| drive.successor);
+            let progress = current.entry(part.id).or_insert_with(|| {
+                // What moved to a successor before the pool was opened counts.
+                let progress = Progress::default();
+                let done = successor.map_or(0, |successor| written_on(&array, part, successor));
+                progress.done_bytes.set(done as f64);
+                Rc::new(progress)
+            });
+            progress.total_bytes.set(progress.done_bytes.get() + bytes as f64);
+        }
+        current.clone()
+    }
+}
+
+/// One step for each row that was given a slab.
+pub(in crate::pool) fn steps_of(link: &Link, found: &Replacement) -> Vec<Step> {
+    let step = |offset: u64| {
+        let from = SlotPlace { slab: link.from.slab + offset as u32, ..link.from };
+        let slab = found.slab + offset as u32;
+        let to = SlotPlace { drive: found.drive, slab, state: SlotState::Active };
+        Step { part: link.part, row: link.first_row + offset, column: link.column, from, to }
+    };
+    (0..found.rows).map(step).collect()
+}
+
+/// What stalls stand under: drives have no part of their own.
+fn drain_task(number: u32) -> Id {
+    Id(u128::from(number))
+}

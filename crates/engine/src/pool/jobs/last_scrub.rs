@@ -1,0 +1,324 @@
+//! What is remembered for the person who looks after a pool: what the last scrub found, what the one under way has found so far,
+//! and that a spare stood in for a drive. It is shown until it is replaced by news, or acknowledged with [`Pool::clear`].
+//!
+//! Drives are recorded by number, so that a path that changes does not matter. What is recorded is bounded: of each volume the
+//! drives with the most wrong blocks, and the last few takeovers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pool::error::PoolError;
+use crate::pool::jobs::ScrubSummary;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::{Errors, shortened};
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::DriveId;
+use crate::pool::{Inner, Pool};
+use crate::scrub::ScrubReport;
+
+/// Drives with wrong blocks that are recorded for each volume; the blocks of others are counted together.
+const MAX_BLAMED: usize = 16;
+/// Takeovers that are remembered; the oldest are forgotten.
+pub(crate) const MAX_TAKEOVERS: usize = 32;
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What a scrub found on a volume, as it is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ScrubRecord {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub volume: String,
+    #[serde(skip_serializing_if = "is_none")]
+    pub checked_bytes: u64,
+    /// Numbers of drives, and their wrong blocks; no number: of all others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blamed: Vec<(Option<u32>, u64)>,
+    #[serde(skip_serializing_if = "is_none")]
+    pub unattributed_blocks: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub unreadable_strips: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub regions_without_redundancy: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub checksum_errors: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub pages_repaired: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub pages_lost: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub sums_recorded: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl ScrubRecord {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether it can be, as read from a drive.
+    pub fn is_bounded(&self) -> bool {
+        self.blamed.len() <= MAX_BLAMED + 1
+    }
+
+    pub fn of(summary: &ScrubSummary, manifest: &Manifest) -> Self {
+        let ScrubSummary { volume, report, error } = summary;
+        let number = |label: &str| {
+            let path = shortened(label);
+            manifest.drives.iter().find(|drive| drive.path == path).map(|drive| drive.number)
+        };
+        let mut all: Vec<(Option<u32>, u64)> =
+            report.blamed.iter().map(|(label, blocks)| (number(label), *blocks)).collect();
+        all.sort_by_key(|(_, blocks)| std::cmp::Reverse(*blocks));
+        let (mut blamed, mut others) = (Vec::new(), 0);
+        for (number, blocks) in all {
+            match number {
+                Some(_) if blamed.len() < MAX_BLAMED => blamed.push((number, blocks)),
+                _ => others += blocks,
+            }
+        }
+        blamed.extend((others > 0).then_some((None, others)));
+        Self {
+            volume: volume.clone(),
+            checked_bytes: report.checked_bytes,
+            blamed,
+            unattributed_blocks: report.unattributed_blocks,
+            unreadable_strips: report.unreadable_strips,
+            regions_without_redundancy: report.regions_without_redundancy,
+            checksum_errors: report.checksum_errors,
+            pages_repaired: report.pages_repaired,
+            pages_lost: report.pages_lost,
+            sums_recorded: report.sums_recorded,
+            error: error.as_deref().map(shortened),
+        }
+    }
+
+    pub fn summary(&self, manifest: &Manifest) -> ScrubSummary {
+        let label = |number: &Option<u32>| {
+            let drive = number.and_then(|number| manifest.drive(number));
+            drive.map_or_else(|| "drives that are gone".to_owned(), |drive| drive.path.clone())
+        };
+        ScrubSummary {
+            volume: self.volume.clone(),
+            report: ScrubReport {
+                checked_bytes: self.checked_bytes,
+                blamed: self.blamed.iter().map(|(number, blocks)| (label(number), *blocks)).collect(),
+                unattributed_blocks: self.unattributed_blocks,
+                unreadable_strips: self.unreadable_strips,
+                regions_without_redundancy: self.regions_without_redundancy,
+                checksum_errors: self.checksum_errors,
+                pages_repaired: self.pages_repaired,
+                pages_lost: self.pages_lost,
+                sums_recorded: self.sums_recorded,
+            },
+            error: self.error.clone(),
+        }
+    }
+}
+
+/// The last scrub that ended, all volumes together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastScrub {
+    /// When it was asked for, seconds since 1970.
+    pub began_unix_s: u64,
+    /// When it ended.
+    pub ended_unix_s: u64,
+    /// Volumes that were looked at.
+    pub volumes: u64,
+    /// Bytes read and compared.
+    pub checked_bytes: u64,
+    /// Blocks of 4 KiB found wrong on a known drive, and repaired.
+    pub repaired_blocks: u64,
+    /// Blocks that disagreed where the layout cannot tell which copy was right; made to agree.
+    pub unattributed_blocks: u64,
+    /// Strips that could be neither read nor reconstructed.
+    pub unreadable_strips: u64,
+    /// Volumes whose check ended early.
+    pub cut_short: u64,
+    /// Blocks found wrong on drives by whatever means, as they were counted when it ended.
+    pub counted_before: u64,
+}
+
+impl LastScrub {
+    /// Whether nothing was wrong anywhere.
+    pub fn is_clean(&self) -> bool {
+        let Self { repaired_blocks, unattributed_blocks, unreadable_strips, cut_short, .. } = *self;
+        [repaired_blocks, unattributed_blocks, unreadable_strips, cut_short] == [0; 4]
+    }
+
+    fn of(began_unix_s: u64, ended_unix_s: u64, counted_before: u64, done: &[ScrubRecord]) -> Self {
+        let sum = |count: fn(&ScrubRecord) -> u64| done.iter().map(count).fold(0, u64::saturating_add);
+        Self {
+            began_unix_s,
+            ended_unix_s,
+            volumes: done.len() as u64,
+            checked_bytes: sum(|volume| volume.checked_bytes),
+            repaired_blocks: sum(|volume| {
+                volume.blamed.iter().fold(0, |sum: u64, (_, blocks)| sum.saturating_add(*blocks))
+            }),
+            unattributed_blocks: sum(|volume| volume.unattributed_blocks),
+            unreadable_strips: sum(|volume| volume.unreadable_strips),
+            cut_short: sum(|volume| u64::from(volume.error.is_some())),
+            counted_before,
+        }
+    }
+}
+
+impl Manifest {
+    /// Ends a scrub that has no volume left to do, and keeps what it found. `counted`: wrong blocks, on all drives.
+    pub fn end_scrub_when_done(&mut self, now_unix_s: u64, counted: u64) {
+        let Some(scrub) = self.scrub.take_if(|scrub| scrub.volumes.is_empty()) else { return };
+        if scrub.done.is_empty() {
+            // All its volumes were deleted before it came to them.
+            return;
+        }
+        let began_unix_s = scrub.began_unix_s.unwrap_or(now_unix_s);
+        self.care.last_scrub = Some(LastScrub::of(began_unix_s, now_unix_s, counted, &scrub.done));
+        self.patrol.last_unix_s = Some(now_unix_s);
+    }
+}
+
+/// A spare took the place of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Takeover {
+    pub unix_s: u64,
+    pub drive: DriveId,
+    pub path: String,
+    pub spare: DriveId,
+    pub spare_path: String,
+}
+
+/// What a person is to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Care {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_scrub: Option<LastScrub>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub takeovers: Vec<Takeover>,
+}
+
+impl Care {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn note_takeover(&mut self, takeover: Takeover) {
+        if self.takeovers.len() >= MAX_TAKEOVERS {
+            self.takeovers.remove(0);
+        }
+        self.takeovers.push(takeover);
+    }
+}
+
+impl Pool {
+    /// Sets the counts of errors back, of one drive or of all, and forgets that spares took over for it.
+    pub async fn clear(&self, drive: Option<DriveId>) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = drive.map(|id| inner.number_of(id)).transpose()?;
+        let is_meant = move |other: u32| number.is_none_or(|number| number == other);
+        let counted = inner.counted_wrong_blocks();
+        for (_, open) in inner.drives.borrow_mut().iter_mut().filter(|(number, _)| is_meant(**number)) {
+            open.errors_before = Errors::default();
+            open.member.forget_errors();
+        }
+        let cleared = counted.saturating_sub(inner.counted_wrong_blocks());
+        inner
+            .try_commit(None, move |manifest| {
+                for drive in manifest.drives.iter_mut().filter(|drive| is_meant(drive.number)) {
+                    drive.errors = Errors::default();
+                }
+                let is_over =
+                    |takeover: &Takeover| drive.is_none_or(|id| id == takeover.drive || id == takeover.spare);
+                manifest.care.takeovers.retain(|takeover| !is_over(takeover));
+                if let Some(scrub) = &mut manifest.care.last_scrub {
+                    scrub.counted_before = scrub.counted_before.saturating_sub(cleared);
+                }
+                Ok(Change::Commit(()))
+            })
+            .await
+    }
+
+    /// Whether a scrub was asked for and has not ended.
+    pub fn is_scrub_due(&self) -> bool {
+        self.0.manifest.borrow().scrub.is_some()
+    }
+}
+
+impl Inner {
+    /// Wrong blocks that were counted on all drives.
+    pub(in crate::pool) fn counted_wrong_blocks(&self) -> u64 {
+        let drives = self.drives.borrow();
+        drives.values().fold(0, |sum, open| sum.saturating_add(open.errors().checksum))
+    }
+
+    /// Notes in a manifest that a spare takes over.
+    pub(in crate::pool) fn takeover_of(&self, old: u32, spare: u32) -> Option<Takeover> {
+        let manifest = self.manifest.borrow();
+        let (old, spare) = (manifest.drive(old)?, manifest.drive(spare)?);
+        Some(Takeover {
+            unix_s: self.unix_ms() / 1000,
+            drive: old.id,
+            path: old.path.clone(),
+            spare: spare.id,
+            spare_path: spare.path.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::testing::sample;
+
+    #[test]
+    fn what_a_scrub_found_stays_when_the_volumes_it_had_left_are_gone() {
+        let mut manifest = sample();
+        manifest.care = Care::default();
+        manifest.end_scrub_when_done(5, 0);
+        assert_eq!(manifest.care.last_scrub, None, "a volume is left to do");
+        let scrub = manifest.scrub.as_mut().expect("begun");
+        scrub.volumes.clear();
+        // What a drive says is added without an overflow.
+        scrub.done.extend([1, u64::MAX].map(|checked_bytes| ScrubRecord {
+            checked_bytes,
+            blamed: vec![(Some(1), 2), (None, u64::MAX)],
+            ..ScrubRecord::default()
+        }));
+        manifest.end_scrub_when_done(5, 7);
+        let last = manifest.care.last_scrub.expect("it ended");
+        assert_eq!((last.volumes, last.checked_bytes, last.repaired_blocks), (3, u64::MAX, u64::MAX));
+        assert_eq!((last.ended_unix_s, last.counted_before, last.is_clean()), (5, 7, false));
+        assert_eq!((manifest.scrub, manifest.patrol.last_unix_s), (None, Some(5)));
+    }
+
+    #[test]
+    fn a_scrub_whose_volumes_were_all_deleted_has_found_nothing() {
+        let mut manifest = sample();
+        let before = manifest.care.clone();
+        let scrub = manifest.scrub.as_mut().expect("begun");
+        (scrub.volumes, scrub.done) = (Vec::new(), Vec::new());
+        manifest.end_scrub_when_done(5, 0);
+        assert_eq!((manifest.scrub, manifest.care), (None, before));
+    }
+
+    #[test]
+    fn the_drives_that_are_recorded_are_those_with_most_wrong_blocks() {
+        let manifest = sample();
+        let mut blamed: Vec<(String, u64)> =
+            (1..30).map(|blocks| (format!("gone{blocks}"), blocks)).collect();
+        let path = manifest.drives[0].path.clone();
+        blamed.push((path.clone(), 1000));
+        let report = ScrubReport { blamed, ..ScrubReport::default() };
+        let summary = ScrubSummary { volume: "v".to_owned(), report, error: None };
+        let record = ScrubRecord::of(&summary, &manifest);
+        assert!(record.is_bounded(), "{record:?}");
+        let shown = record.summary(&manifest).report.blamed;
+        assert_eq!(shown, [(path, 1000), ("drives that are gone".to_owned(), (1..30).sum())]);
+    }
+}

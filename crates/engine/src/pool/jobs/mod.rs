@@ -1,0 +1,544 @@
+//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the pool: what is to be done
+//! stands in the manifest, and whoever opens the pool and starts its jobs goes on with them where the last one stopped.
+//!
+//! Lanes work side by side. One heals: has lacking columns taken over (`membership/sparing.rs`), fills them (`jobs/rebuild.rs`), and
+//! when all is whole empties drives (`jobs/drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
+//! (`jobs/scrub.rs`). A third one converts volumes to other layouts (`jobs/convert.rs`). Others move rows between tiers
+//! (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
+//! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
+
+pub(crate) mod column_mover;
+pub(crate) mod convert;
+pub(crate) mod drain;
+pub(crate) mod last_scrub;
+pub(crate) mod rebalance;
+pub(crate) mod rebalance_plan;
+pub(crate) mod rebuild;
+pub(crate) mod row_queue;
+pub(crate) mod scrub;
+pub(crate) mod tier;
+pub(crate) mod tier_plan;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::pin::pin;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use futures_util::future::join;
+use serde::{Deserialize, Serialize};
+use stripewise_drive::Event;
+
+use crate::array::Array;
+use crate::pool::error::PoolError;
+use crate::pool::jobs::tier::TierState;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::status::Activity;
+use crate::pool::{Inner, OpenMode, Pool};
+use crate::scrub::ScrubReport;
+
+pub(in crate::pool) const SECOND_NS: u64 = 1_000_000_000;
+/// Progress is looked at this often.
+const TICK_NS: u64 = SECOND_NS;
+/// Rates are of the last so many seconds.
+const RATE_WINDOW_NS: u64 = 10 * SECOND_NS;
+/// Rows of one part that refuse to be worked on before the part as a whole is left alone.
+const MAX_STALLED_ROWS: usize = 64;
+
+/// What kind of job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobKind {
+    /// Filling replacements, catching up, emptying drives that retire or are replaced.
+    Rebuild,
+    /// Checking everything, and making copies and parity agree after a crash.
+    Scrub,
+    /// Changing a volume's layout.
+    Convert,
+    /// Putting in place what is only in journals.
+    Destage,
+    /// Moving rows between fast and data drives.
+    Tier,
+    /// Spreading rows over all data drives, so that free space can be used.
+    Rebalance,
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rebuild => "rebuild",
+            Self::Scrub => "scrub",
+            Self::Convert => "convert",
+            Self::Destage => "destage",
+            Self::Tier => "tier",
+            Self::Rebalance => "rebalance",
+        })
+    }
+}
+
+impl FromStr for JobKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier, Self::Rebalance];
+        kinds.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
+            format!("`{text}` is no job; there are rebuild, scrub, convert, destage, tier and rebalance")
+        })
+    }
+}
+
+/// What a scrub of one volume found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubSummary {
+    /// The volume.
+    pub volume: String,
+    /// What was found and done.
+    pub report: ScrubReport,
+    /// Why it ended early, if it did.
+    pub error: Option<String>,
+}
+
+/// How far work on one part of a volume is.
+#[derive(Default)]
+pub(in crate::pool) struct Progress {
+    pub done_bytes: Cell<f64>,
+    /// All there was to do since it began.
+    pub total_bytes: Cell<f64>,
+    /// When this process began, and what was done by then.
+    pub begun: Cell<Option<(u64, f64)>>,
+    samples: RefCell<VecDeque<(u64, f64)>>,
+}
+
+impl Progress {
+    pub fn add(&self, bytes: f64) {
+        self.done_bytes.set(self.done_bytes.get() + bytes);
+    }
+
+    pub fn sample(&self, now_ns: u64) {
+        let mut samples = self.samples.borrow_mut();
+        samples.push_back((now_ns, self.done_bytes.get()));
+        while samples.len() > 2 && now_ns - samples[0].0 > RATE_WINDOW_NS {
+            samples.pop_front();
+        }
+    }
+
+    /// Bytes per second of late.
+    pub fn rate(&self) -> f64 {
+        let samples = self.samples.borrow();
+        match (samples.front(), samples.back()) {
+            (Some((start, before)), Some((end, after))) if end > start => {
+                (after - before) * 1e9 / (end - start) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    pub fn activity(&self, kind: JobKind, volume: String, drive: Option<Id>) -> Activity {
+        let (done, total) = (self.done_bytes.get(), self.total_bytes.get());
+        let (left, rate) = ((total - done).max(0.0), self.rate());
+        Activity {
+            kind,
+            percent: if total > 0.0 { (done * 100.0 / total).min(100.0) } else { 0.0 },
+            mb_per_s: rate / 1e6,
+            seconds_left: (rate > 0.0 && left > 0.0).then(|| left / rate),
+            volume,
+            drive,
+        }
+    }
+}
+
+/// What a lane is working on: the progress of each part.
+pub(in crate::pool) type Parts = BTreeMap<Id, Rc<Progress>>;
+
+#[derive(Default)]
+pub(in crate::pool) struct Lane {
+    pub running: Cell<bool>,
+    /// Parts that are worked on, now or in between.
+    pub current: RefCell<Parts>,
+    /// Work is under way this moment.
+    busy: Cell<bool>,
+    /// What ended in an error and why: not tried again before something changes.
+    stalled: RefCell<BTreeMap<Task, String>>,
+}
+
+/// A row of a part, a part as a whole; `None`: whatever has no part.
+pub(in crate::pool) type Task = Option<(Id, Option<u64>)>;
+
+impl Lane {
+    pub fn is_stalled(&self, task: Task) -> bool {
+        let stalled = self.stalled.borrow();
+        let of_part = task.map(|(part, _)| (part, None));
+        stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
+    }
+
+    pub fn stall(&self, task: Task, why: String) {
+        let mut stalled = self.stalled.borrow_mut();
+        if let Some((part, Some(_))) = task {
+            let rows =
+                stalled.keys().flatten().filter(|(other, row)| *other == part && row.is_some()).count();
+            if rows >= MAX_STALLED_ROWS {
+                stalled.insert(Some((part, None)), why);
+                return;
+            }
+        }
+        stalled.insert(task, why);
+    }
+
+    /// Why a part as a whole is left alone.
+    pub fn stalled_because(&self, part: Id) -> Option<String> {
+        self.stalled.borrow().get(&Some((part, None))).cloned()
+    }
+
+    /// What had ended in an error may be tried again.
+    pub fn forget_stalls(&self) {
+        self.stalled.borrow_mut().clear();
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.stalled.borrow().values().next().cloned()
+    }
+
+    pub fn is_at(&self, part: Id) -> bool {
+        self.busy.get() && self.current.borrow().contains_key(&part)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Jobs {
+    started: Cell<bool>,
+    pub(in crate::pool) healing: Lane,
+    pub(in crate::pool) checking: Lane,
+    pub(in crate::pool) converting: Lane,
+    pub(in crate::pool) tiering: Lane,
+    pub(in crate::pool) balancing: Lane,
+    pub(in crate::pool) tiers: TierState,
+    /// Columns of rows that nobody has room for.
+    pub(in crate::pool) without_room: Cell<u64>,
+    /// Something changed that the healing lane must look at before it goes on.
+    pub(in crate::pool) look_again: Cell<bool>,
+    pub(in crate::pool) reports: RefCell<Vec<ScrubSummary>>,
+    /// The task that begins scrubs on schedule runs.
+    pub(in crate::pool) scheduling: Cell<bool>,
+    pub(in crate::pool) changed: Event,
+}
+
+impl Jobs {
+    /// Ends when no job is under way.
+    pub async fn until_idle(&self) {
+        self.changed.notify_all();
+        while self.lanes().iter().any(|lane| lane.running.get()) {
+            self.changed.wait().await;
+        }
+    }
+
+    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed after them.
+    pub async fn until_conversions_rest(&self) {
+        self.changed.notify_all();
+        while self.converting.running.get() {
+            self.changed.wait().await;
+        }
+    }
+
+    /// Ends when no job is at work on the array.
+    pub async fn until_off(&self, part: Id) {
+        while self.lanes().iter().any(|lane| lane.is_at(part)) {
+            self.look_again.set(true);
+            self.changed.wait().await;
+        }
+    }
+
+    pub fn is_started(&self) -> bool {
+        self.started.get()
+    }
+
+    /// Drives came or went: what stopped work before does not count any more.
+    pub fn forget_stalls(&self) {
+        self.healing.stalled.borrow_mut().clear();
+        self.converting.stalled.borrow_mut().clear();
+        self.balancing.stalled.borrow_mut().clear();
+    }
+
+    /// There is more space: a conversion may have waited for it.
+    pub fn forget_conversion_stalls(&self) -> bool {
+        let mut stalled = self.converting.stalled.borrow_mut();
+        !std::mem::take(&mut *stalled).is_empty()
+    }
+
+    fn lanes(&self) -> [&Lane; 5] {
+        [&self.healing, &self.checking, &self.converting, &self.tiering, &self.balancing]
+    }
+
+    /// Work on these parts begins.
+    pub(in crate::pool) fn begin(&self, lane: &Lane, parts: Parts) {
+        *lane.current.borrow_mut() = parts;
+        lane.busy.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Nothing is under way for now: arrays may go.
+    pub(in crate::pool) fn pause(&self, lane: &Lane) {
+        lane.busy.set(false);
+        self.changed.notify_all();
+    }
+
+    pub(in crate::pool) fn end(&self, lane: &Lane) {
+        lane.current.borrow_mut().clear();
+        self.pause(lane);
+    }
+}
+
+impl Pool {
+    /// Begins all jobs that are due and from now on those that become due, spares that take over included. A second call
+    /// only tries again what had ended in an error.
+    pub fn start_jobs(&self) {
+        let jobs = &self.0.jobs;
+        jobs.started.set(true);
+        for lane in jobs.lanes() {
+            lane.forget_stalls();
+        }
+        self.0.note_fast_drives();
+        self.0.kick_jobs();
+        self.0.start_schedule();
+    }
+
+    /// Works on jobs of a kind (and all others that are due) until none of it is left.
+    pub async fn wait(&self, kind: JobKind) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        self.start_jobs();
+        let lane = match kind {
+            JobKind::Rebuild => &inner.jobs.healing,
+            JobKind::Scrub => &inner.jobs.checking,
+            JobKind::Convert => &inner.jobs.converting,
+            JobKind::Destage => return inner.destage_all().await,
+            JobKind::Tier => &inner.jobs.tiering,
+            JobKind::Rebalance => &inner.jobs.balancing,
+        };
+        loop {
+            inner.check_open()?;
+            let changed = inner.jobs.changed.wait();
+            // A rebuild may make a resync due, and tiers wait for it, as a rebalance does for both.
+            let follows = matches!(kind, JobKind::Scrub | JobKind::Tier | JobKind::Rebalance);
+            let is_last = kind == JobKind::Rebalance && inner.jobs.tiering.running.get();
+            let more_may_come = is_last || (follows && inner.jobs.healing.running.get());
+            if !lane.running.get() && !more_may_come {
+                if kind == JobKind::Convert {
+                    inner.until_reclaimed().await;
+                }
+                return lane.failure().map_or(Ok(()), |failure| Err(PoolError::Job(failure)));
+            }
+            changed.await;
+        }
+    }
+
+    /// What the last scrub found, so far: of volumes that it is done with, by whatever process. Of one that ended before the pool was
+    /// opened the status tells.
+    pub fn scrub_reports(&self) -> Vec<ScrubSummary> {
+        self.0.jobs.reports.borrow().clone()
+    }
+}
+
+impl Inner {
+    /// A drive was excluded, or a spare came: somebody may have to take over.
+    pub(in crate::pool) fn after_exclusion(&self) {
+        self.jobs.forget_stalls();
+        self.kick_jobs();
+    }
+
+    /// Starts the lanes that rest, if jobs run in this pool.
+    pub(in crate::pool) fn kick_jobs(&self) {
+        let jobs = &self.jobs;
+        if !jobs.started.get() || self.closed.get() || self.mode == OpenMode::ReadOnly {
+            return;
+        }
+        jobs.look_again.set(true);
+        if !jobs.healing.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_healing().await });
+        }
+        if !jobs.checking.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_checks().await });
+        }
+        if !jobs.converting.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_conversions().await });
+        }
+        jobs.changed.notify_all();
+    }
+
+    /// Puts in place what is acknowledged and only in journals, of all volumes.
+    async fn destage_all(&self) -> Result<(), PoolError> {
+        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| array.pending_bytes() > 0) {
+            array.destage().await?;
+            array.flush_internally().await?;
+        }
+        Ok(())
+    }
+
+    async fn run_healing(&self) {
+        let lane = &self.jobs.healing;
+        loop {
+            self.jobs.look_again.set(false);
+            if !lane.is_stalled(None)
+                && let Err(error) = self.heal().await
+            {
+                // What stopped one would stop the next.
+                lane.stall(None, error.to_string());
+            }
+            if self.closed.get() {
+                break;
+            }
+            if self.rebuild().await || self.drain().await {
+                continue;
+            }
+            if !self.jobs.look_again.get() {
+                break;
+            }
+        }
+        self.jobs.end(lane);
+        lane.running.set(false);
+        // A resync, and tiers, may have waited for this.
+        self.kick_checks();
+        self.kick_tiers();
+        self.kick_balancing();
+        self.jobs.changed.notify_all();
+    }
+
+    fn kick_checks(&self) {
+        if self.closed.get() || self.next_check().is_none() {
+            return;
+        }
+        if !self.jobs.checking.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_checks().await });
+        }
+    }
+
+    async fn run_checks(&self) {
+        let lane = &self.jobs.checking;
+        while !self.closed.get() {
+            match self.next_check() {
+                Some((part, true)) => self.run_scrub(part).await,
+                Some((part, false)) => self.run_resync(part).await,
+                None => break,
+            }
+        }
+        lane.running.set(false);
+        self.jobs.changed.notify_all();
+    }
+
+    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns` does `checkpoint`.
+    pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
+        &self,
+        parts: &Parts,
+        work: impl Future<Output = T>,
+        interval_ns: u64,
+        checkpoint: impl Fn() -> C,
+    ) -> T {
+        let (done, ended) = (Cell::new(false), Event::new());
+        parts.values().for_each(|progress| progress.sample(self.context.now_ns()));
+        let working = async {
+            let result = work.await;
+            done.set(true);
+            ended.notify_all();
+            result
+        };
+        let watching = async {
+            let mut next_ns = self.context.now_ns() + interval_ns;
+            while !done.get() {
+                let end = pin!(ended.wait());
+                let _ = self.context.time_limit_ns(TICK_NS.min(interval_ns), end).await;
+                let now_ns = self.context.now_ns();
+                if done.get() {
+                    break;
+                }
+                parts.values().for_each(|progress| progress.sample(now_ns));
+                if now_ns >= next_ns {
+                    // Not recorded now means recorded next time, or done again.
+                    let _ = checkpoint().await;
+                    next_ns = self.context.now_ns() + interval_ns;
+                }
+            }
+        };
+        join(working, watching).await.0
+    }
+
+    pub(in crate::pool) fn volume_of(&self, part: Id) -> (VolumeId, String) {
+        volume_of(&self.manifest.borrow(), part)
+    }
+
+    /// Jobs under way or due.
+    pub(in crate::pool) fn activity(&self) -> Vec<Activity> {
+        let manifest = self.manifest.borrow();
+        let mut all = Vec::new();
+        for part in manifest.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            let name = volume_of(&manifest, part.id).1;
+            let healing = self.jobs.healing.current.borrow().get(&part.id).cloned();
+            let due = self.due_in(&manifest, &array);
+            let replacing = self.replacement_in(&manifest, part, &array);
+            if let Some(progress) = &healing {
+                let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));
+            } else if let Some((successor, done, left)) = replacing.filter(|_| due.rows == 0) {
+                let progress = Progress::default();
+                progress.done_bytes.set(done as f64);
+                progress.total_bytes.set((done + left) as f64);
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), Some(successor)));
+            } else if due.rows > 0 {
+                let progress = Progress::default();
+                progress.done_bytes.set(due.done_bytes);
+                progress.total_bytes.set(due.done_bytes + due.bytes);
+                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
+            }
+            let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
+            let scrub = manifest.scrub.as_ref().filter(|scrub| {
+                let is_of =
+                    |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
+                scrub.volumes.iter().any(is_of)
+            });
+            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
+                all.push(progress.activity(JobKind::Tier, name.clone(), None));
+            }
+            if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
+                let progress = checking.unwrap_or_else(|| {
+                    let progress = Rc::new(Progress::default());
+                    let volume = volume_of(&manifest, part.id).0;
+                    let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume));
+                    progress.done_bytes.set(next.map_or(0, |scrub| scrub.next_region) as f64);
+                    progress.total_bytes.set(array.regions() as f64);
+                    progress
+                });
+                all.push(progress.activity(JobKind::Scrub, name, None));
+            }
+        }
+        for volume in &manifest.volumes {
+            let Some(conversion) = volume.conversion else { continue };
+            let current = self.jobs.converting.current.borrow();
+            let progress = volume.parts.iter().find_map(|part| current.get(&part.id).cloned());
+            let progress = progress.unwrap_or_else(|| {
+                let progress = Progress::default();
+                progress.done_bytes.set(conversion.next_offset_bytes as f64);
+                progress.total_bytes.set(conversion.end_bytes(volume.size_bytes) as f64);
+                Rc::new(progress)
+            });
+            all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));
+        }
+        all.extend(self.rebalance_activity(&manifest));
+        all
+    }
+}
+
+fn volume_of(manifest: &Manifest, part: Id) -> (VolumeId, String) {
+    let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
+    volume.map_or_else(|| (part, part.to_string()), |volume| (volume.id, volume.name.clone()))
+}
+
+/// Whether a crash left something to compare, and all of it is there.
+pub(in crate::pool) fn is_resync_due(array: &Array) -> bool {
+    array.needs_resync() && array.lacking_rows().is_empty() && !array.is_protected()
+}

@@ -1,0 +1,253 @@
+//! Rebalancing: columns move between data drives until free space lies where rows can use it (`jobs/rebalance_plan.rs` says which move).
+//! Begun by hand, and by itself when a data drive was added and rows gain by it; it is a line of the pool's record, so
+//! whoever opens the pool next goes on.
+//!
+//! Everything else goes first: while anything heals nothing is moved, the copying has the lowest share of each drive, and a
+//! change of drives or volumes does not wait for more than the columns in work. Batches as a drain's: both places are written
+//! until one commit records the new ones. Faults expected: either drive of a move fails (the move is off, and what was
+//! lost is rebuilt first), a cut (what was not recorded is where it was), the gain is used up by others meanwhile (it ends).
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::pool::error::PoolError;
+use crate::pool::jobs::column_mover::{Batch, Step};
+use crate::pool::jobs::drain::steps_of;
+use crate::pool::jobs::rebalance_plan::plan;
+use crate::pool::jobs::{JobKind, Parts, Progress, SECOND_NS};
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{Manifest, RebalanceIntent};
+use crate::pool::manifest::ids::Id;
+use crate::pool::space::evacuation::Link;
+use crate::pool::status::Activity;
+use crate::pool::{Inner, OpenMode, Pool, REBUILD_PRIORITY_LOW_PERCENT};
+
+/// Columns in a batch.
+const MOST_STEPS: u64 = 256;
+/// Columns in work at once, at most.
+const MOST_AT_ONCE: u64 = 8;
+
+impl Pool {
+    /// Has what volumes take spread over all data drives, so that there is room for more rows; recorded when this ends, and done
+    /// when jobs run. `false`: no layout that there is gains by it, and nothing is moved.
+    pub async fn rebalance(&self) -> Result<bool, PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        inner.until_reclaimed().await;
+        let time_unix_ms = inner.unix_ms();
+        let pool = inner.rc();
+        let is_due = inner
+            .try_commit(None, move |manifest| {
+                if !pool.would_gain(manifest) {
+                    return Ok(Change::Nothing(false));
+                }
+                if manifest.rebalance.is_some() {
+                    return Ok(Change::Nothing(true));
+                }
+                manifest.rebalance = Some(RebalanceIntent::default());
+                manifest.events.push(time_unix_ms, EventKind::Rebuild, "a rebalance was begun");
+                Ok(Change::Commit(true))
+            })
+            .await?;
+        inner.jobs.balancing.forget_stalls();
+        drop(_alone);
+        inner.kick_balancing();
+        Ok(is_due)
+    }
+
+    /// Ends a rebalance: what has moved stays where it is. Whether there was one.
+    pub async fn stop_rebalance(&self) -> Result<bool, PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let time_unix_ms = inner.unix_ms();
+        inner
+            .try_commit(None, move |manifest| {
+                let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(false)) };
+                let text = format!("the rebalance was stopped, {} slabs had moved", intent.moved_slabs);
+                manifest.events.push(time_unix_ms, EventKind::Rebuild, &text);
+                Ok(Change::Commit(true))
+            })
+            .await
+    }
+}
+
+impl Inner {
+    /// Whether some layout that there is would have room for more rows after a rebalance.
+    pub(in crate::pool) fn would_gain(&self, manifest: &Manifest) -> bool {
+        let mut books = self.space.borrow().clone();
+        books.refresh(manifest);
+        let healable = self.healable();
+        !plan(manifest, &books, |part| healable.contains(&part)).is_empty()
+    }
+
+    /// Has a rebalance begin, where a data drive came and rows gain by it.
+    pub(in crate::pool) fn spread_onto_new(&self, manifest: &mut Manifest) {
+        if manifest.rebalance.is_none() && self.would_gain(manifest) {
+            manifest.rebalance = Some(RebalanceIntent::default());
+            let text = "a rebalance was begun, so that volumes can use the new drive's space";
+            manifest.events.push(self.unix_ms(), EventKind::Rebuild, text);
+        }
+    }
+
+    /// What is left to move.
+    fn due_to_rebalance(&self, manifest: &Manifest) -> Vec<Link> {
+        let healable = self.healable();
+        plan(manifest, &self.space.borrow(), |part| healable.contains(&part))
+    }
+
+    /// Goes on with a rebalance, if there is one and jobs run.
+    pub(in crate::pool) fn kick_balancing(&self) {
+        let lane = &self.jobs.balancing;
+        let is_due = self.manifest.borrow().rebalance.is_some();
+        if !self.jobs.is_started() || self.closed.get() || self.mode == OpenMode::ReadOnly || !is_due {
+            return;
+        }
+        if !lane.running.replace(true) {
+            let inner = self.rc();
+            self.context.spawn(async move { inner.run_balancing().await });
+        }
+    }
+
+    async fn run_balancing(&self) {
+        let lane = &self.jobs.balancing;
+        while !self.closed.get() && !self.is_busy_otherwise() {
+            match self.balance_some().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => {
+                    lane.stall(None, why);
+                    break;
+                }
+            }
+        }
+        self.jobs.end(lane);
+        lane.running.set(false);
+        self.jobs.changed.notify_all();
+    }
+
+    fn is_busy_otherwise(&self) -> bool {
+        self.jobs.healing.running.get() || self.jobs.tiering.running.get()
+    }
+
+    /// Whether moves are to be given up for now.
+    fn should_rest(&self) -> bool {
+        let is_over = self.closed.get() || self.manifest.borrow().rebalance.is_none();
+        is_over || self.administering.waiting() > 0 || self.is_busy_otherwise()
+    }
+
+    /// Moves a batch of columns and records where they are; whether there is more to do.
+    async fn balance_some(&self) -> Result<bool, String> {
+        // What was freed by the batch before is room for this one.
+        self.until_reclaimed().await;
+        let _alone = self.administering.acquire(1).await;
+        if self.closed.get() || self.manifest.borrow().rebalance.is_none() {
+            return Ok(false);
+        }
+        let links = self.due_to_rebalance(&self.manifest.borrow());
+        let steps = self.take_room(&links);
+        if steps.is_empty() {
+            return self.end_rebalance().await.map(|()| false).map_err(|error| error.to_string());
+        }
+        let parts = self.note_rebalance(&links, &steps);
+        let lane = &self.jobs.balancing;
+        self.jobs.begin(lane, parts.clone());
+        self.set_share(REBUILD_PRIORITY_LOW_PERCENT.min(self.manifest.borrow().rebuild_priority_percent));
+        let at_once = self.rows_at_once(parts.keys().copied()).min(MOST_AT_ONCE);
+        let (rests, pace) = (
+            || self.should_rest(),
+            |_| -> crate::array::LocalFuture<'_, bool> { Box::pin(std::future::ready(!self.should_rest())) },
+        );
+        let taking = self.take_batch(steps, at_once, &parts, &rests, &pace);
+        let nothing = || std::future::ready(Ok(()));
+        let Batch { done, bytes, failure } = self.watched(&parts, taking, SECOND_NS, nothing).await;
+        self.jobs.pause(lane);
+        self.set_background_share();
+        let count = done.len();
+        let recorded = self.record_steps_with(done, move |manifest, moved| {
+            if let Some(intent) = &mut manifest.rebalance {
+                intent.moved_slabs += moved;
+                intent.moved_bytes += bytes;
+            }
+        });
+        recorded.await.map_err(|error| error.to_string())?;
+        match failure {
+            Some((part, why)) if count == 0 && !self.should_rest() => {
+                Err(format!("rows of volume {} could not be moved: {why}", self.volume_of(part).1))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Takes slabs for the first of these moves, as many as make a batch.
+    fn take_room(&self, links: &[Link]) -> Vec<Step> {
+        let manifest = self.manifest.borrow();
+        let mut space = self.space.borrow_mut();
+        let (mut steps, mut seen): (Vec<Step>, BTreeSet<(Id, u64)>) = (Vec::new(), BTreeSet::new());
+        for link in links {
+            let rows = link.rows.min(MOST_STEPS.saturating_sub(steps.len() as u64));
+            let part = manifest.parts().find(|part| part.id == link.part);
+            let is_there =
+                part.is_some_and(|part| part.rows.place(link.first_row, link.column) == Some(link.from));
+            // What follows from moves of this batch has to wait for them.
+            let follows = (link.first_row..link.first_row + rows).any(|row| seen.contains(&(link.part, row)));
+            if rows == 0 || !is_there || follows {
+                break;
+            }
+            let Some(found) = space.replace(&[link.onto], &[], rows, Some(link.from.slab)) else { break };
+            seen.extend((link.first_row..link.first_row + found.rows).map(|row| (link.part, row)));
+            steps.extend(steps_of(link, &found));
+        }
+        steps
+    }
+
+    /// What there is to do in all, for people: one progress, whatever parts it is of.
+    fn note_rebalance(&self, links: &[Link], steps: &[Step]) -> Parts {
+        let known = self.jobs.balancing.current.borrow().values().next().cloned();
+        let (done, left) = self.rebalance_bytes(&self.manifest.borrow(), links);
+        let progress = known.unwrap_or_else(|| {
+            let progress = Progress::default();
+            progress.done_bytes.set(done);
+            Rc::new(progress)
+        });
+        progress.total_bytes.set(progress.done_bytes.get() + left);
+        let parts: BTreeSet<Id> = steps.iter().map(|step| step.part).collect();
+        parts.into_iter().map(|part| (part, progress.clone())).collect()
+    }
+
+    /// Bytes that have moved, and that are left.
+    fn rebalance_bytes(&self, manifest: &Manifest, links: &[Link]) -> (f64, f64) {
+        let done = manifest.rebalance.as_ref().map_or(0, |intent| intent.moved_bytes);
+        let of_link = |link: &Link| {
+            let array = self.array(link.part);
+            let rows = link.first_row..link.first_row + link.rows;
+            array.map_or(0, |array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>())
+        };
+        (done as f64, links.iter().map(of_link).sum::<u64>() as f64)
+    }
+
+    async fn end_rebalance(&self) -> Result<(), PoolError> {
+        let time_unix_ms = self.unix_ms();
+        self.try_commit(None, move |manifest| {
+            let Some(intent) = manifest.rebalance.take() else { return Ok(Change::Nothing(())) };
+            let text = format!("the rebalance is done, {} slabs moved", intent.moved_slabs);
+            manifest.events.push(time_unix_ms, EventKind::Rebuild, &text);
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// The rebalance, under way or due.
+    pub(in crate::pool) fn rebalance_activity(&self, manifest: &Manifest) -> Option<Activity> {
+        manifest.rebalance.as_ref()?;
+        let running = self.jobs.balancing.current.borrow().values().next().cloned();
+        let progress = running.unwrap_or_else(|| {
+            let (done, left) = self.rebalance_bytes(manifest, &self.due_to_rebalance(manifest));
+            let progress = Progress::default();
+            progress.done_bytes.set(done);
+            progress.total_bytes.set(done + left);
+            Rc::new(progress)
+        });
+        Some(progress.activity(JobKind::Rebalance, String::new(), None))
+    }
+}

@@ -1,0 +1,291 @@
+//! Filling columns that were given new slabs, or that catch up: many rows at once, the most exposed first.
+//!
+//! So many rows are in work at once that every drive has something to do ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that
+//! their regions take: a quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. What was
+//! filled is recorded every few seconds, by a commit that takes it from the arrays. Rows that hold nothing written cost
+//! nothing. When drives come or go the rows in work are ended and what is due is looked at anew, so that what has become more
+//! exposed comes first. Faults expected: the drive that is filled fails (then somebody else takes over), sources that cannot
+//! be read (then blocks are lost, which is recorded), more lost blocks than can be recorded (then the row stays unfilled).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+
+use crate::array::Array;
+use crate::error::ArrayError;
+use crate::pool::Inner;
+use crate::pool::jobs::row_queue::{Due, RowQueue};
+use crate::pool::jobs::{Parts, Progress};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::{DriveId, Id};
+use crate::rows::{Run, SlotPlace, SlotState};
+
+/// What is to be filled in one part.
+#[derive(Default)]
+pub(in crate::pool) struct DueInPart {
+    pub rows: u64,
+    /// Bytes to be written to the new slabs; for columns that catch up at most so many.
+    pub bytes: f64,
+    /// The one drive that is filled, where it is one.
+    pub drive: Option<DriveId>,
+    /// Then: bytes that it has already; so what was done before the pool was opened counts.
+    pub done_bytes: f64,
+}
+
+fn is_to_fill(state: SlotState) -> bool {
+    matches!(state, SlotState::Rebuilding | SlotState::CatchingUp)
+}
+
+/// Bytes for people.
+fn in_mib(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / (1 << 20) as f64)
+}
+
+fn columns_to_fill(run: &Run) -> u64 {
+    run.places.iter().filter(|place| is_to_fill(place.state)).count() as u64
+}
+
+impl Inner {
+    /// What is to be filled in a part.
+    pub(in crate::pool) fn due_in(&self, manifest: &Manifest, array: &Array) -> DueInPart {
+        let mut due = DueInPart::default();
+        let mut drives: BTreeSet<u32> = BTreeSet::new();
+        for run in array.rows().runs() {
+            let columns = columns_to_fill(run);
+            if columns == 0 {
+                continue;
+            }
+            due.rows += run.rows;
+            drives.extend(run.places.iter().filter(|p| is_to_fill(p.state)).map(|p| p.drive));
+            let written: u64 = (run.first_row..run.end_row()).map(|row| array.row_written_bytes(row)).sum();
+            due.bytes += (written * columns) as f64;
+        }
+        if let (Some(&drive), 1) = (drives.first(), drives.len()) {
+            due.drive = manifest.drive(drive).map(|drive| drive.id);
+            let rows = array.rows();
+            let has = |run: &&Run| {
+                let is_done = |place: &SlotPlace| place.drive == drive && place.state == SlotState::Active;
+                run.places.iter().any(is_done)
+            };
+            let done = rows.runs().filter(has).flat_map(|run| run.first_row..run.end_row());
+            due.done_bytes = done.map(|row| array.row_written_bytes(row)).sum::<u64>() as f64;
+        }
+        due
+    }
+
+    /// All rows that are to be filled and nothing stands in the way of.
+    fn due_rows(&self) -> (Vec<Due>, Vec<(Id, f64)>) {
+        let lane = &self.jobs.healing;
+        let arrays: Vec<(Id, Array)> =
+            self.arrays.borrow().iter().map(|(id, array)| (*id, array.clone())).collect();
+        let (mut due, mut bytes) = (Vec::new(), Vec::new());
+        for (part, array) in arrays {
+            if array.is_protected() || lane.is_stalled(Some((part, None))) {
+                continue;
+            }
+            let tolerance = array.geometry().fault_tolerance() as isize;
+            let filled: BTreeSet<(u64, usize)> = array.rebuilt().into_iter().collect();
+            let mut part_bytes = 0.0;
+            for run in array.rows().runs().filter(|run| columns_to_fill(run) > 0) {
+                let is_lacking = |place: &&crate::rows::SlotPlace| {
+                    place.state != SlotState::Active || array.member(place.drive).is_none()
+                };
+                let left = tolerance - run.places.iter().filter(is_lacking).count() as isize;
+                let is_there = |drive: &u32| array.member(*drive).is_some();
+                let drives = run.places.iter().filter(|place| place.state != SlotState::Missing);
+                let drives: smallvec::SmallVec<[u32; 8]> = drives.map(|p| p.drive).filter(is_there).collect();
+                let is_due = |row: u64| {
+                    let to_fill = |column: &usize| is_to_fill(run.places[*column].state);
+                    let mut columns = (0..run.places.len()).filter(to_fill);
+                    columns.any(|column| !filled.contains(&(row, column)))
+                        && !lane.is_stalled(Some((part, Some(row))))
+                };
+                for row in (run.first_row..run.end_row()).filter(|row| is_due(*row)) {
+                    part_bytes += (array.row_written_bytes(row) * columns_to_fill(run)) as f64;
+                    match due.last_mut() {
+                        Some(Due { part: last, first_row, rows, drives: last_drives, .. })
+                            if *last == part && *first_row + *rows == row && *last_drives == drives =>
+                        {
+                            *rows += 1;
+                        }
+                        _ => due.push(Due { part, first_row: row, rows: 1, left, drives: drives.clone() }),
+                    }
+                }
+            }
+            if part_bytes > 0.0 || due.last().is_some_and(|due| due.part == part) {
+                bytes.push((part, part_bytes));
+            }
+        }
+        (due, bytes)
+    }
+
+    /// Rows whose regions fit into memory at once.
+    pub(in crate::pool) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
+        let row_bytes = |part: Id| {
+            let Some(array) = self.array(part) else { return 1 };
+            let inner = &array.0;
+            let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
+            // As the array itself bounds it.
+            let regions =
+                (inner.options.background_bytes / region_bytes).clamp(1, 16).min(inner.regions_per_row);
+            region_bytes * regions
+        };
+        let largest = parts.map(row_bytes).max().unwrap_or(1);
+        let drives = self.manifest.borrow().drives.iter().filter(|drive| drive.is_online()).count() as u64;
+        let limit = self.options.array.background_bytes.saturating_mul(drives.max(4)) / 4;
+        (limit / largest).clamp(1, self.tuning().rebuild_rows)
+    }
+
+    /// Fills what is to be filled, until it is done or something changed; whether there was anything.
+    pub(in crate::pool) async fn rebuild(&self) -> bool {
+        let (due, bytes) = self.due_rows();
+        let lane = &self.jobs.healing;
+        if due.is_empty() {
+            // What was looked at anew turned out to be done.
+            if !lane.current.borrow().is_empty() {
+                self.jobs.end(lane);
+            }
+            return false;
+        }
+        let old = lane.current.take();
+        let parts: Parts = bytes
+            .into_iter()
+            .map(|(part, bytes)| {
+                let progress = old.get(&part).cloned().unwrap_or_else(|| self.progress_so_far(part));
+                progress.total_bytes.set(progress.done_bytes.get() + bytes);
+                if progress.begun.get().is_none() && bytes > 0.0 {
+                    self.note_rebuild_begins(part, &progress, bytes);
+                }
+                (part, progress)
+            })
+            .collect();
+        self.jobs.begin(lane, parts.clone());
+        let workers = self.rows_at_once(parts.keys().copied());
+        let queue = RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead));
+        let lost = Cell::new(0);
+        let working = join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost)));
+        let checkpoint = || async move { self.commit(None, |_| ()).await };
+        self.watched(&parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
+        self.jobs.pause(lane);
+        self.end_rebuild(&parts, lost.get()).await;
+        // What is due next may be of the same parts; their progress goes on.
+        let finished = queue.borrow().is_empty() && !self.jobs.look_again.get();
+        if finished || self.closed.get() {
+            self.jobs.end(lane);
+        }
+        self.jobs.changed.notify_all();
+        true
+    }
+
+    fn note_rebuild_begins(&self, part: Id, progress: &Progress, bytes: f64) {
+        let done_bytes = progress.done_bytes.get();
+        progress.begun.set(Some((self.context.now_ns(), done_bytes)));
+        let (name, left) = (self.volume_of(part).1, in_mib(bytes));
+        let text = match done_bytes > 0.0 {
+            false => format!("the rebuild of volume {name} began: {left} to copy"),
+            true => format!("the rebuild of volume {name} goes on: {left} left to copy"),
+        };
+        self.event(EventKind::Rebuild, &text);
+    }
+
+    fn note_rebuild_ended(&self, part: Id, progress: &Progress) {
+        let name = self.volume_of(part).1;
+        let text = match progress.begun.take() {
+            None => format!("volume {name} has all its redundancy again"),
+            Some((begun_ns, done_before)) => {
+                let seconds = (self.context.now_ns() - begun_ns) as f64 / 1e9;
+                let copied = in_mib(progress.done_bytes.get() - done_before);
+                format!(
+                    "the rebuild of volume {name} ended: {copied} in {seconds:.1} s; it has all its \
+                     redundancy again"
+                )
+            }
+        };
+        self.event(EventKind::Rebuild, &text);
+    }
+
+    /// What is done of a part, where that can be told.
+    fn progress_so_far(&self, part: Id) -> Rc<Progress> {
+        let progress = Progress::default();
+        if let Some(array) = self.array(part) {
+            progress.done_bytes.set(self.due_in(&self.manifest.borrow(), &array).done_bytes);
+        }
+        Rc::new(progress)
+    }
+
+    async fn rebuild_worker(&self, queue: &RefCell<RowQueue>, parts: &Parts, lost: &Cell<u64>) {
+        while !self.closed.get() && !self.jobs.look_again.get() {
+            let Some(next) = queue.borrow_mut().next() else { return };
+            if let Some(array) = self.array(next.part) {
+                self.rebuild_row(&array, next.part, next.row, parts.get(&next.part), lost).await;
+            }
+            queue.borrow_mut().done(&next);
+        }
+    }
+
+    async fn rebuild_row(
+        &self,
+        array: &Array,
+        part: Id,
+        row: u64,
+        progress: Option<&Rc<Progress>>,
+        lost: &Cell<u64>,
+    ) {
+        let columns = array.rows().run(row).map_or(0, columns_to_fill);
+        let due_bytes = (array.row_written_bytes(row) * columns) as f64;
+        let generation = self.manifest.borrow().generation;
+        match array.rebuild_row(row).await {
+            Ok(done) => {
+                if let Some(progress) = progress {
+                    // What needed no copying is done as well.
+                    progress.add(due_bytes.max(done.bytes as f64));
+                }
+                lost.set(lost.get() + done.lost_blocks);
+            }
+            Err(ArrayError::Closed | ArrayError::Protected) => {}
+            Err(error) => {
+                // Its place, or who is there, changed: it is looked at anew.
+                if self.manifest.borrow().generation != generation {
+                    self.jobs.look_again.set(true);
+                    return;
+                }
+                let name = self.volume_of(part).1;
+                let why = format!("the rebuild of volume {name} stopped: {error}");
+                self.jobs.healing.stall(Some((part, Some(row))), why);
+            }
+        }
+    }
+
+    /// Records what was filled.
+    async fn end_rebuild(&self, parts: &Parts, lost: u64) {
+        if lost > 0 {
+            let text = format!(
+                "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \
+                 they are written"
+            );
+            self.notice(text.clone());
+            self.event(EventKind::Loss, &text);
+        }
+        // The commit finds what is current now.
+        let committed = self.commit(None, |_| ()).await;
+        for (&part, progress) in parts {
+            let name = self.volume_of(part).1;
+            let Some(array) = self.array(part) else { continue };
+            if let Err(error) = &committed {
+                let why = format!("the rebuild of volume {name} could not be recorded: {error}");
+                self.jobs.healing.stall(Some((part, None)), why);
+            } else if !array.rebuilt().is_empty() && !self.jobs.look_again.get() {
+                let why = format!(
+                    "the rebuild of volume {name} stopped: more blocks are lost than can be recorded, so its new drives do \
+                     not count as rebuilt"
+                );
+                self.jobs.healing.stall(Some((part, None)), why);
+            } else if array.lacking_rows().is_empty() {
+                self.note_rebuild_ended(part, progress);
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Checking: after a crash what was open then, and everything on demand or on schedule.
+//!
+//! How far a scrub has come is recorded, so that the next process goes on there. Where a patrol rate is set, the scrub
+//! sleeps between regions so that it reads no more than that. On schedule, a scrub begins when so much time has passed since
+//! the last one ended, by the clock that events are dated with. Faults expected: drives fail meanwhile (what lacks a member
+//! is not compared), the pool is closed, a clock that jumps.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use crate::array::Array;
+use crate::error::ArrayError;
+use crate::pool::error::PoolError;
+use crate::pool::jobs::last_scrub::ScrubRecord;
+use crate::pool::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due};
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{Patrol, ScrubIntent};
+use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::{Inner, OpenMode, Pool};
+use crate::scrub::ScrubReport;
+
+/// What a scrub has found is recorded within this time: a block that was repaired is not found again.
+const NEWS_NS: u64 = SECOND_NS;
+/// The clock is looked at this often at least: it may have jumped.
+const LOOK_S: u64 = 600;
+/// The slowest patrol that can be set.
+const LEAST_RATE: u64 = 1 << 20;
+
+impl Pool {
+    /// Records that everything is to be checked; done when jobs run. One that was begun before goes on.
+    pub async fn scrub(&self) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        inner.begin_scrub().await
+    }
+
+    /// How scrubs run: at most `rate_bytes_per_s` are read from the volume's drives together (left out: what the rebuild
+    /// priority gives), and one begins by itself `interval_s` after the last one ended (left out: only by hand).
+    pub async fn set_patrol(
+        &self,
+        rate_bytes_per_s: Option<u64>,
+        interval_s: Option<u64>,
+    ) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        if rate_bytes_per_s.is_some_and(|rate| rate < LEAST_RATE) {
+            return Err(PoolError::BadSetting("a patrol reads at least 1 MiB per second".to_owned()));
+        }
+        if interval_s.is_some_and(|interval| interval < 60) {
+            return Err(PoolError::BadSetting("scrubs on schedule are at least a minute apart".to_owned()));
+        }
+        let now_s = inner.unix_ms() / 1000;
+        inner
+            .commit(None, move |manifest| {
+                let last_unix_s = manifest.patrol.last_unix_s.or(interval_s.map(|_| now_s));
+                manifest.patrol = Patrol { rate_bytes_per_s, interval_s, last_unix_s };
+            })
+            .await?;
+        inner.start_schedule();
+        inner.jobs.changed.notify_all();
+        Ok(())
+    }
+
+    /// Rate, bytes per second, and interval, seconds, as [`Self::set_patrol`] takes them; and when the last scrub ended, seconds
+    /// since 1970.
+    pub fn patrol(&self) -> (Option<u64>, Option<u64>, Option<u64>) {
+        let patrol = self.0.manifest.borrow().patrol;
+        (patrol.rate_bytes_per_s, patrol.interval_s, patrol.last_unix_s)
+    }
+}
+
+impl Inner {
+    async fn begin_scrub(&self) -> Result<(), PoolError> {
+        let now_s = self.unix_ms() / 1000;
+        let begun = self
+            .try_commit(None, move |manifest| {
+                let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
+                if manifest.scrub.is_some() || volumes.is_empty() {
+                    return Ok(Change::Nothing(false));
+                }
+                let (found, done) = (ScrubRecord::default(), Vec::new());
+                manifest.scrub =
+                    Some(ScrubIntent { volumes, next_region: 0, began_unix_s: Some(now_s), found, done });
+                Ok(Change::Commit(true))
+            })
+            .await?;
+        if begun {
+            self.jobs.reports.borrow_mut().clear();
+        }
+        self.kick_jobs();
+        Ok(())
+    }
+
+    /// Starts the task that begins scrubs on schedule, where that is wanted and jobs run.
+    pub(in crate::pool) fn start_schedule(&self) {
+        let wanted = self.manifest.borrow().patrol.interval_s.is_some();
+        if !wanted || self.closed.get() || self.mode == OpenMode::ReadOnly || !self.jobs.is_started() {
+            return;
+        }
+        if !self.jobs.scheduling.replace(true) {
+            let me = self.me.clone();
+            self.context.spawn(async move { keep_schedule(me).await });
+        }
+    }
+
+    /// Seconds until a scrub is due.
+    fn next_scrub_s(&self) -> Option<u64> {
+        let patrol = self.manifest.borrow().patrol;
+        let now_s = self.unix_ms() / 1000;
+        let last_s = patrol.last_unix_s.unwrap_or(0).min(now_s);
+        Some((last_s.saturating_add(patrol.interval_s?)).saturating_sub(now_s))
+    }
+
+    /// The check to do next, of a part: a resync before a scrub (true).
+    pub(in crate::pool) fn next_check(&self) -> Option<(Id, bool)> {
+        let lane = &self.jobs.checking;
+        {
+            let arrays = self.arrays.borrow();
+            let is_due =
+                |part: &Id, array: &Array| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
+            if let Some((part, _)) = arrays.iter().find(|(part, array)| is_due(part, array)) {
+                return Some((*part, false));
+            }
+        }
+        let manifest = self.manifest.borrow();
+        let scrub = manifest.scrub.as_ref().filter(|_| !lane.is_stalled(None))?;
+        let volume = scrub.volumes.first()?;
+        // Of a volume that is being converted both parts are checked; the intent names the volume.
+        let part = manifest.volume_by_id(*volume).and_then(|volume| volume.parts.first());
+        Some((part.map_or(*volume, |part| part.id), true))
+    }
+
+    /// What is to be checked of an array, for people.
+    fn begin_check(&self, part: Id, array: Option<&Array>) -> (Parts, Rc<Progress>) {
+        let progress: Rc<Progress> = Rc::default();
+        progress.total_bytes.set(array.map_or(0.0, |array| array.written_bytes() as f64));
+        let parts: Parts = [(part, progress.clone())].into();
+        self.jobs.begin(&self.jobs.checking, parts.clone());
+        (parts, progress)
+    }
+
+    pub(in crate::pool) async fn run_resync(&self, part: Id) {
+        let Some(array) = self.array(part) else { return };
+        let lane = &self.jobs.checking;
+        let (parts, seen) = self.begin_check(part, Some(&array));
+        let all = seen.total_bytes.get();
+        let progress =
+            move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
+        let nothing = || std::future::ready(Ok(()));
+        let work = array.resync(&progress);
+        if let Err(error) = self.watched(&parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
+            && !matches!(error, ArrayError::Closed)
+        {
+            let name = self.volume_of(part).1;
+            lane.stall(Some((part, None)), format!("the resync of volume {name} stopped: {error}"));
+        }
+        self.jobs.end(lane);
+    }
+
+    pub(in crate::pool) async fn run_scrub(&self, first_part: Id) {
+        let lane = &self.jobs.checking;
+        let (volume, name) = self.volume_of(first_part);
+        let parts: Vec<Id> = {
+            let manifest = self.manifest.borrow();
+            manifest
+                .volume_by_id(volume)
+                .map_or_else(Vec::new, |volume| volume.parts.iter().map(|p| p.id).collect())
+        };
+        let report = RefCell::new(self.take_up_scrub(volume));
+        let recorded_ns = Cell::new(self.context.now_ns());
+        let news = Cell::new(false);
+        let mut error = None;
+        // Regions are counted through all parts.
+        let mut passed = 0;
+        for part in parts {
+            if self.has_ended(part) {
+                // The layout that the volume had before: all of it is in the other part now.
+                continue;
+            }
+            let Some(array) = self.array(part) else {
+                error = Some("it cannot be read".to_owned());
+                break;
+            };
+            let regions = array.regions();
+            let (parts, progress) = self.begin_check(part, Some(&array));
+            let next_region = self.manifest.borrow().scrub.as_ref().map_or(0, |scrub| scrub.next_region);
+            let first = next_region.saturating_sub(passed).min(regions);
+            let at = Cell::new(first);
+            let interval_ns = self.tuning().scrub_checkpoint_ns;
+            let work = self.scrub_array(&array, &at, &progress, &report, &news);
+            let checkpoint = async || {
+                let now_ns = self.context.now_ns();
+                if !news.replace(false) && now_ns < recorded_ns.get() + interval_ns {
+                    return Ok(());
+                }
+                recorded_ns.set(now_ns);
+                // One beside the other: what is counted is below the place that is recorded.
+                let so_far = (passed + at.get(), report.borrow().clone());
+                self.checkpoint_scrub(volume, &array, so_far).await
+            };
+            match self.watched(&parts, work, NEWS_NS.min(interval_ns), checkpoint).await {
+                Ok(()) => {}
+                Err(ArrayError::Closed) => {
+                    if self.array(part).is_some() {
+                        // The pool is being closed; its last commit is still to come.
+                        let so_far = (passed + at.get(), report.borrow().clone());
+                        let _ = self.checkpoint_scrub(volume, &array, so_far).await;
+                    }
+                    return self.jobs.end(lane);
+                }
+                // While it was being checked; what is left of it is in the other part, which is checked from its beginning.
+                Err(_) if self.has_ended(part) => continue,
+                Err(failure) => {
+                    error = Some(failure.to_string());
+                    break;
+                }
+            }
+            passed += regions;
+        }
+        let report = report.into_inner();
+        self.end_scrub(volume, ScrubSummary { volume: name, report, error }).await;
+        self.jobs.end(lane);
+    }
+
+    /// What a scrub that goes on has found so far of this volume; what it has found of others is told with what it will find.
+    fn take_up_scrub(&self, volume: VolumeId) -> ScrubReport {
+        let manifest = self.manifest.borrow();
+        let Some(scrub) = &manifest.scrub else { return ScrubReport::default() };
+        let mut reports = self.jobs.reports.borrow_mut();
+        if reports.len() < scrub.done.len() {
+            *reports = scrub.done.iter().map(|record| record.summary(&manifest)).collect();
+        }
+        match scrub.volumes.first() == Some(&volume) {
+            true => scrub.found.summary(&manifest).report,
+            false => ScrubReport::default(),
+        }
+    }
+
+    /// Whether a part is of no volume any more: it was converted, or deleted.
+    fn has_ended(&self, part: Id) -> bool {
+        self.manifest.borrow().parts().all(|other| other.id != part)
+    }
+
+    /// Checks an array from region `at` on, no faster than the patrol rate.
+    async fn scrub_array(
+        &self,
+        array: &Array,
+        at: &Cell<u64>,
+        progress: &Progress,
+        report: &RefCell<ScrubReport>,
+        news: &Cell<bool>,
+    ) -> Result<(), ArrayError> {
+        let regions = array.regions();
+        let per_region = progress.total_bytes.get() / regions.max(1) as f64;
+        progress.done_bytes.set(at.get() as f64 * per_region);
+        // Not earlier than this may more be read.
+        let mut next_ns = self.context.now_ns();
+        while at.get() < regions {
+            let rate = self.manifest.borrow().patrol.rate_bytes_per_s;
+            if rate.is_some() && self.context.now_ns() < next_ns {
+                // In short naps, since the pool may be closed meanwhile.
+                let nap_ns = (next_ns - self.context.now_ns()).min(SECOND_NS);
+                self.context.sleep_ns(nap_ns).await;
+                if self.closed.get() {
+                    return Err(ArrayError::Closed);
+                }
+                continue;
+            }
+            let mut found = ScrubReport::default();
+            let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
+            report.borrow_mut().add(&found);
+            if found.found_something() {
+                news.set(true);
+            }
+            scrubbed?;
+            at.set(at.get() + 1);
+            progress.add(per_region);
+            if let Some(rate) = rate {
+                let cost_ns = (found.checked_bytes as f64 * 1e9 / rate as f64) as u64;
+                next_ns = next_ns.max(self.context.now_ns().saturating_sub(SECOND_NS)) + cost_ns;
+            }
+        }
+        array.0.release_records().await
+    }
+
+    async fn end_scrub(&self, volume: VolumeId, summary: ScrubSummary) {
+        let now = self.unix_ms();
+        let text = in_words(&summary);
+        let record = ScrubRecord::of(&summary, &self.manifest.borrow());
+        self.jobs.reports.borrow_mut().push(summary);
+        let counted = self.counted_wrong_blocks();
+        let ended = self
+            .commit(None, move |manifest| {
+                let Some(scrub) = &mut manifest.scrub else { return };
+                scrub.volumes.retain(|other| *other != volume);
+                (scrub.next_region, scrub.found) = (0, ScrubRecord::default());
+                scrub.done.push(record);
+                manifest.events.push(now, EventKind::Scrub, &text);
+                manifest.end_scrub_when_done(now / 1000, counted);
+            })
+            .await;
+        if let Err(error) = ended {
+            self.jobs.checking.stall(None, format!("the end of a scrub could not be recorded: {error}"));
+        }
+    }
+
+    /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is durable: nobody will look at
+    /// these again.
+    async fn checkpoint_scrub(
+        &self,
+        volume: VolumeId,
+        array: &Array,
+        (next_region, report): (u64, ScrubReport),
+    ) -> Result<(), PoolError> {
+        array.0.release_records().await?;
+        let summary = ScrubSummary { volume: String::new(), report, error: None };
+        let found = ScrubRecord::of(&summary, &self.manifest.borrow());
+        self.try_commit(None, move |manifest| match &mut manifest.scrub {
+            Some(scrub)
+                if scrub.volumes.first() == Some(&volume)
+                    && next_region >= scrub.next_region
+                    && (next_region, &found) != (scrub.next_region, &scrub.found) =>
+            {
+                (scrub.next_region, scrub.found) = (next_region, found);
+                Ok(Change::Commit(()))
+            }
+            _ => Ok(Change::Nothing(())),
+        })
+        .await
+    }
+}
+
+async fn keep_schedule(me: Weak<Inner>) {
+    loop {
+        let (wait_s, context) = {
+            let Some(pool) = me.upgrade() else { return };
+            let wait_s = pool.next_scrub_s().filter(|_| !pool.closed.get());
+            let Some(wait_s) = wait_s else {
+                pool.jobs.scheduling.set(false);
+                return;
+            };
+            if wait_s == 0 && pool.begin_scrub().await.is_err() {
+                // What stands in the way now may not the next time.
+                (LOOK_S, pool.context.clone())
+            } else {
+                (wait_s.clamp(10, LOOK_S), pool.context.clone())
+            }
+        };
+        context.sleep_ns(wait_s * SECOND_NS).await;
+    }
+}
+
+fn in_words(summary: &ScrubSummary) -> String {
+    let ScrubSummary { volume, report, error } = summary;
+    let mut found: Vec<String> = Vec::new();
+    for (drive, blocks) in &report.blamed {
+        found.push(format!("{blocks} wrong blocks on {drive}"));
+    }
+    if report.unattributed_blocks > 0 {
+        found.push(format!("{} blocks that disagreed", report.unattributed_blocks));
+    }
+    if report.unreadable_strips > 0 {
+        found.push(format!("{} strips that cannot be read", report.unreadable_strips));
+    }
+    let found = if found.is_empty() { "nothing wrong".to_owned() } else { found.join(", ") };
+    let mib = report.checked_bytes >> 20;
+    match error {
+        None => format!("volume {volume} was checked, {mib} MiB: {found}"),
+        Some(error) => format!("checking volume {volume} ended early after {mib} MiB ({error}): {found}"),
+    }
+}

@@ -1,0 +1,448 @@
+//! Commits: changes of the manifest, durable on every drive that takes part before they count.
+//!
+//! One at a time. A drive that cannot take the commit is excluded and the commit repeated without it, so that no drive
+//! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins, in two
+//! steps: first all that take part get it as tentative, then all are told that all have it, and only then it counts. So a drive
+//! that has it as tentative never lived on it, and is not taken for half of a pool when it comes back to one that went on
+//! without it. A drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts,
+//! the arrays are told what it says: drives that came, rows that changed, drives that are out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use stripewise_drive::DriveErrorKind;
+
+use crate::array::{AreaPlace, Array};
+use crate::member::Member;
+use crate::mutation::{self, Mutation};
+use crate::pool::error::PoolError;
+use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use crate::pool::manifest::writer::{Target, TooLarge, Writer};
+use crate::pool::{Inner, OpenMode};
+use crate::rows::{SlotPlace, SlotState};
+
+/// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way of that.
+const RESERVE_BYTES: u64 = 160 << 10;
+
+/// What a change of the manifest came to.
+pub(in crate::pool) enum Change<T> {
+    /// To be written.
+    Commit(T),
+    /// Nothing changed.
+    Nothing(T),
+}
+
+impl From<TooLarge> for PoolError {
+    fn from(too_large: TooLarge) -> Self {
+        let TooLarge { needed_bytes, room_bytes } = too_large;
+        Self::MetadataFull { needed_bytes, room_bytes }
+    }
+}
+
+impl Inner {
+    /// Changes the manifest. `first`: a drive that is written before all others. Once begun a commit runs to its end, even
+    /// if whoever asked for it is dropped.
+    pub(in crate::pool) async fn commit<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> T + 'static,
+    ) -> Result<T, PoolError> {
+        self.try_commit(first, |manifest| Ok(Change::Commit(change(manifest)))).await
+    }
+
+    /// As [`Self::commit`], for a change that may find itself impossible, or done already.
+    pub(in crate::pool) async fn try_commit<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
+    ) -> Result<T, PoolError> {
+        self.check_readable()?;
+        self.commit_regardless(first, change).await
+    }
+
+    /// Refuses changes while no volume can be read because drives are missing that were never at hand. Such a pool is most
+    /// likely incomplete by mistake; left as it is, it is whole again when they come, wherever else they were looked at.
+    pub(in crate::pool) fn check_readable(&self) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
+        let missing = manifest.drives.iter().filter(|drive| is_missing(drive.number));
+        let missing: Vec<String> = missing.map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
+        if missing.is_empty() || manifest.volumes.is_empty() {
+            return Ok(());
+        }
+        let is_away = |number: u32| !self.is_at_hand(number);
+        if manifest.volumes.iter().any(|volume| volume.survives(is_away)) {
+            return Ok(());
+        }
+        Err(PoolError::TooFewDrives { pool: manifest.name.clone(), missing })
+    }
+
+    /// As [`Self::try_commit`], even if no volume can be read.
+    pub(in crate::pool) async fn commit_regardless<T: 'static>(
+        &self,
+        first: Option<u32>,
+        change: impl FnOnce(&mut Manifest) -> Result<Change<T>, PoolError> + 'static,
+    ) -> Result<T, PoolError> {
+        let inner = self.rc();
+        self.context
+            .spawn(async move {
+                if inner.mode == OpenMode::ReadOnly {
+                    return Err(PoolError::ReadOnly { pool: inner.name() });
+                }
+                let _alone = inner.committing.acquire(1).await;
+                let mut next = inner.manifest.borrow().clone();
+                inner.refresh(&mut next);
+                match change(&mut next)? {
+                    Change::Commit(result) => inner.write(next, first).await.map(|()| result),
+                    Change::Nothing(result) => Ok(result),
+                }
+            })
+            .await
+    }
+
+    /// For changes that add to the manifest: refuses them before there is no room left for emergencies.
+    pub(in crate::pool) fn check_room(manifest: &Manifest) -> Result<(), PoolError> {
+        let needed_bytes = Writer::checkpoint_bytes(manifest) + RESERVE_BYTES;
+        let room_bytes = Writer::room_bytes(manifest);
+        if needed_bytes <= room_bytes {
+            Ok(())
+        } else {
+            Err(PoolError::MetadataFull { needed_bytes, room_bytes })
+        }
+    }
+
+    async fn write(&self, mut next: Manifest, first: Option<u32>) -> Result<(), PoolError> {
+        let before = self.manifest.borrow().clone();
+        let noted = {
+            let happened = self.happened.borrow();
+            happened.iter().for_each(|event| next.events.push(event.time_unix_ms, event.kind, &event.text));
+            happened.len()
+        };
+        self.note_comings_and_goings(&before, &mut next);
+        next.forget_replaced();
+        self.settle_replacements(&mut next);
+        self.stamp_host(&mut next, false);
+        let mut why = String::from("none is at hand");
+        let mut excluded: BTreeSet<u32> = BTreeSet::new();
+        // What the next step goes on from; whether every drive that takes part in it has it.
+        let (mut base, mut is_on_all) = (before.clone(), false);
+        let mut was_full = false;
+        let mut proven = self.proven.get();
+        loop {
+            let out = self.fallen_out(&next);
+            for exclusion in &out {
+                excluded.insert(exclusion.drive);
+                let path = next.drive(exclusion.drive).map_or("a drive", |drive| &drive.path);
+                let text = format!("{path} is out of service: {}", exclusion.reason);
+                next.events.push(self.unix_ms(), EventKind::Drive, &text);
+            }
+            if next.drives.iter().any(|drive| !drive.is_online()) || !out.is_empty() {
+                next.exclude(&out);
+                self.settle_replacements(&mut next);
+            }
+            note_what_they_had(&base, &mut next, proven);
+            self.assert_distinct_drives(&next);
+            let mut targets = self.targets(&next);
+            if mutation::is_chosen(Mutation::CommitOnOneDrive) {
+                targets.truncate(1);
+            }
+            if targets.is_empty() {
+                return Err(PoolError::NoDriveLeft { why });
+            }
+            // A number that was written anywhere is never used for another state.
+            next.generation = next.generation.max(self.attempted.get()) + 1;
+            next.proven = proven;
+            self.attempted.set(next.generation);
+            // What was only tried is no part of the history: a new branch begins where the last state ended that all had.
+            next.branches.clone_from(&base.branches);
+            if standing(&next) != standing(&base) {
+                next.fork_tentatively(self.ids.borrow_mut().next(), base.generation + 1);
+            } else if is_on_all {
+                next.confirm();
+            }
+            let written = self.writer.commit(&next, first, &targets).await?;
+            let (mut all_have_it, mut full) = (true, None);
+            for (number, result) in written {
+                let Err(error) = result else { continue };
+                why = error.to_string();
+                if Some(number) == first && base.drive(number).is_none() {
+                    // Nobody else knows of it yet: as if it had never been asked.
+                    return Err(PoolError::Drive(error));
+                }
+                if error.kind == DriveErrorKind::NoSpace {
+                    (full, all_have_it) = (Some(error), false);
+                    continue;
+                }
+                if let Some(drive) = self.open_drive(number) {
+                    drive.member.fail(&format!("its metadata could not be written: {error}"));
+                }
+                all_have_it = false;
+            }
+            if let Some(error) = full {
+                // A full file system is no reason to do without a drive. The next attempt is a checkpoint, in the other slot, for which
+                // there is space as a rule: it was written before.
+                if std::mem::replace(&mut was_full, true) {
+                    self.note_full(&error.drive);
+                    return Err(PoolError::FileSystemFull { drive: error.drive.to_string() });
+                }
+                continue;
+            }
+            if all_have_it {
+                proven = next.generation;
+                if !next.is_tentative() {
+                    break;
+                }
+                (base, is_on_all) = (next.clone(), true);
+            }
+        }
+        self.proven.set(proven);
+        *self.manifest.borrow_mut() = next.clone();
+        self.happened.borrow_mut().drain(..noted);
+        let gone = |drive: &&DriveRecord| drive.is_online() && !next.is_online(drive.number);
+        excluded.extend(before.drives.iter().filter(gone).map(|drive| drive.number));
+        self.after_commit(&before, &next, &excluded);
+        Ok(())
+    }
+
+    /// Drives whose standing the change itself alters.
+    fn note_comings_and_goings(&self, before: &Manifest, next: &mut Manifest) {
+        let mut texts = Vec::new();
+        for drive in &next.drives {
+            let Some(old) = before.drive(drive.number) else { continue };
+            match (old.is_online(), drive.is_online()) {
+                (true, false) => texts.push(format!("{} was taken out of service", drive.path)),
+                (false, true) => texts.push(format!("{} is back", drive.path)),
+                _ => {}
+            }
+        }
+        for text in texts {
+            next.events.push(self.unix_ms(), EventKind::Drive, &text);
+        }
+    }
+
+    /// Drives that take part according to the manifest, but cannot any more.
+    fn fallen_out(&self, manifest: &Manifest) -> Vec<Exclusion> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let exclusion = |drive: &DriveRecord| match drives.get(&drive.number) {
+            None => Some(Exclusion {
+                drive: drive.number,
+                reason: "it was not there".to_owned(),
+                kind: ExclusionKind::Missing,
+            }),
+            Some(open) => open.member.failed().map(|why| Exclusion {
+                drive: drive.number,
+                reason: why.to_string(),
+                // One that was pulled may come back, and is then as good as before.
+                kind: if open.member.was_pulled() { ExclusionKind::Missing } else { ExclusionKind::Failed },
+            }),
+        };
+        online.filter_map(exclusion).collect()
+    }
+
+    /// A drive that was two members would be written as both, and what one of them holds be wrong.
+    fn assert_distinct_drives(&self, manifest: &Manifest) {
+        let drives = self.drives.borrow();
+        let kept = manifest.drives.iter().filter(|drive| !drive.replaced);
+        let mut seen: BTreeMap<*const (), u32> = BTreeMap::new();
+        for number in kept.map(|drive| drive.number) {
+            let Some(drive) = drives.get(&number).and_then(|open| open.member.drive()) else { continue };
+            let other = seen.insert(Rc::as_ptr(&drive).cast(), number);
+            assert_eq!(other, None, "drive {number} has another record: {}", drive.info().label);
+        }
+    }
+
+    fn targets(&self, manifest: &Manifest) -> Vec<Target> {
+        let drives = self.drives.borrow();
+        let online = manifest.drives.iter().filter(|drive| drive.is_online());
+        let target = |drive: &DriveRecord| {
+            let member = drives.get(&drive.number)?.member.clone();
+            Some(Target { number: drive.number, id: drive.id, capacity_bytes: drive.capacity_bytes, member })
+        };
+        online.filter_map(target).collect()
+    }
+
+    /// A commit counts: everything in memory follows it.
+    fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
+        self.space.borrow_mut().refresh(next);
+        let (came, mut ended) = (self.array_members(), Vec::new());
+        self.arrays.borrow_mut().retain(|id, array| {
+            let is_there = next.parts().any(|part| part.id == *id);
+            if !is_there {
+                // Nothing that it holds matters any more.
+                array.protect();
+                ended.push(array.clone());
+            }
+            is_there
+        });
+        for part in next.parts() {
+            let Some(array) = self.array(part.id) else { continue };
+            for member in &came {
+                if array.member(member.number).is_none() {
+                    array.add_member(member.clone());
+                }
+            }
+            if let Some(old) = before.parts().find(|old| old.id == part.id) {
+                tell_changes(&array, old, part);
+            }
+            for &number in excluded {
+                leave_out(&array, part, number);
+            }
+        }
+        self.reclaim(before, next, ended);
+        for number in excluded {
+            if let Some(drive) = self.open_drive(*number) {
+                drive.member.fail("it was excluded");
+                drive.member.release();
+            }
+        }
+        self.note_space();
+        self.note_fast_drives();
+        if !excluded.is_empty() {
+            self.after_exclusion();
+        }
+    }
+
+    /// For an array that was made while drives may have been excluded: takes those out of it.
+    pub(in crate::pool) fn leave_out_excluded(&self, array: &Array) {
+        let manifest = self.manifest.borrow();
+        let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
+        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
+            if array.member(drive.number).is_some() {
+                leave_out(array, part, drive.number);
+            }
+        }
+    }
+
+    /// What arrays and members know better than the manifest: counts of errors, columns that were filled, lost blocks.
+    pub(in crate::pool) fn refresh(&self, manifest: &mut Manifest) {
+        for (number, open) in self.drives.borrow().iter() {
+            if let Some(drive) = manifest.drive_mut(*number) {
+                drive.errors = open.errors();
+            }
+        }
+        for (id, array) in self.arrays.borrow().iter() {
+            let Some(part) = manifest.part_mut(*id) else { continue };
+            let known = (part.lost.clone(), part.dead.clone());
+            part.set_lost(&array.lost_blocks_to_record());
+            part.set_dead(&array.dead_blocks_to_record());
+            if !manifest.lost_fits() {
+                // Too many to remember: the rebuild that found them does not count as further than it did.
+                let part = manifest.part_mut(*id).expect("just found");
+                (part.lost, part.dead) = known;
+                continue;
+            }
+            let part = manifest.part_mut(*id).expect("just found");
+            let rows = array.rows();
+            for (row, column) in array.rebuilt() {
+                note_filled(part, row, column, rows.place(row, column));
+            }
+        }
+    }
+
+    /// Whether a commit now would change nothing but its number.
+    pub(in crate::pool) fn is_up_to_date(&self) -> bool {
+        let manifest = self.manifest.borrow();
+        let mut next = manifest.clone();
+        self.refresh(&mut next);
+        next == *manifest
+    }
+
+    /// Has a drive excluded that failed under an array; told again of the same drive it does nothing.
+    pub(in crate::pool) async fn exclude_member(
+        &self,
+        member: &Rc<Member>,
+        reason: &str,
+    ) -> Result<(), PoolError> {
+        let number = {
+            let drives = self.drives.borrow();
+            drives.iter().find(|(_, drive)| Rc::ptr_eq(&drive.member, member)).map(|(number, _)| *number)
+        };
+        // A drive that belongs to no record (any more) is as excluded as can be.
+        let Some(number) = number else { return Ok(()) };
+        member.fail(reason);
+        if self.mode == OpenMode::ReadOnly {
+            // Nothing is written, so nothing can be lacking on it; this process goes on without it.
+            return Ok(());
+        }
+        if !self.manifest.borrow().is_online(number) {
+            return Ok(());
+        }
+        let inner = self.rc();
+        let recorded = async move {
+            let change = inner.try_commit(None, move |manifest| {
+                // Whoever came before may have done it. What is to be excluded is found when it is written.
+                Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
+            });
+            change.await
+        };
+        if mutation::is_chosen(Mutation::AcknowledgeBeforeExclusion) {
+            self.context.spawn(recorded);
+            return Ok(());
+        }
+        recorded.await
+    }
+}
+
+/// Notes of drives that are out which commit they had, so that an older copy of one is told from the drive itself. Those that
+/// take part in `base` have all up to `proven`.
+fn note_what_they_had(base: &Manifest, next: &mut Manifest, proven: u64) {
+    for drive in &mut next.drives {
+        drive.had = match base.drive(drive.number) {
+            _ if drive.is_online() => None,
+            Some(before) if !before.is_online() => before.had,
+            Some(_) => (proven > 0).then_some(proven),
+            None => None,
+        };
+    }
+}
+
+/// Tells an array what changed of its record.
+fn tell_changes(array: &Array, old: &PartRecord, new: &PartRecord) {
+    if old.rows != new.rows {
+        array.set_rows(new.rows.clone());
+    }
+    let is_active = |part: &PartRecord, place: &MetaPlaceRecord| {
+        let is_it = |other: &&MetaPlaceRecord| (other.drive, other.slab) == (place.drive, place.slab);
+        part.meta.places.iter().find(is_it).is_some_and(|other| other.state == PlaceState::Active)
+    };
+    let left = old.meta.places.iter().filter(|place| is_active(old, place) && !is_active(new, place));
+    let left: Vec<AreaPlace> = left.map(|place| map_place(old, place)).collect();
+    // A volume that cannot do without them keeps them, so there is always one that stays.
+    array.remove_map_places(&left);
+}
+
+/// Takes a drive out of an array.
+fn leave_out(array: &Array, part: &PartRecord, number: u32) {
+    if part.needs(number) {
+        // It cannot be spared: before anything is written without it, nothing is written any more.
+        array.protect();
+    }
+    array.drive_gone(number);
+}
+
+/// A column that an array has filled is current, if it still is where the array thinks.
+fn note_filled(part: &mut PartRecord, row: u64, column: usize, filled: Option<SlotPlace>) {
+    let Some(run) = part.rows.run(row) else { return };
+    let mut places = run.places_of(row);
+    let place = &mut places[column];
+    let is_it = filled.is_some_and(|filled| (filled.drive, filled.slab) == (place.drive, place.slab));
+    if is_it && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp) {
+        place.state = SlotState::Active;
+        part.rows.set(row, 1, &places);
+    }
+}
+
+/// A place of a part's map, as arrays know it.
+pub(in crate::pool) fn map_place(part: &PartRecord, place: &MetaPlaceRecord) -> AreaPlace {
+    AreaPlace { drive: place.drive, slab: place.slab, slabs: part.meta.slabs }
+}
+
+/// Who takes part, and as what: when this changes, a new branch begins.
+fn standing(manifest: &Manifest) -> Vec<(u32, bool, Role)> {
+    let of = |drive: &DriveRecord| (drive.number, drive.is_online(), drive.role);
+    manifest.drives.iter().map(of).collect()
+}

@@ -1,0 +1,438 @@
+//! The manifest: all that a pool knows of itself, the same on every drive.
+//!
+//! In memory it is one value that is cheap to clone: maps are shared between clones block by block, events one by one. On
+//! the drives it is sections (`manifest/sections.rs`) of which a commit writes those that changed. What is read is checked as a whole
+//! (`manifest/check.rs`) before any of it is believed.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mutation::{self, Mutation};
+use crate::pool::jobs::last_scrub::{Care, ScrubRecord};
+use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
+use crate::pool::manifest::events::Events;
+use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::membership::host::HostUse;
+
+/// Most drives, in whatever role and state, that take part.
+pub(crate) const MAX_DRIVES: usize = 255;
+/// Records of drives, those that were excluded and not yet replaced included.
+pub(crate) const MAX_DRIVE_RECORDS: usize = 2 * MAX_DRIVES;
+/// Most volumes of a pool.
+pub(crate) const MAX_VOLUMES: usize = 256;
+/// Rows of all maps together, holes included: bounds the memory of maps that hold nothing.
+pub(crate) const MAX_ROWS: u64 = 1 << 30;
+/// Branches remembered; the oldest are forgotten.
+pub(in crate::pool) const MAX_BRANCHES: usize = 128;
+/// Drives that no longer belong, remembered so that they can be told from strangers.
+pub(in crate::pool) const MAX_FORMER: usize = 64;
+/// Ranges of lost blocks that can be recorded in all.
+const MAX_LOST_RANGES: usize = 1500;
+/// Lost blocks that can be recorded in all: they are kept in memory one by one.
+const MAX_LOST_BLOCKS: u64 = 1 << 20;
+
+/// One line of the pool's descent: it is lived on from this generation on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Branch {
+    pub id: Id,
+    pub generation: u64,
+    /// Nothing was done yet on the strength of it by whoever has this: not every drive that takes part may have heard of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tentative: bool,
+}
+
+/// A moment of a pool's history: so many commits, on this branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub branch: Id,
+    pub generation: u64,
+}
+
+/// A scrub that was begun: volumes still to do, the first of them from a region on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScrubIntent {
+    pub volumes: Vec<VolumeId>,
+    pub next_region: u64,
+    /// When it was asked for; left out by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_unix_s: Option<u64>,
+    /// What was found below `next_region`.
+    #[serde(default, skip_serializing_if = "ScrubRecord::is_empty")]
+    pub found: ScrubRecord,
+    /// What was found on volumes that are done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<ScrubRecord>,
+}
+
+impl ScrubIntent {
+    /// Whether it has what versions that did not count what a scrub finds would not understand.
+    pub fn has_counts(&self) -> bool {
+        self.began_unix_s.is_some() || !self.found.is_empty() || !self.done.is_empty()
+    }
+
+    /// Whether it can be, as read from a drive.
+    pub fn is_bounded(&self) -> bool {
+        self.done.len() <= MAX_VOLUMES
+            && self.found.is_bounded()
+            && self.done.iter().all(ScrubRecord::is_bounded)
+    }
+}
+
+/// A rebalance that was begun, and how far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RebalanceIntent {
+    pub moved_slabs: u64,
+    /// What of these was ever written, bytes.
+    pub moved_bytes: u64,
+}
+
+/// How scrubs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Patrol {
+    /// At most so much per second is read; left out: what the rebuild priority gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself this long after the last one; left out: only by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<u64>,
+    /// When the last scrub ended, seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_unix_s: Option<u64>,
+}
+
+/// Other settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Settings {
+    /// Warn when so much of the space is allocated.
+    pub space_warning_percent: u32,
+    /// At most so much per second is moved between tiers; left out: what the rebuild priority gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier_bytes_per_s: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { space_warning_percent: 80, tier_bytes_per_s: None }
+    }
+}
+
+/// All that a pool knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub name: String,
+    /// Counts commits.
+    pub generation: u64,
+    /// The last commit that every drive which takes part is known to have, as a generation; 0 where that is not known.
+    pub proven: u64,
+    /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes part.
+    pub branches: Vec<Branch>,
+    pub next_number: u32,
+    /// In the order of their numbers.
+    pub drives: Vec<DriveRecord>,
+    /// Drives that were replaced or given back.
+    pub former: Vec<Id>,
+    pub slab_bytes: u64,
+    pub volumes: Vec<VolumeRecord>,
+    pub rebuild_priority_percent: u32,
+    pub patrol: Patrol,
+    pub scrub: Option<ScrubIntent>,
+    pub rebalance: Option<RebalanceIntent>,
+    pub settings: Settings,
+    /// The host that has the pool, or had it last.
+    pub host: Option<HostUse>,
+    /// What a person is to be told until it is acknowledged, or replaced by news.
+    pub care: Care,
+    pub events: Events,
+}
+
+impl Manifest {
+    pub fn new(name: &str, slab_bytes: u64, rebuild_priority_percent: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            generation: 0,
+            proven: 0,
+            branches: Vec::new(),
+            next_number: 0,
+            drives: Vec::new(),
+            former: Vec::new(),
+            slab_bytes,
+            volumes: Vec::new(),
+            rebuild_priority_percent,
+            patrol: Patrol::default(),
+            scrub: None,
+            rebalance: None,
+            settings: Settings::default(),
+            host: None,
+            care: Care::default(),
+            events: Events::default(),
+        }
+    }
+
+    pub fn branch(&self) -> Branch {
+        *self.branches.last().expect("a checked manifest has a branch")
+    }
+
+    /// Goes on under a new branch from a generation on, that of the commit which is to be made, or one before it.
+    pub fn fork(&mut self, id: Id, generation: u64) {
+        if self.branches.len() >= MAX_BRANCHES {
+            self.branches.remove(0);
+        }
+        self.branches.push(Branch { id, generation, tentative: false });
+    }
+
+    /// As [`Self::fork`], to be lived on when all that take part have it and know so ([`Self::confirm`]).
+    pub fn fork_tentatively(&mut self, id: Id, generation: u64) {
+        self.fork(id, generation);
+        self.branches.last_mut().expect("just added").tentative = true;
+    }
+
+    /// Every drive that takes part has the last branch, and with it all that led there: from now on it is lived on.
+    pub fn confirm(&mut self) {
+        self.branches.iter_mut().for_each(|branch| branch.tentative = false);
+    }
+
+    /// Whether the last branch is yet to be confirmed.
+    pub fn is_tentative(&self) -> bool {
+        self.branch().tentative
+    }
+
+    /// The last moment that may have been lived on by who has this manifest: that before its first tentative branch.
+    pub fn last_confirmed(&self) -> Moment {
+        let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
+            return self.moment();
+        };
+        // Where all that went before is forgotten, it is before everything that is known.
+        let before = &self.branches[first.saturating_sub(1)];
+        Moment { branch: before.id, generation: self.branches[first].generation.saturating_sub(1) }
+    }
+
+    /// The moment that it describes.
+    pub fn moment(&self) -> Moment {
+        Moment { branch: self.branch().id, generation: self.generation }
+    }
+
+    /// Whether `other` describes an earlier (or the same) moment of the history that led here.
+    pub fn descends_from(&self, other: &Manifest) -> bool {
+        self.has_had(other.moment())
+    }
+
+    /// Whether this is a moment of the history that led here.
+    pub fn has_had(&self, moment: Moment) -> bool {
+        match self.last_generation_on(moment.branch) {
+            Some(last) => moment.generation <= last,
+            // Forgotten, or never known. A drive so far behind is of no use in either case.
+            None => {
+                let oldest = self.branches.first().expect("a checked manifest has a branch");
+                self.branches.len() == MAX_BRANCHES && moment.generation < oldest.generation
+            }
+        }
+    }
+
+    /// The moment of the history that led here with this generation; `None` where it is forgotten.
+    pub fn moment_at(&self, generation: u64) -> Option<Moment> {
+        let branch = self.branches.iter().rev().find(|branch| branch.generation <= generation)?;
+        Some(Moment { branch: branch.id, generation })
+    }
+
+    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have had: then it was put back
+    /// from an older copy. A cut in the middle of a commit leaves drives without that commit, never without the one before.
+    pub fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
+        if mutation::is_chosen(Mutation::RolledBackDriveCounts) {
+            return false;
+        }
+        let had = match drive.is_online() {
+            true => (self.proven > 0).then_some(self.proven),
+            false => drive.had,
+        };
+        had.and_then(|generation| self.moment_at(generation)).is_some_and(|moment| !theirs.has_had(moment))
+    }
+
+    /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
+    pub fn last_generation_on(&self, branch: Id) -> Option<u64> {
+        let index = self.branches.iter().position(|other| other.id == branch)?;
+        let next = self.branches.get(index + 1);
+        Some(next.map_or(self.generation, |next| next.generation - 1))
+    }
+
+    /// The last moment of this history that is one of the `other` too, where every commit since is of the last branch, so
+    /// that for all of them the same drives took part.
+    pub fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
+        let last = self.branch();
+        if let Some(theirs) = other.last_generation_on(last.id) {
+            return Some(Moment { branch: last.id, generation: theirs.min(self.generation) });
+        }
+        let before = self.branches.iter().rev().nth(1)?;
+        let generation = last.generation - 1;
+        let theirs = other.last_generation_on(before.id)?;
+        (theirs >= generation).then_some(Moment { branch: before.id, generation })
+    }
+
+    pub fn add_drive(&mut self, id: Id, path: &str, role: Role, capacity_bytes: u64) -> u32 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.drives.push(DriveRecord {
+            number,
+            id,
+            path: shortened(path),
+            role,
+            standing: Standing::Online,
+            retiring: false,
+            capacity_bytes,
+            errors: Errors::default(),
+            had: None,
+            successor: None,
+            replaced: false,
+        });
+        number
+    }
+
+    pub fn drive(&self, number: u32) -> Option<&DriveRecord> {
+        let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
+        Some(&self.drives[index])
+    }
+
+    pub fn drive_mut(&mut self, number: u32) -> Option<&mut DriveRecord> {
+        let index = self.drives.binary_search_by_key(&number, |drive| drive.number).ok()?;
+        Some(&mut self.drives[index])
+    }
+
+    /// Whether a drive whose slots speak of these drives, too, is the place of one that is not given up: it was written as
+    /// two members, and is good for neither.
+    pub fn is_shared(&self, also: &[Id]) -> bool {
+        also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
+    }
+
+    pub fn drive_by_id(&self, id: Id) -> Option<&DriveRecord> {
+        self.drives.iter().find(|drive| drive.id == id)
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&VolumeRecord> {
+        self.volumes.iter().find(|volume| volume.name == name)
+    }
+
+    pub fn volume_by_id(&self, id: VolumeId) -> Option<&VolumeRecord> {
+        self.volumes.iter().find(|volume| volume.id == id)
+    }
+
+    pub fn volume_by_id_mut(&mut self, id: VolumeId) -> Option<&mut VolumeRecord> {
+        self.volumes.iter_mut().find(|volume| volume.id == id)
+    }
+
+    /// The parts of all volumes.
+    pub fn parts(&self) -> impl Iterator<Item = &PartRecord> {
+        self.volumes.iter().flat_map(|volume| &volume.parts)
+    }
+
+    /// The part with this array's identity.
+    pub fn part_mut(&mut self, id: Id) -> Option<&mut PartRecord> {
+        self.volumes.iter_mut().find_map(|volume| volume.part_mut(id))
+    }
+
+    pub fn is_online(&self, number: u32) -> bool {
+        self.drive(number).is_some_and(DriveRecord::is_online)
+    }
+
+    /// Whether a map says that the drive holds something current.
+    pub fn is_needed(&self, number: u32) -> bool {
+        self.parts().any(|part| part.needs(number))
+    }
+
+    /// Drives that any row, map or journal names.
+    pub fn named_drives(&self) -> BTreeSet<u32> {
+        self.parts().flat_map(PartRecord::drives).collect()
+    }
+
+    /// Records that drives are out, and what follows from it for the volumes ([`Self::settle`]).
+    pub fn exclude(&mut self, out: &[Exclusion]) {
+        for exclusion in out {
+            if let Some(drive) = self.drive_mut(exclusion.drive) {
+                drive.standing =
+                    Standing::Excluded { reason: shortened(&exclusion.reason), kind: exclusion.kind };
+            }
+        }
+        self.settle();
+    }
+
+    /// Has every volume that can be read without the drives that are out go on without them: what lies there is missing
+    /// from now on. A volume that cannot is not written to, so what they hold of it stays what it is, and it is whole again
+    /// when they return. To be called whenever drives came or went or volumes lost rows, at best with every commit; a manifest
+    /// in which this is due fails its check.
+    pub fn settle(&mut self) {
+        if self.drives.iter().all(DriveRecord::is_online) {
+            return;
+        }
+        let online: BTreeSet<u32> =
+            self.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
+        let is_out = |number: u32| !online.contains(&number);
+        for volume in &mut self.volumes {
+            if !volume.parts.iter().any(|part| part.names_current(is_out)) {
+                continue;
+            }
+            let readable = volume.survives(is_out);
+            for part in &mut volume.parts {
+                part.set_missing(is_out, !readable);
+            }
+        }
+    }
+
+    /// Another drive has taken this one's place.
+    pub fn set_replaced(&mut self, number: u32) {
+        if let Some(drive) = self.drive_mut(number) {
+            drive.replaced = true;
+            drive.successor = None;
+        }
+        self.forget_replaced();
+    }
+
+    /// Takes the records of replaced drives away where nothing refers to them any more.
+    pub fn forget_replaced(&mut self) {
+        if !self.drives.iter().any(|drive| drive.replaced) {
+            return;
+        }
+        let named = self.named_drives();
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.drives)
+            .into_iter()
+            .partition(|drive| drive.replaced && !named.contains(&drive.number));
+        self.drives = kept;
+        self.former.extend(gone.iter().map(|drive| drive.id));
+        let surplus = self.former.len().saturating_sub(MAX_FORMER);
+        self.former.drain(..surplus);
+    }
+
+    /// Whether no more blocks are lost than can be recorded.
+    pub fn lost_fits(&self) -> bool {
+        let lost = self.parts().flat_map(|part| part.lost.iter().map(|range| range.2));
+        let dead = self.parts().flat_map(|part| part.dead.iter().map(|range| range.1));
+        let (ranges, blocks) =
+            lost.chain(dead).fold((0, 0u64), |(ranges, sum), count| (ranges + 1, sum.saturating_add(count)));
+        ranges <= MAX_LOST_RANGES && blocks <= MAX_LOST_BLOCKS
+    }
+}
+
+/// A name of a pool or volume; what is wrong with it, otherwise.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    if name.len() > 63 {
+        return Err(format!("it has {} characters", name.len()));
+    }
+    if let Some(c) = name.chars().find(|&c| !allowed(c)) {
+        return Err(format!("it contains {c:?}"));
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Err("it does not begin with a letter or digit".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! The record of a pool that every drive carries: what it says, its bytes, and how it is changed so
+//! that a cut at any instant leaves the state before or after (bytes: `docs/format.md`).
+
+pub(crate) mod assemble;
+pub(crate) mod changes;
+pub(crate) mod check;
+pub(crate) mod commit;
+pub(crate) mod drive_record;
+pub(crate) mod entries;
+pub(crate) mod events;
+pub(crate) mod format;
+pub(crate) mod ids;
+pub(crate) mod row_runs;
+pub(crate) mod sections;
+pub(crate) mod slots;
+pub(crate) mod volume_record;
+pub(crate) mod writer;

@@ -1,0 +1,619 @@
+//! Drives that come: new ones, replacements, and those that were away and are back.
+//!
+//! A drive that works is replaced while it stays a member (`membership/replacement.rs`). In the place of one that is out the new one
+//! goes in as a spare first; only then is that place taken. So a replacement that cannot even be written changes nothing, and a
+//! cut between the steps leaves a spare that takes over at the next start.
+//! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
+//! drive itself recorded that it had it, and filled again where it had not, or where the drive had failed.
+//!
+//! A drive is one member. One that belongs to the pool already comes in as a new one only where its old place is given up by
+//! the same commit, and what a drive was when it was seen last counts for nothing: before it takes part again it is read once
+//! more. Faults expected: drives of others, of this pool in the place of another, older copies, drives that fail at any of it.
+
+use std::rc::Rc;
+
+use stripewise_drive::Drive;
+
+use crate::member::Member;
+use crate::mutation::{self, Mutation};
+use crate::pool::error::PoolError;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::{DriveRecord, Errors, ExclusionKind, Role, Standing};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{MAX_DRIVE_RECORDS, MAX_DRIVES, Manifest};
+use crate::pool::manifest::ids::DriveId;
+use crate::pool::manifest::slots::{self, Content, Superblock};
+use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::manifest::writer;
+use crate::pool::open::SHARED;
+use crate::pool::space::addresses;
+use crate::pool::{Inner, OpenDrive, Pool};
+use crate::rows::SlotState;
+
+/// The place that a drive comes into.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// One of its own.
+    New,
+    /// That of a drive which is out.
+    Of(u32),
+    /// One of its own, and in the end that of a drive which works.
+    After(u32),
+}
+
+impl Pool {
+    /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
+    /// these. With `force` a drive of another pool is taken over, and one of this pool that is out of service; its place is
+    /// given up then.
+    pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = inner.add_drive(drive, role, force, Place::New).await?;
+        inner.jobs.forget_conversion_stalls();
+        inner.kick_jobs();
+        let manifest = inner.manifest.borrow();
+        Ok(manifest.drive(number).expect("just added").id)
+    }
+
+    /// Adds a drive that waits for another to fail.
+    pub async fn add_spare(&self, drive: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+        self.add(drive, Role::Spare, force).await
+    }
+
+    /// Puts a new drive in the place of another. One that works stays a member until the new one, which has to be large enough,
+    /// has all that it held. In the place of one that failed or is missing a drive of whatever size may come: what does not fit goes
+    /// to free space of the others, and `new` may be the old drive itself, wiped or not. What is to be done is recorded, and begins
+    /// when jobs run. `force`: as with [`Self::add`].
+    pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let old = inner.number_of(old)?;
+        if inner.working_member(old).is_some() {
+            inner.check_replaceable(old)?;
+            match self.replace_working(old, new.clone(), force).await {
+                // It failed meanwhile: then it is replaced as any drive that failed.
+                Err(PoolError::DriveStanding { .. }) if inner.working_member(old).is_none() => {}
+                ended => return ended,
+            }
+        }
+        inner.check_spared(old)?;
+        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+            Some(spare) => spare,
+            None => inner.add_drive(new, Role::Spare, force, Place::Of(old)).await?,
+        };
+        let id = inner.manifest.borrow().drive(number).expect("just found or added").id;
+        inner.put_in_place(old, number).await?;
+        Ok(id)
+    }
+
+    /// As [`Self::replace`], with a spare that the pool has.
+    pub async fn replace_by_spare(&self, old: DriveId, spare: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let (old, number) = (inner.number_of(old)?, inner.number_of(spare)?);
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.role != Role::Spare || inner.working_member(number).is_none() || number == old {
+            return Err(PoolError::DriveInPool { drive: record.path, id: spare });
+        }
+        if inner.working_member(old).is_some() {
+            inner.check_replaceable(old)?;
+            inner.begin_replacement(old, number).await?;
+            return inner.after_replacement_began(old).await;
+        }
+        inner.check_spared(old)?;
+        inner.put_in_place(old, number).await
+    }
+
+    /// Has a drive left out that was found to be gone before any request to it failed, so that a spare takes over although nobody uses the
+    /// pool; should it come back, it gets what changed meanwhile. Does nothing for one that is out already.
+    pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
+        let Some(member) = self.member(id) else { return Ok(()) };
+        member.fail_as_pulled(reason);
+        self.0.exclude_member(&member, reason).await?;
+        self.0.kick_jobs();
+        Ok(())
+    }
+
+    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now; left out where it was at
+    /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
+    pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.is_online() && inner.working_member(number).is_some() {
+            return Err(PoolError::DriveStanding {
+                drive: record.path,
+                what: "is online already".to_owned(),
+            });
+        }
+        if record.replaced {
+            let what = "was replaced by another drive; `pool add` takes it in as a new one".to_owned();
+            return Err(PoolError::DriveStanding { drive: record.path, what });
+        }
+        match drive {
+            Some(drive) => inner.take_back(number, &record, drive).await?,
+            None if inner.is_back(number) => {}
+            None => {
+                let what = "is not there".to_owned();
+                return Err(PoolError::DriveStanding { drive: record.path, what });
+            }
+        }
+        inner.rejoin(number).await?;
+        inner.kick_jobs();
+        Ok(())
+    }
+}
+
+impl Inner {
+    pub(in crate::pool) fn number_of(&self, id: DriveId) -> Result<u32, PoolError> {
+        let manifest = self.manifest.borrow();
+        match manifest.drive_by_id(id) {
+            Some(drive) => Ok(drive.number),
+            None => Err(PoolError::NoSuchDrive { pool: manifest.name.clone(), id }),
+        }
+    }
+
+    pub(in crate::pool) fn path_of(&self, number: u32) -> String {
+        self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
+    }
+
+    /// Volumes that can be read now and could not without this drive, or whose journal would be left without a place.
+    pub(in crate::pool) fn depending_on(&self, number: u32) -> Vec<String> {
+        let manifest = self.manifest.borrow();
+        let is_away = |other: u32| self.working_member(other).is_none();
+        let is_gone = |other: u32| other == number || is_away(other);
+        let depends = |volume: &&VolumeRecord| {
+            let keeps_journal =
+                |part: &PartRecord| !part.has_journal_without(is_away) || part.has_journal_without(is_gone);
+            volume.survives(is_away) && !(volume.survives(is_gone) && volume.parts.iter().all(keeps_journal))
+        };
+        manifest.volumes.iter().filter(depends).map(|volume| volume.name.clone()).collect()
+    }
+
+    /// Refuses to take a drive out without which something could not be read.
+    pub(in crate::pool) fn check_spared(&self, number: u32) -> Result<(), PoolError> {
+        let volumes =
+            if self.manifest.borrow().is_online(number) { self.depending_on(number) } else { Vec::new() };
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        Err(PoolError::NeedsRedundancy { drive: self.path_of(number), volumes })
+    }
+
+    /// The spare that a drive given as a replacement is already.
+    pub(in crate::pool) fn spare_at(&self, drive: &Rc<dyn Drive>) -> Option<u32> {
+        let manifest = self.manifest.borrow();
+        let drives = self.drives.borrow();
+        let mut spares =
+            manifest.drives.iter().filter(|record| record.role == Role::Spare && record.takes_new());
+        let is_it =
+            |record: &&DriveRecord| drives.get(&record.number).is_some_and(|open| is_same_drive(open, drive));
+        spares.find(is_it).map(|record| record.number)
+    }
+
+    /// Excludes the old drive where it still takes part, and gives its place to a spare.
+    async fn put_in_place(&self, old: u32, number: u32) -> Result<(), PoolError> {
+        let (was_online, role) = {
+            let manifest = self.manifest.borrow();
+            let record = manifest.drive(old).expect("just found");
+            (record.is_online(), record.role)
+        };
+        if was_online {
+            let path = self.path_of(number);
+            match self.open_drive(old) {
+                Some(drive) => self.exclude_member(&drive.member, &format!("replaced by {path}")).await?,
+                None => self.commit(None, |_| ()).await?,
+            }
+        }
+        match role {
+            Role::Spare => self.commit(None, move |manifest| manifest.set_replaced(old)).await?,
+            Role::Data | Role::Fast | Role::Journal => self.take_over_by(old, number, None).await?,
+        }
+        self.kick_jobs();
+        Ok(())
+    }
+
+    /// Takes a drive into the pool as successor of one that works.
+    pub(in crate::pool) async fn add_successor(
+        &self,
+        drive: Rc<dyn Drive>,
+        force: bool,
+        old: u32,
+    ) -> Result<u32, PoolError> {
+        // What is on its way off the old drive needs no room.
+        self.until_reclaimed().await;
+        self.add_drive(drive, Role::Spare, force, Place::After(old)).await
+    }
+
+    /// Takes a drive into the pool.
+    async fn add_drive(
+        &self,
+        drive: Rc<dyn Drive>,
+        role: Role,
+        force: bool,
+        place: Place,
+    ) -> Result<u32, PoolError> {
+        let for_place = match place {
+            Place::Of(old) => Some(old),
+            Place::New | Place::After(_) => None,
+        };
+        let before = self.check_new_drive(&drive, force, for_place).await?;
+        let path = drive.info().label.to_string();
+        let capacity_bytes = drive.info().capacity_bytes;
+        let id = self.ids.borrow_mut().next();
+        let (number, room) = {
+            let mut planned = self.manifest.borrow().clone();
+            let number = planned.add_drive(id, &path, role, capacity_bytes);
+            (number, Self::check_room(&planned))
+        };
+        room?;
+        if let Some(before) = before {
+            self.let_go_of_drive(before);
+        }
+        // The place that it is to have in the end is given up when it takes it.
+        let given_up = before.filter(|before| Some(*before) != for_place);
+        let member = Member::new(&self.context, drive, self.options.member());
+        if let Err(error) = writer::begin(&member).await {
+            member.stop();
+            return Err(error.into());
+        }
+        let open = OpenDrive { member: member.clone(), errors_before: Errors::default(), behind: None };
+        self.drives.borrow_mut().insert(number, open);
+        self.set_background_share();
+        let joined = format!("{path} was added");
+        let time_unix_ms = self.unix_ms();
+        let pool = self.rc();
+        let added = self
+            .try_commit(Some(number), move |manifest| {
+                assert_eq!(manifest.add_drive(id, &path, role, capacity_bytes), number);
+                if let Some(given_up) = given_up {
+                    manifest.set_replaced(given_up);
+                }
+                manifest.events.push(time_unix_ms, EventKind::Drive, &joined);
+                if let Place::After(old) = place {
+                    pool.enter_successor(manifest, old, number)?;
+                }
+                if matches!(place, Place::New) && role == Role::Data {
+                    pool.spread_onto_new(manifest);
+                }
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if let Err(error) = added {
+            self.drives.borrow_mut().remove(&number);
+            member.stop();
+            return Err(error);
+        }
+        Ok(number)
+    }
+
+    /// The record that a drive which is to come in has had so far, if it is one of the pool's own; refused where that is in
+    /// use, or what the drive holds may be of use.
+    async fn check_new_drive(
+        &self,
+        drive: &Rc<dyn Drive>,
+        force: bool,
+        for_place: Option<u32>,
+    ) -> Result<Option<u32>, PoolError> {
+        let info = drive.info();
+        let label = info.label.to_string();
+        let slab_bytes = {
+            let manifest = self.manifest.borrow();
+            let taking_part = manifest.drives.iter().filter(|drive| drive.is_online()).count();
+            if manifest.drives.len() >= MAX_DRIVE_RECORDS || taking_part >= MAX_DRIVES {
+                return Err(PoolError::TooManyDrives { given: taking_part + 1, allowed: MAX_DRIVES });
+            }
+            manifest.slab_bytes
+        };
+        if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
+            let capacity_bytes = info.capacity_bytes;
+            let needed_bytes = crate::pool::open::least_capacity_bytes(slab_bytes);
+            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
+        }
+        for (number, open) in self.drives.borrow().iter() {
+            let manifest = self.manifest.borrow();
+            let Some(record) = manifest.drive(*number).filter(|record| record.is_online()) else { continue };
+            if is_same_drive(open, drive) {
+                return Err(PoolError::DriveInPool { drive: label, id: record.id });
+            }
+        }
+        let content = slots::read_in_time(&self.context, &self.options.member, &**drive).await?;
+        let manifest = self.manifest.borrow();
+        // What was overwritten since it was opened is still the drive behind that record.
+        let is_open = |record: &&DriveRecord| {
+            self.open_drive(record.number).is_some_and(|open| open.member.is_of(drive))
+        };
+        let known = match &content {
+            Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id => {
+                manifest.drive_by_id(superblock.drive_id).or_else(|| manifest.drives.iter().find(is_open))
+            }
+            _ => manifest.drives.iter().find(is_open),
+        };
+        let Some(record) = known else {
+            let is_ours =
+                matches!(&content, Content::Valid { superblock, .. } if superblock.pool_id == self.pool_id);
+            return match force || is_ours {
+                true => Ok(None),
+                false => crate::pool::open::refuse_taken(&label, content).map(|()| None),
+            };
+        };
+        let (number, id) = (record.number, record.id);
+        if self.working_member(number).is_some() {
+            return Err(PoolError::DriveInPool { drive: label, id });
+        }
+        let needs = |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.needs(number));
+        if let Some(volume) = manifest.volumes.iter().find(needs).filter(|_| !force) {
+            return Err(PoolError::OnlyCopy { drive: label, volume: volume.name.clone() });
+        }
+        if mutation::is_chosen(Mutation::OwnDriveTwice) {
+            return Ok(None);
+        }
+        let is_of_no_use = record.replaced
+            || record.exclusion() == Some(ExclusionKind::Failed)
+            || self.stale.borrow().contains(&number);
+        if force || is_of_no_use || for_place == Some(number) {
+            return Ok(Some(number));
+        }
+        Err(PoolError::DriveOut { drive: label, id })
+    }
+
+    /// Has the pool forget where a drive that is out is: it comes back as another, or is not that drive any more.
+    fn let_go_of_drive(&self, number: u32) {
+        let before = self.drives.borrow_mut().remove(&number);
+        if let Some(before) = before {
+            before.member.fail("it was let go of");
+            before.member.stop();
+            before.member.release();
+        }
+        self.stale.borrow_mut().retain(|stale| *stale != number);
+    }
+
+    /// Whether a drive that is out is at hand and could take part.
+    pub(in crate::pool) fn is_back(&self, number: u32) -> bool {
+        let drives = self.drives.borrow();
+        drives.get(&number).is_some_and(|open| open.behind.is_some() && !open.member.is_failed())
+    }
+
+    /// Puts a queue in front of a drive that was out, after a look at what it says.
+    async fn take_back(
+        &self,
+        number: u32,
+        record: &DriveRecord,
+        drive: Rc<dyn Drive>,
+    ) -> Result<(), PoolError> {
+        let info = drive.info().clone();
+        let label = info.label.to_string();
+        let (superblock, slot) =
+            match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+                Content::Valid { superblock, slot, .. } => (superblock, slot),
+                content => {
+                    crate::pool::open::refuse_taken(&label, content)?;
+                    let what = "holds no pool; `pool replace` puts it in the place of the one that is out"
+                        .to_owned();
+                    return Err(PoolError::DriveStanding { drive: label, what });
+                }
+            };
+        let manifest = self.own_words(record, &label, *superblock)?;
+        if info.capacity_bytes < record.capacity_bytes {
+            let (capacity_bytes, needed_bytes) = (info.capacity_bytes, record.capacity_bytes);
+            return Err(PoolError::DriveTooSmall { drive: label, capacity_bytes, needed_bytes });
+        }
+        // The next commit is to be newer than what the drive has, wherever it got that.
+        self.attempted.set(self.attempted.get().max(manifest.generation));
+        let behind = self.believed(record, manifest)?;
+        let member = Member::new(&self.context, drive, self.options.member());
+        let (errors_before, behind) = (record.errors, Some(Rc::new(behind)));
+        let open = OpenDrive { member, errors_before, behind };
+        self.writer.found(number, slot);
+        let before = self.drives.borrow_mut().insert(number, open);
+        if let Some(before) = before {
+            before.member.fail("it was opened anew");
+            before.member.stop();
+        }
+        self.set_background_share();
+        Ok(())
+    }
+
+    /// What a drive says, where it is the one that a record speaks of.
+    fn own_words(
+        &self,
+        record: &DriveRecord,
+        label: &str,
+        superblock: Superblock,
+    ) -> Result<Manifest, PoolError> {
+        let Superblock { pool_id, drive_id, manifest, also } = superblock;
+        if pool_id != self.pool_id {
+            let (drive, pool_name) = (label.to_owned(), manifest.name);
+            return Err(PoolError::DriveOfOtherPool { drive, pool_name, pool_id });
+        }
+        if drive_id != record.id {
+            let what = format!("is another drive of this pool ({drive_id})");
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what });
+        }
+        if self.manifest.borrow().is_shared(&also) {
+            return Err(PoolError::DriveStanding { drive: label.to_owned(), what: SHARED.to_owned() });
+        }
+        Ok(manifest)
+    }
+
+    /// What of a drive's own words counts. What lived on without this pool, or is not of its past, says nothing about it; nor
+    /// does an older copy, which cannot stand in for the only drive that has something either.
+    fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
+        let manifest = self.manifest.borrow();
+        let is_rolled_back = manifest.is_rolled_back(record, &theirs);
+        if is_rolled_back && manifest.is_needed(record.number) {
+            let drives = vec![format!("{} (at generation {})", record.path, theirs.generation)];
+            return Err(PoolError::RolledBack { drives, generation: manifest.generation });
+        }
+        Ok(match manifest.descends_from(&theirs) && !is_rolled_back {
+            true => theirs,
+            false => Manifest { volumes: Vec::new(), ..theirs },
+        })
+    }
+
+    /// What a drive that is at hand and out has to say now: since it was opened it may have been overwritten, or have become
+    /// another drive of the pool.
+    async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
+        let label = member.label().to_string();
+        let Some(drive) = member.drive() else {
+            return Err(PoolError::DriveStanding { drive: label, what: "is not there".to_owned() });
+        };
+        match slots::read_in_time(&self.context, &self.options.member, &*drive).await? {
+            Content::Valid { superblock, slot, .. } => {
+                let theirs = self.own_words(record, &label, *superblock)?;
+                self.writer.found(record.number, slot);
+                self.believed(record, theirs)
+            }
+            _ => {
+                let what = "holds nothing of this pool any more".to_owned();
+                Err(PoolError::DriveStanding { drive: label, what })
+            }
+        }
+    }
+
+    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes part already only gets
+    /// what it lacks filled.
+    pub(in crate::pool) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
+        let Some(open) = self.open_drive(number) else { return Ok(()) };
+        let record = self.manifest.borrow().drive(number).cloned();
+        let Some(record) = record else { return Ok(()) };
+        let path = open.member.label().to_string();
+        let (mut behind, new_path) = (open.behind.clone(), path.clone());
+        if !record.is_online() {
+            match self.read_again(&record, &open.member).await {
+                Ok(theirs) => behind = Some(Rc::new(theirs)),
+                Err(error) => {
+                    // One that cannot be read now may be read later.
+                    if !matches!(error, PoolError::Drive(_)) {
+                        self.let_go_of_drive(number);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let committed = self
+            .commit_regardless(Some(number), move |manifest| {
+                let Some(drive) = manifest.drive_mut(number) else { return Ok(Change::Nothing(())) };
+                // What a drive with errors holds is not to be trusted.
+                let had_failed = drive.exclusion() == Some(ExclusionKind::Failed);
+                drive.standing = Standing::Online;
+                drive.path = crate::pool::manifest::drive_record::shortened(&new_path);
+                let known = behind.filter(|_| !had_failed);
+                bring_back(manifest, number, known.as_deref());
+                Ok(Change::Commit(()))
+            })
+            .await;
+        if let Some(open) = self.drives.borrow_mut().get_mut(&number) {
+            open.behind = None;
+        }
+        committed?;
+        if self.working_member(number).is_none() {
+            let what = "failed when it was to take part again".to_owned();
+            return Err(PoolError::DriveStanding { drive: path, what });
+        }
+        self.stale.borrow_mut().retain(|stale| *stale != number);
+        self.set_background_share();
+        self.jobs.forget_stalls();
+        self.open_volumes().await;
+        self.heal_maps().await
+    }
+}
+
+/// Columns that are missing on a drive which is back: to be brought up to date where the drive `known` to have had them,
+/// else to be filled.
+fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
+    let online: Vec<u32> =
+        manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
+    let is_out = |number: u32| !online.contains(&number);
+    for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
+        for part in &mut volume.parts {
+            let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
+            let mut changes = Vec::new();
+            for run in part.rows.runs() {
+                for column in 0..run.places.len() {
+                    let place = run.places[column];
+                    if place.drive != number || place.state != SlotState::Missing {
+                        continue;
+                    }
+                    // Row by row: what it had lies in other runs than what it has.
+                    for row in run.first_row..run.end_row() {
+                        let place = run.place(row, column);
+                        let had =
+                            before.and_then(|before| before.rows.place(row, column)).is_some_and(|had| {
+                                (had.drive, had.slab) == (place.drive, place.slab)
+                                    && matches!(had.state, SlotState::Active | SlotState::CatchingUp)
+                            });
+                        let state = if had { SlotState::CatchingUp } else { SlotState::Rebuilding };
+                        match changes.last_mut() {
+                            Some((first, rows, last_column, last_state))
+                                if *last_column == column
+                                    && *last_state == state
+                                    && *first + *rows == row =>
+                            {
+                                *rows += 1;
+                            }
+                            _ => changes.push((row, 1, column, state)),
+                        }
+                    }
+                }
+            }
+            for (first_row, rows, column, state) in changes {
+                let end = first_row + rows;
+                let mut row = first_row;
+                while row < end {
+                    let Some(run) = part.rows.run(row) else { break };
+                    let count = end.min(run.end_row()) - row;
+                    let place = run.place(row, column);
+                    crate::pool::membership::spare_allocation::put(
+                        &mut part.rows,
+                        row,
+                        count,
+                        column,
+                        crate::rows::SlotPlace { state, ..place },
+                    );
+                    row += count;
+                }
+            }
+        }
+    }
+}
+
+/// Whether an open drive is this one, under the same name perhaps opened again.
+pub(in crate::pool) fn is_same_drive(open: &OpenDrive, drive: &Rc<dyn Drive>) -> bool {
+    open.member.is_of(drive) || open.member.label() == &drive.info().label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::manifest::drive_record::Exclusion;
+    use crate::pool::membership::spare_allocation::tests::pool;
+
+    #[test]
+    fn what_a_drive_had_catches_up_and_what_it_had_not_is_filled() {
+        let (mut manifest, _) = pool(&[100, 100, 100], "raid5", 3, 60);
+        let part = &mut manifest.volumes[0].parts[0];
+        let place = part.rows.place(20, 1).unwrap();
+        let filling = crate::rows::SlotPlace { state: SlotState::Rebuilding, ..place };
+        crate::pool::membership::spare_allocation::put(&mut part.rows, 20, 5, 1, filling);
+        let number = place.drive;
+        let its_own = manifest.clone();
+        manifest.exclude(&[Exclusion { drive: number, reason: String::new(), kind: ExclusionKind::Missing }]);
+        let out = manifest.clone();
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, Some(&its_own));
+        assert_eq!(manifest.check(), Ok(()));
+        let state = |manifest: &Manifest, row| manifest.volumes[0].parts[0].rows.place(row, 1).unwrap().state;
+        for row in 0..60 {
+            assert_eq!(state(&out, row), SlotState::Missing);
+            let filled = (20..25).contains(&row);
+            let expected = if filled { SlotState::Rebuilding } else { SlotState::CatchingUp };
+            assert_eq!(state(&manifest, row), expected, "row {row}");
+        }
+        let mut manifest = out;
+        manifest.drive_mut(number).unwrap().standing = Standing::Online;
+        bring_back(&mut manifest, number, None);
+        assert!((0..60).all(|row| state(&manifest, row) == SlotState::Rebuilding));
+    }
+}

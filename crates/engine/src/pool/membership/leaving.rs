@@ -1,0 +1,326 @@
+//! Drives that go: failed by hand, taken offline, emptied, given back.
+//!
+//! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied first (`jobs/drain.rs`) and
+//! then let go of; that is recorded, so whoever opens the pool next goes on with it. Everything is refused beforehand that
+//! could not be done to its end. Faults expected: drives that fail meanwhile; then there is nothing left to be emptied, and
+//! what they had is rebuilt.
+
+use std::rc::Rc;
+
+use crate::array::Array;
+use crate::pool::error::{NeedsDrives, PoolError};
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::{MAX_FORMER, Manifest};
+use crate::pool::manifest::ids::DriveId;
+use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::manifest::writer;
+use crate::pool::space::evacuation::{self, Shortage};
+use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::{Inner, OpenDrive, Pool};
+
+impl Pool {
+    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do without it fail: they
+    /// take no more writes, and what can still be read of them can be read.
+    pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
+        let inner = &self.0;
+        inner.check_changeable()?;
+        let number = inner.number_of(id)?;
+        match inner.open_drive(number).filter(|_| inner.manifest.borrow().is_online(number)) {
+            Some(drive) => inner.exclude_member(&drive.member, reason).await,
+            // Not there anyway: the commit finds that out.
+            None => inner.commit(None, |_| ()).await,
+        }
+    }
+
+    /// Volumes that could not be read any more without this drive.
+    pub fn volumes_depending_on(&self, id: DriveId) -> Result<Vec<String>, PoolError> {
+        let number = self.0.number_of(id)?;
+        Ok(self.0.depending_on(number))
+    }
+
+    /// How many more drives each volume that lies on a drive could lose without it, by name.
+    pub fn redundancy_without(&self, id: DriveId) -> Result<Vec<(String, usize)>, PoolError> {
+        let inner = &self.0;
+        let number = inner.number_of(id)?;
+        let mut planned = inner.manifest.borrow().clone();
+        let on_it =
+            |volume: &VolumeRecord| volume.parts.iter().any(|part| part.drives().any(|on| on == number));
+        let names: Vec<String> =
+            planned.volumes.iter().filter(|volume| on_it(volume)).map(|volume| volume.name.clone()).collect();
+        let reason = String::new();
+        planned.exclude(&[Exclusion { drive: number, reason, kind: ExclusionKind::Offline }]);
+        let left = |name: String| {
+            let volume = planned.volume(&name)?;
+            let left = inner.volume_info(&planned, volume).redundancy_left;
+            Some((name, left))
+        };
+        Ok(names.into_iter().filter_map(left).collect())
+    }
+
+    /// Takes a drive out for a while: nobody takes over from it, and when it is back ([`Self::online`]) it catches up. Refused
+    /// where a volume could not be read without it.
+    pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if record.exclusion() == Some(ExclusionKind::Offline) {
+            let what = "is offline already".to_owned();
+            return Err(PoolError::DriveStanding { drive: record.path, what });
+        }
+        inner.check_spared(number)?;
+        // What it is asked to keep is made durable there; what is written from now on it is known to lack.
+        let arrays: Vec<Array> = inner.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| !array.is_protected()) {
+            array.flush_internally().await?;
+        }
+        let pool = inner.rc();
+        inner
+            .try_commit(None, move |manifest| {
+                if manifest.is_online(number) {
+                    // Others may have gone while this waited.
+                    let volumes = pool.depending_on(number);
+                    if !volumes.is_empty() {
+                        return Err(PoolError::NeedsRedundancy { drive: pool.path_of(number), volumes });
+                    }
+                }
+                let reason = "it was taken offline".to_owned();
+                manifest.exclude(&[Exclusion { drive: number, reason, kind: ExclusionKind::Offline }]);
+                Ok(Change::Commit(()))
+            })
+            .await
+    }
+
+    /// Lets go of a drive that holds nothing current: a spare, an empty one, one that is out and whose place others have, or
+    /// can, take. Refused where it holds something; [`Self::retire`] empties it first.
+    pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = inner.number_of(id)?;
+        inner.check_removable(number)?;
+        inner.check_not_needed_as_room(number)?;
+        let released = inner.release_drive(number).await?;
+        inner.kick_jobs();
+        match released {
+            true => Ok(()),
+            // Something was put on it, just now.
+            false => inner.check_removable(number),
+        }
+    }
+
+    /// Empties a drive and then lets go of it. Recorded when this ends; it is done when jobs run. Refused where the other
+    /// drives have no room for what it holds. A drive that is out is not emptied but replaced.
+    pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
+        let inner = &self.0;
+        let _alone = inner.administer().await?;
+        let number = inner.number_of(id)?;
+        let record = inner.manifest.borrow().drive(number).cloned().expect("just found");
+        if inner.working_member(number).is_none() {
+            let what =
+                "is out of service, so it cannot be emptied; `pool replace` or `pool remove` is for it";
+            return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
+        }
+        inner.check_not_the_last(number)?;
+        if record.successor.is_some() {
+            inner.check_replaceable(number)?;
+        }
+        let text = format!("{} is to be emptied", record.path);
+        let time_unix_ms = inner.unix_ms();
+        let pool = inner.rc();
+        inner
+            .try_commit(None, move |manifest| {
+                // Here, since rows of thin volumes may be put on it until this counts.
+                pool.check_room_elsewhere(manifest, number)?;
+                let Some(drive) = manifest.drive_mut(number).filter(|drive| !drive.retiring) else {
+                    return Ok(Change::Nothing(()));
+                };
+                drive.retiring = true;
+                manifest.events.push(time_unix_ms, EventKind::Drive, &text);
+                Ok(Change::Commit(()))
+            })
+            .await?;
+        inner.jobs.forget_stalls();
+        inner.kick_jobs();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// A pool needs a drive to be recorded on.
+    fn check_not_the_last(&self, number: u32) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.is_online());
+        if others.filter(|drive| self.working_member(drive.number).is_some()).count() > 0 {
+            return Ok(());
+        }
+        let drive = manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
+        Err(PoolError::DriveStanding { drive, what: "is the last drive of the pool".to_owned() })
+    }
+
+    fn check_removable(&self, number: u32) -> Result<(), PoolError> {
+        self.check_not_the_last(number)?;
+        let manifest = self.manifest.borrow();
+        let Some(record) = manifest.drive(number) else { return Ok(()) };
+        let holds = |part: &PartRecord| {
+            if record.is_online() { part.drives().any(|drive| drive == number) } else { part.needs(number) }
+        };
+        let volumes = manifest.volumes.iter().filter(|volume| volume.parts.iter().any(holds));
+        let volumes: Vec<String> = volumes.map(|volume| volume.name.clone()).collect();
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        let slabs = manifest.parts().map(|part| slabs_on(part, number)).sum();
+        Err(PoolError::DriveInUse { drive: record.path.clone(), slabs, volumes })
+    }
+
+    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be emptied and what has yet to
+    /// be rebuilt; says how much does not, where it does not.
+    pub(in crate::pool) fn check_room_elsewhere(
+        &self,
+        manifest: &Manifest,
+        number: u32,
+    ) -> Result<(), PoolError> {
+        let mut planned = manifest.clone();
+        if let Some(drive) = planned.drive_mut(number) {
+            drive.retiring = true;
+        }
+        planned.settle_replacements();
+        match self.shortage_in(planned) {
+            None => Ok(()),
+            Some(Shortage { held_slabs, homeless_slabs, useless_slabs }) => {
+                let drive = self.path_of(number);
+                let needs = self.needs_drives(manifest, number);
+                Err(PoolError::NoRoomElsewhere { drive, held_slabs, homeless_slabs, useless_slabs, needs })
+            }
+        }
+    }
+
+    /// A volume on a drive whose rows lie on more drives than there are without it.
+    fn needs_drives(&self, manifest: &Manifest, number: u32) -> Option<NeedsDrives> {
+        let role = manifest.drive(number)?.role;
+        let others = manifest.drives.iter().filter(|drive| drive.number != number && drive.role == role);
+        let remain = others
+            .filter(|drive| {
+                drive.is_online() && !drive.retiring && self.working_member(drive.number).is_some()
+            })
+            .count();
+        manifest.volumes.iter().find_map(|volume| {
+            let too_wide =
+                |part: &&PartRecord| part.shape.width > remain && part.drives().any(|on| on == number);
+            let shape = volume.parts.iter().find(too_wide)?.shape;
+            Some(NeedsDrives { volume: volume.name.clone(), level: shape.level, width: shape.width, remain })
+        })
+    }
+
+    /// Whether drives that are being emptied can be, without this one's room.
+    fn check_not_needed_as_room(&self, number: u32) -> Result<(), PoolError> {
+        let mut planned = self.manifest.borrow().clone();
+        let retiring = planned.drives.iter().filter(|drive| drive.retiring && drive.number != number);
+        let retiring: Vec<String> = retiring.map(|drive| drive.path.clone()).collect();
+        if retiring.is_empty() || self.shortage_in(planned.clone()).is_some() {
+            return Ok(());
+        }
+        let Some(drive) = planned.drive_mut(number) else { return Ok(()) };
+        drive.retiring = true;
+        if self.shortage_in(planned).is_none() {
+            return Ok(());
+        }
+        let what =
+            format!("is needed: what is on {}, to be emptied, has no room without it", retiring.join(", "));
+        Err(PoolError::DriveStanding { drive: self.path_of(number), what })
+    }
+
+    /// What has no place of all that is on drives to be emptied, once what is missing has been taken over.
+    fn shortage_in(&self, planned: Manifest) -> Option<Shortage> {
+        let books = self.space.borrow().clone();
+        self.shortage_with(planned, books)
+    }
+
+    /// As [`Self::shortage_in`], with these slabs free.
+    pub(in crate::pool) fn shortage_with(
+        &self,
+        mut planned: Manifest,
+        mut books: FreeSlabs,
+    ) -> Option<Shortage> {
+        books.refresh(&planned);
+        self.take_over_on_paper(&mut planned, &mut books);
+        evacuation::shortage(planned, books)
+    }
+
+    /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at hand; whether it did.
+    pub(in crate::pool) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {
+        // Slabs that were just freed may still be read.
+        self.until_reclaimed().await;
+        let pool = self.rc();
+        let path = self.path_of(number);
+        let taken: Rc<std::cell::RefCell<Option<OpenDrive>>> = Rc::default();
+        let keep = taken.clone();
+        let time_unix_ms = self.unix_ms();
+        let committed = self
+            .try_commit(None, move |manifest| {
+                let Some(record) = manifest.drive(number) else { return Ok(Change::Nothing(false)) };
+                let (id, is_online) = (record.id, record.is_online());
+                let named = manifest.named_drives().contains(&number);
+                if manifest.is_needed(number) || (is_online && named) {
+                    return Ok(Change::Nothing(false));
+                }
+                let successor = record.successor.and_then(|successor| manifest.drive(successor));
+                let text = match successor {
+                    Some(successor) => {
+                        format!("{} has the place of {path}, which was let go of", successor.path)
+                    }
+                    None => format!("{path} was let go of"),
+                };
+                manifest.events.push(time_unix_ms, EventKind::Drive, &text);
+                if named {
+                    // What it lacks stays to be taken over by others.
+                    manifest.set_replaced(number);
+                    return Ok(Change::Commit(true));
+                }
+                manifest.drives.retain(|drive| drive.number != number);
+                manifest.former.push(id);
+                let surplus = manifest.former.len().saturating_sub(MAX_FORMER);
+                manifest.former.drain(..surplus);
+                // From here on nobody looks for it, so it need not be failed to be let go of.
+                *keep.borrow_mut() = pool.drives.borrow_mut().remove(&number);
+                Ok(Change::Commit(true))
+            })
+            .await;
+        let taken = taken.take();
+        let released = match committed {
+            Ok(released) => released,
+            Err(error) => {
+                if let Some(open) = taken {
+                    self.drives.borrow_mut().insert(number, open);
+                }
+                return Err(error);
+            }
+        };
+        if let Some(open) = taken {
+            // Advice to whoever looks at the drive next; the pool does not know it any more in any case.
+            if !open.member.is_failed() {
+                let _ = writer::wipe(&open.member).await;
+            }
+            open.member.fail("it was let go of");
+            open.member.stop();
+            open.member.release();
+        }
+        Ok(released)
+    }
+}
+
+/// Slabs of a part on a drive, those of maps and journals included.
+pub(in crate::pool) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
+    let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
+    let journal: u64 =
+        part.journal.iter().filter(|place| place.drive == number).map(|place| u64::from(place.slabs)).sum();
+    let rows: u64 = part
+        .rows
+        .runs()
+        .filter(|run| run.places.iter().any(|place| place.drive == number))
+        .map(|run| run.rows)
+        .sum();
+    meta * u64::from(part.meta.slabs) + journal + rows
+}

@@ -1,0 +1,10 @@
+//! Drives that join a pool, leave it, fail, come back, or are replaced.
+
+pub(crate) mod drives;
+pub(crate) mod host;
+pub(crate) mod inspect;
+pub(crate) mod leaving;
+pub(crate) mod replacement;
+pub(crate) mod spare_allocation;
+pub(crate) mod sparing;
+pub(crate) mod sparing_journal;

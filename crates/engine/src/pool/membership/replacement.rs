@@ -1,0 +1,299 @@
+//! Replacing a drive that works: the new drive becomes its successor, and the old one stays a member until the successor has
+//! all that it held.
+//!
+//! Columns, copies of maps and areas of journals move from the old drive to its successor as they move off a drive that
+//! retires (`jobs/drain.rs`): written in both places until a commit records the new one. So each row has all its columns at any
+//! time, and a further drive may be lost meanwhile. When nothing is left on the old drive, one commit takes its record away and
+//! gives the successor back its freedom. Both drives take part until then; rows go on being placed on the old one, as
+//! many as the successor has room for.
+//!
+//! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the successor (`membership/sparing.rs`). The
+//! successor fails, or is taken out: the replacement is called off, the old drive stays a member like any other, and what had
+//! moved is rebuilt. A cut: the next opening goes on, since the successor is part of the old drive's record.
+
+use std::rc::Rc;
+
+use stripewise_drive::Drive;
+
+use crate::array::Array;
+use crate::pool::error::PoolError;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::{DriveRecord, Role};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::{DriveId, Id};
+use crate::pool::manifest::volume_record::PartRecord;
+use crate::pool::space::addresses::slab_count;
+use crate::pool::{Inner, Pool};
+
+impl Manifest {
+    /// The drive whose place this one is to have.
+    pub fn predecessor_of(&self, number: u32) -> Option<u32> {
+        self.drives.iter().find(|drive| drive.successor == Some(number)).map(|drive| drive.number)
+    }
+
+    /// Drives that are being replaced, each with its successor.
+    pub fn replacements(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.drives.iter().filter_map(|drive| Some((drive.number, drive.successor?)))
+    }
+
+    /// Ends replacements that have nothing left to do, and calls off those whose successor does not take part any more; which
+    /// these are. To be called whenever drives came or went.
+    pub fn settle_replacements(&mut self) -> Vec<(u32, u32)> {
+        let mut called_off = Vec::new();
+        for (old, new) in self.replacements().collect::<Vec<_>>() {
+            if !self.drive(new).is_some_and(DriveRecord::takes_new) {
+                if let Some(drive) = self.drive_mut(old) {
+                    drive.successor = None;
+                }
+                called_off.push((old, new));
+            } else if !self.is_online(old) && !self.named_drives().contains(&old) {
+                self.set_replaced(old);
+            }
+        }
+        called_off
+    }
+}
+
+impl Pool {
+    /// Puts a drive in the place of one that works: the pool has taken it in, as successor, when this ends. Refused where it
+    /// is too small for what the old one holds.
+    pub(in crate::pool) async fn replace_working(
+        &self,
+        old: u32,
+        new: Rc<dyn Drive>,
+        force: bool,
+    ) -> Result<DriveId, PoolError> {
+        let inner = &self.0;
+        let number = match inner.spare_at(&new).filter(|spare| *spare != old) {
+            Some(spare) => {
+                inner.begin_replacement(old, spare).await?;
+                spare
+            }
+            None => inner.add_successor(new, force, old).await?,
+        };
+        let id = inner.manifest.borrow().drive(number).map(|drive| drive.id);
+        inner.after_replacement_began(old).await?;
+        id.ok_or_else(|| PoolError::Job("the new drive was let go of".to_owned()))
+    }
+}
+
+impl Inner {
+    /// Refuses to replace a drive that another replacement concerns already.
+    pub(in crate::pool) fn check_replaceable(&self, number: u32) -> Result<(), PoolError> {
+        let manifest = self.manifest.borrow();
+        let Some(record) = manifest.drive(number) else { return Ok(()) };
+        let path = |number: u32| manifest.drive(number).map_or_else(String::new, |drive| drive.path.clone());
+        let pool = manifest.name.clone();
+        if let Some(successor) = record.successor {
+            return Err(PoolError::BeingReplaced { pool, drive: record.path.clone(), by: path(successor) });
+        }
+        match manifest.predecessor_of(number) {
+            Some(old) => Err(PoolError::BeingReplaced { pool, drive: path(old), by: record.path.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes one drive of the pool the successor of another.
+    pub(in crate::pool) async fn begin_replacement(&self, old: u32, new: u32) -> Result<(), PoolError> {
+        // What is on its way off the old drive needs no room.
+        self.until_reclaimed().await;
+        let pool = self.rc();
+        self.try_commit(None, move |manifest| {
+            pool.enter_successor(manifest, old, new)?;
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Enters a successor in the record: from then on it takes what is on the old drive, and nothing else.
+    pub(in crate::pool) fn enter_successor(
+        &self,
+        manifest: &mut Manifest,
+        old: u32,
+        new: u32,
+    ) -> Result<(), PoolError> {
+        let slab_bytes = manifest.slab_bytes;
+        let taken = |number: u32| self.space.borrow().used_slabs(number);
+        let (Some(from), Some(to)) = (manifest.drive(old).cloned(), manifest.drive(new).cloned()) else {
+            return Err(PoolError::Job("a drive of the replacement was let go of".to_owned()));
+        };
+        for drive in [&from, &to] {
+            if !drive.is_online() {
+                let what = "went out of service when the replacement was to begin".to_owned();
+                return Err(PoolError::DriveStanding { drive: drive.path.clone(), what });
+            }
+        }
+        let needed = taken(old) + taken(new);
+        if u64::from(to.slab_count(slab_bytes)) < needed {
+            let (drive, capacity_bytes) = (to.path.clone(), to.capacity_bytes);
+            let needed_bytes = capacity_for(needed, slab_bytes);
+            return Err(PoolError::DriveTooSmall { drive, capacity_bytes, needed_bytes });
+        }
+        if from.role == Role::Spare {
+            // There is nothing on it that could move.
+            return Ok(());
+        }
+        if let Some(drive) = manifest.drive_mut(new) {
+            drive.role = from.role;
+        }
+        if let Some(drive) = manifest.drive_mut(old) {
+            drive.successor = Some(new);
+            drive.retiring = false;
+        }
+        let text = format!("{} is being replaced with {}, and stays in use until then", from.path, to.path);
+        manifest.events.push(self.unix_ms(), EventKind::Drive, &text);
+        Ok(())
+    }
+
+    /// A spare is replaced at once: there is nothing to move. For all others jobs do what is to be done.
+    pub(in crate::pool) async fn after_replacement_began(&self, old: u32) -> Result<(), PoolError> {
+        let is_spare = self.manifest.borrow().drive(old).is_some_and(|drive| drive.role == Role::Spare);
+        if is_spare {
+            self.release_drive(old).await?;
+        }
+        self.jobs.forget_stalls();
+        self.kick_jobs();
+        Ok(())
+    }
+
+    /// As [`Manifest::settle_replacements`], said.
+    pub(in crate::pool) fn settle_replacements(&self, manifest: &mut Manifest) {
+        if manifest.replacements().next().is_none() {
+            return;
+        }
+        for (old, new) in manifest.settle_replacements() {
+            let path = |number: u32| {
+                let path = manifest.drive(number).map(|drive| drive.path.clone());
+                path.unwrap_or_else(|| self.path_of(number))
+            };
+            let why = match manifest.drive(new) {
+                Some(drive) if drive.is_online() => "is to be emptied",
+                Some(_) => "is out of service",
+                None => "was let go of",
+            };
+            let (old, new) = (path(old), path(new));
+            let text = format!(
+                "the replacement of {old} with {new} was called off: {new} {why}; {old} stays in use"
+            );
+            manifest.events.push(self.unix_ms(), EventKind::Drive, &text);
+            self.notice(text);
+        }
+    }
+
+    /// How far a drive's replacement is: bytes of volumes on its successor, and of those on both.
+    pub(in crate::pool) fn replacement_bytes(&self, manifest: &Manifest, old: u32, new: u32) -> (f64, f64) {
+        let of_part = |part: &PartRecord| {
+            let array = self.array(part.id)?;
+            Some((written_on(&array, part, new), written_on(&array, part, old)))
+        };
+        let parts = manifest.parts().filter_map(of_part);
+        let (done, left) = parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        (done as f64, (done + left) as f64)
+    }
+
+    /// The replacement that moves something of a part: the successor, and bytes that it has and that are to move.
+    pub(in crate::pool) fn replacement_in(
+        &self,
+        manifest: &Manifest,
+        part: &PartRecord,
+        array: &Array,
+    ) -> Option<(Id, u64, u64)> {
+        let mut replacements = manifest.replacements();
+        let (old, new) =
+            replacements.find(|(old, _)| manifest.is_online(*old) && part.drives().any(|on| on == *old))?;
+        let id = manifest.drive(new)?.id;
+        Some((id, written_on(array, part, new), written_on(array, part, old)))
+    }
+}
+
+/// Bytes that were ever written of a part's rows on a drive.
+pub(in crate::pool) fn written_on(array: &Array, part: &PartRecord, drive: u32) -> u64 {
+    let runs = part.rows.runs().filter(|run| run.places.iter().any(|place| place.drive == drive));
+    runs.flat_map(|run| run.first_row..run.end_row()).map(|row| array.row_written_bytes(row)).sum()
+}
+
+/// The smallest drive that has so many slabs, bytes.
+fn capacity_for(slabs: u64, slab_bytes: u64) -> u64 {
+    let (mut low, mut high) = (0, crate::pool::open::least_capacity_bytes(slab_bytes));
+    while u64::from(slab_count(high, slab_bytes)) < slabs
+        && high < crate::pool::space::addresses::MAX_DRIVE_BYTES
+    {
+        (low, high) = (high, high.saturating_mul(2));
+    }
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if u64::from(slab_count(middle, slab_bytes)) >= slabs { high = middle } else { low = middle }
+    }
+    high
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::MIB;
+    use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind};
+    use crate::pool::membership::spare_allocation::candidates;
+    use crate::pool::space::slabs::FreeSlabs;
+    use crate::pool::testing;
+
+    /// A volume on the first four of five drives, of which drive 1 is being replaced by drive 4.
+    fn replacing() -> Manifest {
+        let mut manifest = testing::pool(&[64; 5], MIB);
+        let drives = manifest.drives.split_off(4);
+        testing::add_volume(&mut manifest, 55, stripewise_layout::Level::Raid5, 4, 9);
+        manifest.drives.extend(drives);
+        manifest.drives[1].successor = Some(4);
+        assert_eq!(manifest.check(), Ok(()));
+        manifest
+    }
+
+    fn out(manifest: &mut Manifest, drive: u32) {
+        let reason = "a test".to_owned();
+        manifest.exclude(&[Exclusion { drive, reason, kind: ExclusionKind::Failed }]);
+    }
+
+    #[test]
+    fn a_successor_takes_what_is_on_its_predecessor_and_nothing_else() {
+        let manifest = replacing();
+        let mut books = FreeSlabs::new(&manifest);
+        assert_eq!(books.usable(Role::Data), [0, 1, 2, 3]);
+        assert_eq!(candidates(&manifest, &books, 1, &[0, 1, 2, 3]), [4]);
+        assert_eq!(candidates(&manifest, &books, 2, &[0, 1, 2]), [3]);
+        // The successor has an area of this journal already, and drive 1 must be emptied all the same.
+        assert_eq!(candidates(&manifest, &books, 1, &[1, 2, 4]), [0, 3]);
+        // Its row came from drive 1, which may have nothing else of it.
+        assert_eq!(candidates(&manifest, &books, 2, &[0, 2, 4]), [3]);
+        // As much as the successor has room for, beside what is to move there.
+        let free = books.free_slabs(1);
+        assert_eq!(free + books.used_slabs(1), books.slabs(1));
+        books.take(4, 0, 20);
+        assert_eq!(books.free_slabs(1), free - 20);
+    }
+
+    #[test]
+    fn replacements_end_with_either_of_their_drives() {
+        let mut manifest = replacing();
+        assert_eq!(manifest.settle_replacements(), []);
+        out(&mut manifest, 4);
+        assert_eq!(manifest.settle_replacements(), [(1, 4)]);
+        assert!(manifest.drives.iter().all(|drive| drive.successor.is_none()));
+        let mut manifest = replacing();
+        out(&mut manifest, 1);
+        assert_eq!(manifest.settle_replacements(), []);
+        assert_eq!(manifest.drive(1).unwrap().successor, Some(4), "what is missing is rebuilt there");
+        manifest.volumes.clear();
+        assert_eq!(manifest.settle_replacements(), []);
+        assert!(manifest.drive(1).is_none(), "nothing names it any more");
+        assert_eq!(manifest.check(), Ok(()));
+    }
+
+    #[test]
+    fn the_size_that_is_needed_is_the_smallest_that_is_enough() {
+        for (slabs, slab_bytes) in [(1, MIB), (5, MIB), (1000, 4 * MIB), (9000, 128 * MIB)] {
+            let bytes = capacity_for(slabs, slab_bytes);
+            assert_eq!(u64::from(slab_count(bytes, slab_bytes)), slabs);
+            assert!(u64::from(slab_count(bytes - 1, slab_bytes)) < slabs);
+        }
+    }
+}

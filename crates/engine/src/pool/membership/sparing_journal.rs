@@ -1,0 +1,326 @@
+//! Areas of journals anew: where a drive with one is lost, another gets one, and before a drive is let go of its area moves.
+//!
+//! A new area is recorded before the journal writes to it, so that whatever is in it is found after a cut; what was in it
+//! before is cleared first. An area is given up only after every batch has its copies elsewhere. Faults expected: the drive
+//! with the new area fails (then it is out like any other), there is no room (then the journal goes on with fewer areas).
+
+use stripewise_drive::{DriveError, IoRequest, Operation};
+
+use crate::array::{Array, ArrayMember};
+use crate::journal::Area;
+use crate::member::Class;
+use crate::pool::Inner;
+use crate::pool::error::PoolError;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
+use crate::pool::volume::open::journal_place;
+
+/// What is cleared of a new area: its header, in both of its places.
+const HEADER_BYTES: u64 = 2 * 4096;
+/// How often it is tried to leave an area before the attempt counts as failed.
+const LEAVING_ATTEMPTS: usize = 16;
+
+/// Where a new area is to be.
+#[derive(Clone, Copy)]
+struct Chosen {
+    place: JournalPlaceRecord,
+    /// Where the old one was; else its slabs were taken from the books for it.
+    in_place: bool,
+}
+
+impl Inner {
+    /// Gives journals areas in place of those on drives that are out for good, or that have come back empty.
+    pub(in crate::pool) async fn heal_journals(&self) -> Result<(), PoolError> {
+        let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
+            let is_here = self.working_member(place.drive).is_some();
+            let given_up = manifest.drive(place.drive).is_none_or(Self::is_given_up);
+            place.state == PlaceState::Missing && (is_here || given_up)
+        };
+        self.renew_journals(is_lost).await?;
+        self.begin_journals().await?;
+        // What had a copy on an area that was lost gets another one.
+        let healable = self.healable();
+        let arrays: Vec<Array> = self.arrays.borrow().values().cloned().collect();
+        for array in arrays.iter().filter(|array| healable.contains(&Id(array.spec().id))) {
+            if let Some(log) = array.0.write_log().filter(|log| log.journal.is_short()) {
+                log.journal.restore_copies().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a volume goes on without its journal, since there was no room for any of its areas when it was opened.
+    pub(in crate::pool) fn is_journal_wanted(&self) -> bool {
+        !self.parts_without_journal().is_empty()
+    }
+
+    fn parts_without_journal(&self) -> Vec<(Id, Array)> {
+        let (manifest, healable) = (self.manifest.borrow(), self.healable());
+        let is_without = |part: &&PartRecord| !part.journal.is_empty() && healable.contains(&part.id);
+        let arrays =
+            manifest.parts().filter(is_without).filter_map(|part| Some((part.id, self.array(part.id)?)));
+        arrays.filter(|(_, array)| array.0.write_log().is_none()).collect()
+    }
+
+    /// Volumes that go on without their journal begin one, as soon as it has an area.
+    async fn begin_journals(&self) -> Result<(), PoolError> {
+        for (part, array) in self.parts_without_journal() {
+            let (places, epoch) = {
+                let manifest = self.manifest.borrow();
+                let Some(part) = manifest.parts().find(|other| other.id == part) else { continue };
+                let is_there = |place: &&JournalPlaceRecord| {
+                    place.state == PlaceState::Active && self.working_member(place.drive).is_some()
+                };
+                let places: Vec<_> = part.journal.iter().filter(is_there).map(journal_place).collect();
+                (places, manifest.generation + 1)
+            };
+            if !places.is_empty() && array.begin_journal(&places, epoch).await? {
+                self.event(
+                    EventKind::Journal,
+                    &format!("volume {} has a journal again", self.volume_of(part).1),
+                );
+                // So that no other journal begins with this epoch.
+                self.commit(None, |_| ()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For a volume that is about to be opened and of whose journal no area is left: gives it new ones, empty, in place of
+    /// those that were lost, as far as there is room.
+    pub(in crate::pool) async fn renew_lost_journals(&self, parts: &[Id]) {
+        for part in parts {
+            let lost: Vec<JournalPlaceRecord> = {
+                let manifest = self.manifest.borrow();
+                let Some(part) = manifest.parts().find(|other| other.id == *part) else { continue };
+                let is_away = |number: u32| self.working_member(number).is_none();
+                if part.has_journal_without(is_away) { Vec::new() } else { part.journal.clone() }
+            };
+            for old in lost {
+                if let Err(error) = self.renew_lost_area(*part, old).await {
+                    self.notice(format!("a journal that was lost could not be begun anew: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn renew_lost_area(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let in_place = self.working_member(old.drive).is_some();
+        let Some(chosen) = self.choose_place(part, &old, in_place) else { return Ok(()) };
+        if self.clear_area(chosen).await?.is_none() {
+            return Ok(());
+        }
+        let new = chosen.place;
+        let recorded = self
+            .try_commit(None, move |manifest| {
+                let is_online = manifest.is_online(new.drive);
+                let part = manifest.part_mut(part).filter(|_| is_online);
+                let Some(place) = part.and_then(|part| part.journal.iter_mut().find(|place| **place == old))
+                else {
+                    return Ok(Change::Nothing(false));
+                };
+                *place = new;
+                manifest.forget_replaced();
+                Ok(Change::Commit(true))
+            })
+            .await;
+        if !matches!(recorded, Ok(true)) {
+            self.give_back_area(chosen);
+        }
+        recorded.map(drop)
+    }
+
+    /// Moves the areas for which `is_stale` says so, as far as there is room.
+    pub(in crate::pool) async fn renew_journals(
+        &self,
+        is_stale: impl Fn(&Manifest, &JournalPlaceRecord) -> bool,
+    ) -> Result<(), PoolError> {
+        let stale: Vec<(Id, JournalPlaceRecord)> = {
+            let manifest = self.manifest.borrow();
+            let healable = self.healable();
+            let of_part = |part: &PartRecord| -> Vec<(Id, JournalPlaceRecord)> {
+                let stale = part.journal.iter().filter(|place| is_stale(&manifest, place));
+                stale.map(|place| (part.id, *place)).collect()
+            };
+            manifest.parts().filter(|part| healable.contains(&part.id)).flat_map(of_part).collect()
+        };
+        for (part, old) in stale {
+            self.renew_journal(part, old).await?;
+        }
+        Ok(())
+    }
+
+    async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let Some(array) = self.array(part) else { return Ok(()) };
+        // One that takes nothing more has lost what nobody knows: that is for the next opening to find.
+        if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
+            return Ok(());
+        }
+        // A drive that came back has its slabs still; every other may have an area already.
+        let in_place = old.state == PlaceState::Missing && self.working_member(old.drive).is_some();
+        let Some(chosen) = self.choose_place(part, &old, in_place) else {
+            return self.leave_journal(&array, part, old).await;
+        };
+        let area = match self.clear_area(chosen).await {
+            Ok(Some(area)) => area,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                let _ = array.0.note_write_error(&error).await;
+                return Ok(());
+            }
+        };
+        let new = chosen.place;
+        // Both stand there until the old one is not needed any more.
+        let added = self
+            .try_commit(None, move |manifest| {
+                let is_online = manifest.is_online(new.drive);
+                let Some(part) = manifest.part_mut(part).filter(|_| is_online) else {
+                    return Ok(Change::Nothing(false));
+                };
+                if in_place {
+                    part.journal.retain(|place| *place != old);
+                }
+                part.journal.push(new);
+                Ok(Change::Commit(true))
+            })
+            .await;
+        match added {
+            Ok(true) => {}
+            Ok(false) => {
+                self.give_back_area(chosen);
+                return Ok(());
+            }
+            Err(error) => {
+                self.give_back_area(chosen);
+                return Err(error);
+            }
+        }
+        if let Some(log) = array.0.write_log()
+            && self.working_member(new.drive).is_some()
+        {
+            match log.journal.add_area(area).await {
+                // What is there already has lacked a copy since the old area went.
+                Ok(()) => drop(log.journal.restore_copies().await),
+                // The commit stands; the area holds nothing and is tried again when the array is opened.
+                Err(error) => {
+                    self.notice(format!("an area of a journal could not be taken into use: {error}"))
+                }
+            }
+        }
+        if in_place { Ok(()) } else { self.leave_journal(&array, part, old).await }
+    }
+
+    /// Gives up an area, where others are enough, after what was in it has its copies there.
+    async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+        let is_enough = move |part: &PartRecord| {
+            let is_other = |place: &&JournalPlaceRecord| {
+                (place.drive, place.slab) != (old.drive, old.slab) && place.state == PlaceState::Active
+            };
+            part.journal.iter().filter(is_other).count() > part.shape.fault_tolerance()
+        };
+        if !self.manifest.borrow().parts().any(|other| other.id == part && is_enough(other)) {
+            return Ok(());
+        }
+        if let Some(log) = array.0.write_log() {
+            let mut has_left = false;
+            // Clients keep the other areas full, and writes may be under way that the area has records of: then
+            // there is no room for copies of these, but they are over soon.
+            for _ in 0..LEAVING_ATTEMPTS {
+                if !log.journal.begin_leaving(old.drive) {
+                    return Ok(());
+                }
+                // What is durable in place is not needed in the journal any more.
+                let emptied = array.0.put_in_place_what_is_logged().await;
+                has_left = log.journal.leave_area(old.drive).await?;
+                if has_left {
+                    break;
+                }
+                emptied?;
+            }
+            if !has_left {
+                return Ok(());
+            }
+        }
+        self.try_commit(None, move |manifest| {
+            let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {
+                return Ok(Change::Nothing(()));
+            };
+            let before = part.journal.len();
+            part.journal.retain(|place| (place.drive, place.slab) != (old.drive, old.slab));
+            if part.journal.len() == before {
+                return Ok(Change::Nothing(()));
+            }
+            manifest.forget_replaced();
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Where an area in place of `old` goes; `in_place`: to where that one was.
+    fn choose_place(&self, part: Id, old: &JournalPlaceRecord, in_place: bool) -> Option<Chosen> {
+        let place = match in_place {
+            true => JournalPlaceRecord { state: PlaceState::Active, ..*old },
+            false => self.place_for_journal(part, old)?,
+        };
+        Some(Chosen { place, in_place })
+    }
+
+    fn give_back_area(&self, Chosen { place, in_place }: Chosen) {
+        if !in_place {
+            self.space.borrow_mut().give(place.drive, place.slab, place.slabs);
+        }
+    }
+
+    /// The area there, without anything in it that could be taken for this journal's. Where that cannot be had, the slabs go back;
+    /// `None`: the drive is not there any more.
+    async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
+        let Some(member) = self.array_member(chosen.place.drive) else {
+            self.give_back_area(chosen);
+            return Ok(None);
+        };
+        let area = area(self.manifest.borrow().slab_bytes, &member, &chosen.place);
+        match clear(&area).await {
+            Ok(()) => Ok(Some(area)),
+            Err(error) => {
+                self.give_back_area(chosen);
+                Err(error)
+            }
+        }
+    }
+
+    /// Slabs for an area, taken from the books.
+    fn place_for_journal(&self, part: Id, old: &JournalPlaceRecord) -> Option<JournalPlaceRecord> {
+        let manifest = self.manifest.borrow();
+        let part = manifest.parts().find(|other| other.id == part)?;
+        let (id, taken): (Id, Vec<u32>) = (part.id, part.journal.iter().map(|place| place.drive).collect());
+        let new =
+            |(drive, slab)| JournalPlaceRecord { drive, slab, slabs: old.slabs, state: PlaceState::Active };
+        let enter = |planned: &mut Manifest, place| {
+            let part = planned.part_mut(id).expect("just found");
+            part.journal.retain(|place| place != old);
+            part.journal.push(new(place));
+        };
+        self.place_off(&manifest, old.drive, &taken, old.slabs, enter).map(new)
+    }
+}
+
+/// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends, as the record that names it is.
+async fn clear(area: &Area) -> Result<(), DriveError> {
+    let failures = area.member.flush_failures().count();
+    let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
+    area.member.submit(Class::Foreground, headers).await?;
+    area.member.flush_since(failures).await
+}
+
+fn area(slab_bytes: u64, member: &ArrayMember, place: &JournalPlaceRecord) -> Area {
+    Area {
+        drive: place.drive,
+        member: member.member.clone(),
+        base_bytes: member.slabs_base_bytes + u64::from(place.slab) * slab_bytes,
+        bytes: u64::from(place.slabs) * slab_bytes,
+    }
+}

@@ -1,0 +1,323 @@
+//! Whether what is on drives that are to be emptied fits onto others, and what has to move first where it does not fit at
+//! once. Pure.
+//!
+//! The columns of a row lie on drives of their own, so a column may go to those drives only that its row is not on. Where all
+//! of these are full, one of them may be able to pass something on: a column of another row moves from it to a drive with
+//! room, perhaps by way of several. The shortest such *chain* is looked for drive by drive. Where there is none the column has
+//! no place, whatever else is moved: rows are matched with drives, and a chain is what augments a matching.
+//!
+//! Maps and areas of journals of several slabs need them in one piece; for these nothing is moved out of the way. The only fault
+//! expected is that there is not enough.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::pool::manifest::drive_record::{DriveRecord, Role};
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::{JournalPlaceRecord, MetaPlaceRecord, PartRecord, PlaceState};
+use crate::pool::membership::leaving::slabs_on;
+use crate::pool::membership::spare_allocation::{candidates, put};
+use crate::pool::space::slabs::FreeSlabs;
+use crate::rows::{Places, SlotPlace, SlotState};
+
+/// A column of consecutive rows that goes to another drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Link {
+    pub part: Id,
+    pub first_row: u64,
+    pub rows: u64,
+    pub column: usize,
+    /// Where the first of the rows lies.
+    pub from: SlotPlace,
+    pub onto: u32,
+}
+
+/// What does not fit anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::pool) struct Shortage {
+    /// Slabs on the drives that are to be emptied.
+    pub held_slabs: u64,
+    /// Those of them that have no place.
+    pub homeless_slabs: u64,
+    /// Slabs that are free and could not be used, since the rows in question are on these drives already.
+    pub useless_slabs: u64,
+}
+
+/// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and that is none of `not_on`:
+/// what is to be moved first, first. Of columns in parts that it `may` and in places that are `movable`. `None` also where there is
+/// such a slab already.
+pub(in crate::pool) fn chain(
+    manifest: &Manifest,
+    books: &FreeSlabs,
+    old: u32,
+    not_on: &[u32],
+    may: impl Fn(Id) -> bool,
+    movable: impl Fn(SlotPlace) -> bool,
+) -> Option<Vec<Link>> {
+    let mut waiting: VecDeque<u32> =
+        takers_of(manifest, books, old).into_iter().filter(|drive| !books.is_among(*drive, not_on)).collect();
+    if waiting.iter().any(|drive| books.free_slabs(*drive) > 0) {
+        return None;
+    }
+    // For each drive that something can be passed on to, the link by which.
+    let mut by: BTreeMap<u32, Option<Link>> = waiting.iter().map(|drive| (*drive, None)).collect();
+    while let Some(drive) = waiting.pop_front() {
+        let takers = takers_of(manifest, books, drive);
+        for part in manifest.parts().filter(|part| may(part.id)) {
+            for run in part.rows.runs() {
+                let on_it = |place: &SlotPlace| place.drive == drive && movable(*place);
+                let Some(column) = run.places.iter().position(on_it) else { continue };
+                let in_run: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
+                for &onto in takers.iter().filter(|onto| !books.is_among(**onto, &in_run)) {
+                    if by.contains_key(&onto) {
+                        continue;
+                    }
+                    let (first_row, rows, from) = (run.first_row, run.rows, run.places[column]);
+                    by.insert(onto, Some(Link { part: part.id, first_row, rows, column, from, onto }));
+                    if books.free_slabs(onto) > 0 {
+                        return Some(walked_back(&by, onto));
+                    }
+                    waiting.push_back(onto);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The links that lead to a drive, the last one first.
+fn walked_back(by: &BTreeMap<u32, Option<Link>>, goal: u32) -> Vec<Link> {
+    let (mut links, mut at) = (Vec::new(), goal);
+    while let Some(link) = &by[&at] {
+        links.push(link.clone());
+        at = link.from.drive;
+    }
+    links
+}
+
+/// Drives that may take what lies on a drive of this role, whether or not they have room.
+fn takers_of(manifest: &Manifest, books: &FreeSlabs, old: u32) -> Vec<u32> {
+    if let Some(successor) = manifest.drive(old).and_then(|drive| drive.successor) {
+        return vec![successor];
+    }
+    let role = manifest.drive(old).map_or(Role::Data, |drive| drive.role);
+    let mut takers = books.usable(role);
+    if role != Role::Data {
+        takers.extend(books.usable(Role::Data));
+    }
+    takers
+}
+
+/// Moves on paper as many rows as all links of a chain have, at most `most`.
+fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: u64) {
+    let mut rows = chain.iter().map(|link| link.rows).min().unwrap_or(0).min(most);
+    for link in chain {
+        let Some(found) = books.replace(&[link.onto], &[], rows, Some(link.from.slab)) else { return };
+        rows = found.rows;
+        let to = SlotPlace { drive: found.drive, slab: found.slab, state: link.from.state };
+        if let Some(part) = manifest.part_mut(link.part) {
+            put(&mut part.rows, link.first_row, rows, link.column, to);
+        }
+        books.give(link.from.drive, link.from.slab, rows as u32);
+    }
+}
+
+/// Finds places for all that is on drives that are to be emptied, as their manifest says; what is left without one.
+pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
+    let retiring: Vec<u32> =
+        manifest.drives.iter().filter(|drive| drive.is_leaving()).map(|drive| drive.number).collect();
+    let mut shortage = Shortage::default();
+    // Drives that could be of no use to what has no place.
+    let mut useless: BTreeSet<u32> = BTreeSet::new();
+    for &number in &retiring {
+        shortage.held_slabs += manifest.parts().map(|part| slabs_on(part, number)).sum::<u64>();
+    }
+    // Places first: they are consecutive slabs.
+    for (slabs, not_on) in homeless_places(&mut manifest, &mut books, &retiring) {
+        shortage.homeless_slabs += slabs;
+        useless.extend(not_on);
+    }
+    for &number in &retiring {
+        for (rows, not_on) in homeless_rows(&mut manifest, &mut books, number) {
+            shortage.homeless_slabs += rows;
+            useless.extend(not_on);
+        }
+    }
+    let is_usable = |drive: &&u32| manifest.drive(**drive).is_some_and(DriveRecord::takes_new);
+    shortage.useless_slabs = useless.iter().filter(is_usable).map(|drive| books.free_slabs(*drive)).sum();
+    (shortage.homeless_slabs > 0).then_some(shortage)
+}
+
+/// Takes room for the maps and areas of journals on some drives, in the order in which a drain does; those that have none, as
+/// slabs and the drives they cannot go to.
+fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u32]) -> Vec<(u64, Vec<u32>)> {
+    let mut homeless = Vec::new();
+    let record = manifest.clone();
+    for part in record.parts() {
+        let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        // As many as the layout needs are enough.
+        let mut spared = maps.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        for old in part.meta.places.iter().filter(|place| retiring.contains(&place.drive)) {
+            match place(manifest, books, old.drive, &maps, part.meta.slabs) {
+                Some((drive, _)) => maps.push(drive),
+                None if spared > 0 => spared -= 1,
+                None => homeless.push((u64::from(part.meta.slabs), maps.clone())),
+            }
+        }
+    }
+    for part in record.parts() {
+        let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        let mut spared = areas.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        for old in part.journal.iter().filter(|place| retiring.contains(&place.drive)) {
+            match place(manifest, books, old.drive, &areas, old.slabs) {
+                Some((drive, _)) => areas.push(drive),
+                None if spared > 0 => spared -= 1,
+                None => homeless.push((u64::from(old.slabs), areas.clone())),
+            }
+        }
+    }
+    homeless
+}
+
+/// Takes room for copies of maps and areas of journals that are to be made again, as healing will; what has none
+/// goes without.
+pub(in crate::pool) fn place_lost(
+    manifest: &mut Manifest,
+    books: &mut FreeSlabs,
+    may: impl Fn(Id) -> bool,
+    is_lost: impl Fn(PlaceState, u32) -> bool,
+) {
+    let parts: Vec<PartRecord> = manifest.parts().filter(|part| may(part.id)).cloned().collect();
+    for part in &parts {
+        let id = part.id;
+        let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        for lost in part.meta.places.iter().filter(|place| is_lost(place.state, place.drive)) {
+            let Some((drive, slab)) = place(manifest, books, lost.drive, &maps, part.meta.slabs) else {
+                continue;
+            };
+            maps.push(drive);
+            let part = manifest.part_mut(id).expect("just found");
+            part.meta.places.retain(|place| place != lost);
+            part.meta.places.push(MetaPlaceRecord { drive, slab, state: PlaceState::Active });
+        }
+    }
+    for part in &parts {
+        let id = part.id;
+        let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        for lost in part.journal.iter().filter(|place| is_lost(place.state, place.drive)) {
+            let Some((drive, slab)) = place(manifest, books, lost.drive, &areas, lost.slabs) else {
+                continue;
+            };
+            areas.push(drive);
+            let part = manifest.part_mut(id).expect("just found");
+            part.journal.retain(|place| place != lost);
+            part.journal.push(JournalPlaceRecord {
+                drive,
+                slab,
+                slabs: lost.slabs,
+                state: PlaceState::Active,
+            });
+        }
+    }
+}
+
+/// Takes consecutive slabs on a drive that something on `number` may go to; which.
+fn place(
+    manifest: &mut Manifest,
+    books: &mut FreeSlabs,
+    number: u32,
+    not_on: &[u32],
+    slabs: u32,
+) -> Option<(u32, u32)> {
+    if slabs == 1
+        && let Some(chain) = chain(manifest, books, number, not_on, |_| true, is_there)
+    {
+        follow(manifest, books, &chain, 1);
+    }
+    let possible = candidates(manifest, books, number, not_on);
+    let emptiest = books.emptiest(&possible);
+    emptiest.into_iter().find_map(|drive| books.allocate_places(&[drive], slabs).ok()?.pop())
+}
+
+/// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that they cannot go to.
+fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
+    let mut homeless = Vec::new();
+    for part in manifest.parts().map(|part| part.id).collect::<Vec<Id>>() {
+        let mut row = 0;
+        while let Some((first_row, rows, column, places)) = next_on(manifest, part, number, row) {
+            let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
+            let chain = chain(manifest, books, number, &in_rows, |_| true, is_there);
+            if let Some(chain) = chain {
+                follow(manifest, books, &chain, rows);
+            }
+            let possible = candidates(manifest, books, number, &in_rows);
+            let prefer = Some(places[column].slab);
+            // In short stretches, so that it is spread.
+            let Some(found) = books.replace(&possible, &in_rows, rows.div_ceil(8), prefer) else {
+                homeless.push((rows, in_rows));
+                row = first_row + rows;
+                continue;
+            };
+            let to = SlotPlace { drive: found.drive, slab: found.slab, ..places[column] };
+            if let Some(part) = manifest.part_mut(part) {
+                put(&mut part.rows, first_row, found.rows, column, to);
+            }
+            row = first_row + found.rows;
+        }
+    }
+    homeless
+}
+
+/// The first rows from `row` on with a column on a drive: the first of them, how many, which column, where the first lies.
+fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64, u64, usize, Places)> {
+    let part = manifest.parts().find(|other| other.id == part)?;
+    part.rows.runs().filter(|run| run.end_row() > row).find_map(|run| {
+        let column = run.places.iter().position(|place| place.drive == number)?;
+        let first_row = run.first_row.max(row);
+        Some((first_row, run.end_row() - first_row, column, run.places_of(first_row)))
+    })
+}
+
+/// On paper a column that is yet to be filled moves as well: by the time its turn comes it is filled.
+fn is_there(place: SlotPlace) -> bool {
+    place.state != SlotState::Missing
+}
+
+/// What has to move first so that something on a drive, for which there is no room, gets a place; of parts that it `may`.
+/// `None` where nothing helps.
+pub(in crate::pool) fn first_to_move(
+    manifest: &Manifest,
+    books: &FreeSlabs,
+    number: u32,
+    may: impl Fn(Id) -> bool,
+) -> Option<Link> {
+    let is_current = |place: SlotPlace| place.state == SlotState::Active;
+    let found = |not_on: &[u32], rows: u64| {
+        let links = chain(manifest, books, number, not_on, &may, is_current)?;
+        let rows = links.iter().map(|link| link.rows).min()?.min(rows);
+        links.into_iter().next().map(|link| Link { rows, ..link })
+    };
+    for part in manifest.parts().filter(|part| may(part.id)) {
+        let maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
+        let areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
+        let has_one_slab = part.journal.iter().any(|place| place.drive == number && place.slabs == 1);
+        let link = (maps.contains(&number) && part.meta.slabs == 1).then(|| found(&maps, 1)).flatten();
+        let link = link.or_else(|| has_one_slab.then(|| found(&areas, 1)).flatten());
+        if link.is_some() {
+            return link;
+        }
+        for run in part.rows.runs() {
+            if run.places.iter().any(|place| place.drive == number && is_current(*place)) {
+                let in_rows: Vec<u32> = run.places.iter().map(|place| place.drive).collect();
+                let link = found(&in_rows, run.rows);
+                if link.is_some() {
+                    return link;
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

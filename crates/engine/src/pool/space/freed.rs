@@ -1,0 +1,277 @@
+//! Slabs that a commit freed: of rows that moved, shrank or were given back, of volumes that were deleted. They may be used
+//! for something else once nobody reads or writes them any more; whoever still does began before the commit.
+//!
+//! Memory: one entry per stretch of slabs while it is being waited for.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::{Rc, Weak};
+
+use futures_util::future::join_all;
+use stripewise_drive::{Event, IoRequest, Operation};
+
+use crate::array::Array;
+use crate::lock_order;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::pool::Inner;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::PartRecord;
+use crate::pool::space::addresses;
+use crate::rows::{Block, Run, SlotPlace, SlotState};
+
+/// An array that is no more is looked at this often.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
+
+/// Slabs of drives: drive, first, one past the last; in order.
+type Stretches = Vec<(u32, u64, u64)>;
+
+/// How much is being waited for.
+#[derive(Default)]
+pub(in crate::pool) struct Freed {
+    waiting: Cell<usize>,
+    done: Event,
+}
+
+/// What a commit freed.
+struct Loot {
+    stretches: Stretches,
+    /// Arrays that had them and go on, with rows of which a column went elsewhere.
+    arrays: Vec<(Array, Vec<u64>)>,
+    /// Arrays that are no more.
+    ended: Vec<Array>,
+}
+
+impl Inner {
+    /// Finds what a commit freed and has it given back as soon as it is at rest.
+    pub(in crate::pool) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<Array>) {
+        let (mut old, mut new): (Stretches, Stretches) = (Vec::new(), Vec::new());
+        let mut arrays = Vec::new();
+        let of = |manifest: &Manifest| -> BTreeMap<Id, PartRecord> {
+            manifest.parts().map(|part| (part.id, part.clone())).collect()
+        };
+        let (were, are) = (of(before), of(next));
+        let ids: BTreeSet<Id> = were.keys().chain(are.keys()).copied().collect();
+        for id in ids {
+            let (was, is) = (were.get(&id), are.get(&id));
+            if was == is {
+                continue;
+            }
+            was.iter().for_each(|part| add_areas(part, &mut old));
+            is.iter().for_each(|part| add_areas(part, &mut new));
+            let blocks = |part: Option<&PartRecord>| part.map_or(0, |part| part.rows.blocks().len());
+            let mut moved = Vec::new();
+            for index in 0..blocks(was).max(blocks(is)) {
+                let block = |part: Option<&PartRecord>| -> Block {
+                    part.and_then(|part| part.rows.blocks().get(index).cloned()).unwrap_or_default()
+                };
+                let (was, is) = (block(was), block(is));
+                if !Rc::ptr_eq(&was, &is) {
+                    add_block(&was, &mut old);
+                    add_block(&is, &mut new);
+                    let is_used = |number: u32| next.is_online(number);
+                    moved.extend(is.iter().flat_map(|run| moved_rows(&was, run, is_used)));
+                }
+            }
+            if let Some(array) = self.array(id) {
+                arrays.push((array, moved));
+            }
+        }
+        let stretches = without(old, new);
+        if stretches.is_empty() && ended.is_empty() {
+            return;
+        }
+        let loot = Loot { stretches, arrays, ended };
+        self.freed.waiting.set(self.freed.waiting.get() + 1);
+        let me = self.me.clone();
+        self.context.spawn(async move { wait_and_give(me, loot).await });
+    }
+
+    /// Ends when everything that was freed is free.
+    pub(in crate::pool) async fn until_reclaimed(&self) {
+        while self.freed.waiting.get() > 0 {
+            self.freed.done.wait().await;
+        }
+    }
+
+    /// Whether something that was freed is still being waited for.
+    pub(in crate::pool) fn is_reclaiming(&self) -> bool {
+        self.freed.waiting.get() > 0
+    }
+
+    /// Tells drives that space is free: advice, so refusals do not matter.
+    async fn discard(&self, stretches: &Stretches) {
+        let slab_bytes = self.manifest.borrow().slab_bytes;
+        let mut discards = Vec::new();
+        for &(drive, first, end) in stretches {
+            let Some(member) = self.working_member(drive) else { continue };
+            let capacity_bytes = self.manifest.borrow().drive(drive).map_or(0, |drive| drive.capacity_bytes);
+            let start = addresses::slabs_base_bytes(capacity_bytes, slab_bytes) + first * slab_bytes;
+            let request = IoRequest::range(Operation::Discard, start, (end - first) * slab_bytes);
+            discards.push(member.submit(Class::Foreground, request));
+        }
+        join_all(discards).await;
+    }
+}
+
+async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
+    for array in &loot.ended {
+        let _ = array.close().await;
+        // An array that could not be closed well has not ended its journal, which would go on writing where it was.
+        if let Some(log) = array.0.write_log() {
+            log.journal.stop().await;
+        }
+        if let Some(pool) = pool.upgrade() {
+            pool.jobs.until_off(Id(array.spec().id)).await;
+        }
+        until_quiet(array).await;
+    }
+    let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &loot.arrays[..] };
+    for (array, moved) in waits {
+        for &row in moved {
+            until_row_is_quiet(array, row).await;
+        }
+        array.drain_reads().await;
+    }
+    for array in loot.arrays.iter().map(|(array, _)| array).chain(&loot.ended) {
+        array.until_pages_written().await;
+        array.until_map_written().await;
+        if let Some(log) = array.0.write_log() {
+            log.journal.until_written().await;
+        }
+    }
+    let Some(pool) = pool.upgrade() else { return };
+    if !pool.closed.get() {
+        pool.discard(&loot.stretches).await;
+    }
+    let mut space = pool.space.borrow_mut();
+    for (drive, first, end) in loot.stretches {
+        space.give(drive, first as u32, (end - first) as u32);
+    }
+    drop(space);
+    pool.freed.waiting.set(pool.freed.waiting.get() - 1);
+    pool.freed.done.notify_all();
+    if pool.jobs.forget_conversion_stalls() || pool.is_journal_wanted() {
+        pool.kick_jobs();
+    }
+}
+
+/// Ends when nothing is asked of an array any more that takes no new requests, by clients or by what the array does itself:
+/// destaging and repairs hold their stripes.
+async fn until_quiet(array: &Array) {
+    while array.0.activity.writes() > 0 || !array.0.table.is_idle() {
+        array.0.context.sleep_ns(LOOK_AGAIN_NS).await;
+    }
+    array.drain_reads().await;
+}
+
+/// Ends when whatever is written in a row began with the places that it has now.
+pub(in crate::pool) async fn until_row_is_quiet(array: &Array, row: u64) {
+    let stripes = array.0.stripes_per_row;
+    for stripe in row * stripes..(row + 1) * stripes {
+        drop(lock_order::scope(array.0.table.lock(stripe)).await);
+    }
+}
+
+fn add_areas(part: &PartRecord, all: &mut Stretches) {
+    let slabs = u64::from(part.meta.slabs);
+    let map = part.meta.places.iter().map(|place| (place.drive, u64::from(place.slab), slabs));
+    let journal =
+        part.journal.iter().map(|place| (place.drive, u64::from(place.slab), u64::from(place.slabs)));
+    all.extend(map.chain(journal).map(|(drive, first, slabs)| (drive, first, first + slabs)));
+}
+
+fn add_block(block: &Block, all: &mut Stretches) {
+    for run in block.iter() {
+        let stretch = |place: &SlotPlace| {
+            let first = u64::from(place.slab);
+            (place.drive, first, first + run.rows)
+        };
+        all.extend(run.places.iter().map(stretch));
+    }
+}
+
+/// Rows of a run of which a column lay before on another slab that may still be written to.
+fn moved_rows(before: &Block, run: &Run, is_used: impl Fn(u32) -> bool) -> Vec<u64> {
+    let mut moved = Vec::new();
+    let mut at = run.first_row;
+    for old in before.iter().filter(|old| old.end_row() > run.first_row && old.first_row < run.end_row()) {
+        at = at.max(old.first_row);
+        let end = old.end_row().min(run.end_row());
+        let left = |(was, is): (&SlotPlace, &SlotPlace)| {
+            let elsewhere = (was.drive, was.slab) != (is.drive, is.slab);
+            elsewhere && was.state != SlotState::Missing && is_used(was.drive)
+        };
+        if old.places_of(at).iter().zip(&run.places_of(at)).any(left) {
+            moved.extend(at..end);
+        }
+        at = end;
+    }
+    moved
+}
+
+/// What is in the first and not in the second.
+fn without(mut these: Stretches, mut those: Stretches) -> Stretches {
+    these.sort_unstable();
+    those.sort_unstable();
+    let mut left: Stretches = Vec::new();
+    let mut add = |drive: u32, from: u64, to: u64| match left.last_mut() {
+        _ if from >= to => {}
+        Some(last) if last.0 == drive && last.2 == from => last.2 = to,
+        _ => left.push((drive, from, to)),
+    };
+    let mut next = 0;
+    for (drive, from, to) in these {
+        while next < those.len() && (those[next].0, those[next].2) <= (drive, from) {
+            next += 1;
+        }
+        let mut at = from;
+        for &(_, other_from, other_to) in
+            those[next..].iter().take_while(|other| other.0 == drive && other.1 < to)
+        {
+            add(drive, at, other_from.min(to));
+            at = at.max(other_to);
+        }
+        add(drive, at, to);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_drive::SplitMix64;
+
+    use super::*;
+
+    #[test]
+    fn what_is_freed_is_what_only_the_old_had() {
+        let mut random = SplitMix64::new(11);
+        for _ in 0..500 {
+            let mut stretches = || {
+                let mut all: Stretches = Vec::new();
+                for drive in 0..3 {
+                    let mut at = random.below(5);
+                    while at < 40 {
+                        let end = at + 1 + random.below(6);
+                        all.push((drive, at, end));
+                        at = end + random.below(3);
+                    }
+                }
+                all.reverse();
+                all
+            };
+            let (old, new) = (stretches(), stretches());
+            let has = |all: &Stretches, drive: u32, slab: u64| {
+                all.iter().any(|&(other, from, to)| other == drive && (from..to).contains(&slab))
+            };
+            let left = without(old.clone(), new.clone());
+            for drive in 0..3 {
+                for slab in 0..50 {
+                    let expected = has(&old, drive, slab) && !has(&new, drive, slab);
+                    assert_eq!(has(&left, drive, slab), expected, "{drive} {slab}: {old:?} {new:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Which drives each row of a volume lies on: how many rows each drive gets, and with which others. Pure.
+//!
+//! With `n` rows of `width` columns a drive with `f` free slabs can take `min(f, n)` of them, and the rows fit exactly if
+//! those sum up to `width * n`: then each drive gets a *quota* in proportion to its free space, and as long as no quota is
+//! greater than the number of rows to come, and each drive whose quota is as large is in every row, all quotas are used up.
+//! Where there are more drives than columns, sets change from batch to batch so that every drive shares rows with every
+//! other about equally often: then all take part when one of them is rebuilt.
+
+/// Batches are so many that a drive meets each of the others about this often: once more or less is then little, and when a
+/// drive is rebuilt the others have about equally much to read.
+const MEETINGS: u64 = 16;
+/// But never more than this, so that maps stay small.
+const MAX_BATCHES: u64 = 1024;
+
+/// The most rows of `width` columns that fit on drives with so much free.
+pub(in crate::pool) fn max_rows(free: &[u64], width: usize) -> u64 {
+    let width = width as u128;
+    if width == 0 {
+        return 0;
+    }
+    let fits = |rows: u64| {
+        let room: u128 = free.iter().map(|&free| u128::from(free.min(rows))).sum();
+        room >= width * u128::from(rows)
+    };
+    let sum: u128 = free.iter().map(|&free| u128::from(free)).sum();
+    let (mut low, mut high) = (0u64, (sum / width) as u64 + 1);
+    while low + 1 < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// How many of `rows` rows each drive gets. They fit (see [`max_rows`]).
+fn quotas(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<u64> {
+    let caps: Vec<u64> = free.iter().map(|&free| free.min(rows)).collect();
+    let mut quotas = vec![0u64; free.len()];
+    let mut left = width as u128 * u128::from(rows);
+    let mut open: Vec<usize> = (0..free.len()).collect();
+    // Drives so much larger than the others that they are in every row come first.
+    loop {
+        let sum: u128 = open.iter().map(|&drive| u128::from(free[drive])).sum();
+        let is_full = |drive: &usize| u128::from(free[*drive]) * left >= u128::from(rows) * sum;
+        let (full, others): (Vec<usize>, Vec<usize>) = open.iter().partition(|drive| is_full(drive));
+        let full: Vec<usize> = full.into_iter().filter(|&drive| caps[drive] == rows).collect();
+        if full.is_empty() || sum == 0 {
+            for &drive in &open {
+                let share = (u128::from(free[drive]) * left).checked_div(sum).unwrap_or(0);
+                quotas[drive] = (share as u64).min(caps[drive]);
+            }
+            break;
+        }
+        for &drive in &full {
+            quotas[drive] = rows;
+            left -= u128::from(rows);
+        }
+        open = others;
+    }
+    // What rounding left over goes where most is free.
+    let given: u128 = quotas.iter().map(|&quota| u128::from(quota)).sum();
+    let mut missing = (width as u128 * u128::from(rows)) - given;
+    while missing > 0 {
+        let drive = (0..free.len())
+            .filter(|&drive| quotas[drive] < caps[drive])
+            .max_by_key(|&drive| (free[drive] - quotas[drive], mixed(salt, drive)))
+            .expect("the rows fit");
+        quotas[drive] += 1;
+        missing -= 1;
+    }
+    quotas
+}
+
+/// Hands out sets of drives, batch by batch.
+pub(in crate::pool) struct Spread {
+    width: usize,
+    rows: u64,
+    quotas: Vec<u64>,
+    /// Rows that two drives have in common.
+    met: Vec<u64>,
+    batch_rows: u64,
+    salt: u64,
+}
+
+impl Spread {
+    /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else decides, `salt` does.
+    pub fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
+        let quotas = quotas(free, width, rows, salt);
+        let drives = quotas.iter().filter(|quota| **quota > 0).count() as u64;
+        let pairs = (width as u64 * (width as u64 - 1)).max(1);
+        let batches = if drives <= width as u64 {
+            1
+        } else {
+            (MEETINGS * drives * (drives - 1)).div_ceil(pairs).clamp(drives, MAX_BATCHES)
+        };
+        let met = vec![0; free.len() * free.len()];
+        Self { width, rows, quotas, met, batch_rows: rows.div_ceil(batches).max(1), salt }
+    }
+
+    /// Drives by index, ascending, for at most so many of the rows to come; `None` when all are done.
+    pub fn next(&self) -> Option<(Vec<usize>, u64)> {
+        if self.rows == 0 {
+            return None;
+        }
+        let quota = |drive: usize| self.quotas[drive];
+        let mut left: Vec<usize> = (0..self.quotas.len()).filter(|&drive| quota(drive) > 0).collect();
+        // Those that have to be in (nearly) every row to come, first.
+        left.sort_by_key(|&drive| std::cmp::Reverse(quota(drive)));
+        let is_urgent = |drive: &usize| quota(*drive) + self.batch_rows > self.rows;
+        let urgent = left.iter().take_while(|drive| is_urgent(drive)).count().min(self.width);
+        let mut set: Vec<usize> = left.drain(..urgent).collect();
+        let mut met: Vec<u64> = vec![0; self.quotas.len()];
+        let meet = |met: &mut Vec<u64>, drive: usize| {
+            let row = &self.met[drive * self.quotas.len()..];
+            met.iter_mut().zip(row).for_each(|(sum, rows)| *sum += rows);
+        };
+        set.iter().for_each(|&drive| meet(&mut met, drive));
+        while set.len() < self.width {
+            let most = left.iter().map(|&drive| quota(drive)).max().expect("quotas fill every row");
+            let close = |drive: usize| quota(drive) + 2 * self.batch_rows > most;
+            let better = |&index: &usize| {
+                let drive = left[index];
+                (met[drive], std::cmp::Reverse(quota(drive)), mixed(self.salt ^ self.rows, drive))
+            };
+            let best = (0..left.len()).filter(|&index| close(left[index])).min_by_key(better);
+            let drive = left.swap_remove(best.expect("the one with most is close"));
+            meet(&mut met, drive);
+            set.push(drive);
+        }
+        let least = set.iter().map(|&drive| quota(drive)).min().expect("at least one column");
+        let most_of_others = left.iter().map(|&drive| quota(drive)).max().unwrap_or(0);
+        let rows = self.batch_rows.min(least).min(self.rows - most_of_others);
+        debug_assert!(rows > 0);
+        set.sort_unstable();
+        Some((set, rows))
+    }
+
+    /// So many rows were put on the set of [`Self::next`].
+    pub fn done(&mut self, set: &[usize], rows: u64) {
+        self.rows -= rows;
+        for &drive in set {
+            self.quotas[drive] -= rows;
+            for &other in set {
+                self.met[drive * self.quotas.len() + other] += rows;
+            }
+        }
+    }
+}
+
+/// A number that looks random.
+pub(in crate::pool) fn mixed(salt: u64, number: usize) -> u64 {
+    stripewise_drive::SplitMix64::new(salt ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)).next_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sets with their rows, everything checked on the way.
+    fn spread(free: &[u64], width: usize, rows: u64, salt: u64) -> Vec<(Vec<usize>, u64)> {
+        let mut spread = Spread::new(free, width, rows, salt);
+        let mut left = free.to_vec();
+        let mut sets = Vec::new();
+        let mut total = 0;
+        while let Some((set, rows)) = spread.next() {
+            assert!(rows > 0 && set.len() == width && set.windows(2).all(|pair| pair[0] < pair[1]));
+            set.iter().for_each(|&drive| left[drive] = left[drive].checked_sub(rows).expect("free"));
+            spread.done(&set, rows);
+            total += rows;
+            sets.push((set, rows));
+        }
+        assert_eq!(total, rows);
+        sets
+    }
+
+    #[test]
+    fn unequal_drives_are_used_to_the_full() {
+        for (free, width, most) in [
+            (vec![4u64, 4, 2, 2, 2], 2, 7),
+            (vec![4000, 4000, 2000, 2000, 2000], 2, 7000),
+            (vec![10, 1, 1], 2, 2),
+            (vec![10, 10, 10], 3, 10),
+            (vec![10, 10, 1], 3, 1),
+            (vec![5, 5, 5, 5], 3, 6),
+            (vec![7], 1, 7),
+            (vec![7, 9], 3, 0),
+        ] {
+            assert_eq!(max_rows(&free, width), most, "{free:?}");
+            spread(&free, width, most, 1);
+        }
+    }
+
+    #[test]
+    fn equal_drives_are_one_batch_or_meet_evenly() {
+        assert_eq!(spread(&[149_000; 60], 60, 149_000, 0).len(), 1);
+        for (drives, width) in [(12usize, 2usize), (12, 4), (24, 6), (60, 10)] {
+            let rows = 6000;
+            let sets = spread(&vec![100_000; drives], width, rows, 7);
+            assert!(sets.len() <= MAX_BATCHES as usize + 2 * drives, "{}", sets.len());
+            let mut met = vec![0u64; drives];
+            let mut of_first = 0;
+            for (set, rows) in sets.iter().filter(|(set, _)| set.contains(&0)) {
+                of_first += rows;
+                set.iter().for_each(|&drive| met[drive] += rows);
+            }
+            let mean = of_first as f64 * (width - 1) as f64 / (drives - 1) as f64;
+            let most = *met[1..].iter().max().unwrap() as f64;
+            assert!(most < 1.5 * mean, "{drives} {width}: {most} of {mean}");
+            let share = rows as f64 * width as f64 / drives as f64;
+            assert!((of_first as f64 - share).abs() <= 1.0, "{of_first} of {share}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_fits_is_spread(
+            free in prop::collection::vec(0u64..300, 1..14),
+            width in 1usize..8,
+            share in 1u64..=100,
+            salt: u64,
+        ) {
+            let most = max_rows(&free, width);
+            let room = |rows: u64| free.iter().map(|&free| free.min(rows)).sum::<u64>();
+            prop_assert!(room(most) >= width as u64 * most);
+            prop_assert!(room(most + 1) < width as u64 * (most + 1));
+            spread(&free, width, most * share / 100, salt);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! How a pool and its drives are: plain data for people and for JSON. How a volume is, is put together in `status/volume.rs`;
+//! what it all means in words is in `status/words.rs`.
+//!
+//! Takes time in proportion to runs of rows, not to rows.
+
+pub(crate) mod copies;
+pub(crate) mod load;
+pub(crate) mod volume;
+pub(crate) mod words;
+
+use serde::Serialize;
+use stripewise_layout::Shape;
+
+use crate::pool::jobs::JobKind;
+use crate::pool::jobs::last_scrub::LastScrub;
+use crate::pool::jobs::tier_plan::TierInfo;
+use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::{DriveId, PoolId, VolumeId};
+use crate::pool::manifest::volume_record::{PartRecord, Pin};
+use crate::pool::space::addresses;
+use crate::pool::{Inner, Pool};
+use crate::rows::SlotState;
+
+/// How a pool is as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolState {
+    /// All volumes have all of their redundancy.
+    Online,
+    /// Every volume can be read and written, some with less redundancy.
+    Degraded,
+    /// Some volume has lost more than it can do without.
+    Failed,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeState {
+    /// All there.
+    Online,
+    /// Works, with less redundancy.
+    Degraded,
+    /// Works; a replacement is being filled.
+    Rebuilding,
+    /// More is gone than the layout can do without.
+    Failed,
+}
+
+/// A drive of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DriveStatus {
+    /// Its identity.
+    pub id: DriveId,
+    /// Where it is, or was last seen.
+    pub path: String,
+    /// What it is for.
+    pub role: Role,
+    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `replacing` (in use until
+    /// `successor` has all that it holds), `missing` (not there),
+    /// `offline` (taken out by somebody), `failed` (excluded after errors), `behind` (there, to catch up) or `stale` (there, but of
+    /// no use).
+    pub state: String,
+    /// Reads that failed since it belongs to the pool.
+    pub read_errors: u64,
+    /// Writes and flushes that failed.
+    pub write_errors: u64,
+    /// Blocks of 4 KiB found wrong.
+    pub checksum_errors: u64,
+    /// Its size, bytes.
+    pub capacity_bytes: u64,
+    /// Space on it for volumes, bytes.
+    pub usable_bytes: u64,
+    /// What of that is taken, bytes.
+    pub allocated_bytes: u64,
+    /// Why it is out, where it is.
+    pub reason: Option<String>,
+    /// The drive that is to have its place.
+    pub successor: Option<DriveId>,
+}
+
+/// A job under way or due.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Activity {
+    /// What it does.
+    pub kind: JobKind,
+    /// Part done.
+    pub percent: f64,
+    /// Speed of late, 10^6 bytes per second; 0 where it waits for its turn.
+    pub mb_per_s: f64,
+    /// Time to go at that speed; `None` where that cannot be told yet.
+    pub seconds_left: Option<f64>,
+    /// The volume; empty for what concerns the pool as a whole.
+    pub volume: String,
+    /// The drive being rebuilt.
+    pub drive: Option<DriveId>,
+}
+
+/// A pool; serialises to what `pool status --json` prints of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub id: PoolId,
+    /// How it is.
+    pub state: PoolState,
+    /// Space for volumes on all data drives, redundancy included, bytes.
+    pub capacity_bytes: u64,
+    /// What of it volumes take, with their maps and journals, bytes.
+    pub allocated_bytes: u64,
+    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more than `capacity_bytes` where thin
+    /// ones promise more than there is.
+    pub provisioned_bytes: u64,
+    /// Superblocks and checksum areas of all drives, bytes.
+    pub metadata_bytes: u64,
+    /// Region maps of all volumes, bytes.
+    pub map_bytes: u64,
+    /// Journals of all volumes, bytes.
+    pub journal_bytes: u64,
+    /// These three in percent of all drives' size.
+    pub overhead_percent: f64,
+    /// Bytes of a slab.
+    pub slab_bytes: u64,
+    /// All drives that belong, present or not.
+    pub drives: Vec<DriveStatus>,
+    /// Jobs.
+    pub activity: Vec<Activity>,
+    /// What the state means.
+    pub condition: String,
+    /// What to type next; empty where nothing is to be done.
+    pub action: String,
+    /// The volumes.
+    pub volumes: Vec<VolumeInfo>,
+    /// What else a person should know.
+    pub notices: Vec<String>,
+    /// Share of each drive's time for rebuilds while there is other load, percent.
+    pub rebuild_priority_percent: u32,
+    /// Commits so far.
+    pub generation: u64,
+    /// Events that are kept.
+    pub events: usize,
+    /// A scrub reads at most so much per second.
+    pub patrol_bytes_per_s: Option<u64>,
+    /// A scrub begins by itself so long after the last one.
+    pub patrol_interval_s: Option<u64>,
+    /// From how many percent on space counts as short.
+    pub space_warning_percent: u32,
+    /// So many bytes per second are moved between tiers at most; left out: what the rebuild priority gives.
+    pub tier_bytes_per_s: Option<u64>,
+    /// What the last scrub that ended found.
+    pub last_scrub: Option<LastScrub>,
+}
+
+/// What a drive holds of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotStatus {
+    /// The drive that has it, or had it last.
+    pub drive: DriveId,
+    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst of its slabs' states.
+    pub state: String,
+    /// Bytes of the volume's rows on it.
+    pub bytes: u64,
+    /// What of them is not current, bytes.
+    pub lacking_bytes: u64,
+}
+
+/// A conversion to another layout.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConversionStatus {
+    /// The layout that it had.
+    pub from: Shape,
+    /// The volume's bytes below this have the new layout.
+    pub next_offset_bytes: u64,
+    /// Part done.
+    pub percent: f64,
+    /// It was cancelled, and goes back: `from` is the layout that the volume was to have.
+    pub is_cancelled: bool,
+    /// Why it does not go on, where it does not.
+    pub waits: Option<String>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VolumeInfo {
+    /// Its identity.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: VolumeState,
+    /// Level, members, groups, interleave; of the layout to be, where it is being converted.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// Usable bytes.
+    pub capacity_bytes: u64,
+    /// Bytes that it takes on all its drives together, with map and journal.
+    pub allocated_bytes: u64,
+    /// Bytes in regions ever written; `None` where the volume is not open.
+    pub written_bytes: Option<u64>,
+    /// How many more drives may fail, in whatever combination.
+    pub redundancy_left: usize,
+    /// Blocks of 4 KiB that are lost: reading them is an error until they are written.
+    pub lost_blocks: u64,
+    /// Whether it takes space only where it is written.
+    pub thin: bool,
+    /// Whether writes are acknowledged when the journal has them.
+    pub write_back: bool,
+    /// Whether its blocks have checksums.
+    pub checksums: bool,
+    /// Whether it stays on one kind of drives.
+    pub pin: Pin,
+    /// Where its rows lie by kind of drive, and how warm they are.
+    pub tiers: TierInfo,
+    /// Slabs' rows that it has, of so many.
+    pub rows: (u64, u64),
+    /// The drives that it lies on: in the order of its first row's columns, then the others.
+    pub slots: Vec<SlotStatus>,
+    /// Drives that have a copy of its region map or an area of its journal, current or not.
+    pub copies: Vec<DriveId>,
+    /// Those of them whose copy or area is not current, or not there, where the others are fewer than losing as many drives as
+    /// the layout can do without asks for.
+    pub lacking_copies: Vec<DriveId>,
+    /// The layout that it had, and how far it is, where it is being converted.
+    pub conversion: Option<ConversionStatus>,
+    /// Why it cannot be read, where it cannot.
+    pub failure: Option<String>,
+    /// Drives that would help, by path and identity.
+    pub needed: Vec<String>,
+}
+
+impl Pool {
+    /// How the pool is now.
+    pub fn status(&self) -> PoolStatus {
+        self.0.status()
+    }
+
+    /// All volumes, also those that cannot be read.
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let manifest = self.0.manifest.borrow();
+        manifest.volumes.iter().map(|volume| self.0.volume_info(&manifest, volume)).collect()
+    }
+
+    /// Jobs under way or due.
+    pub fn activity(&self) -> Vec<Activity> {
+        self.0.activity()
+    }
+}
+
+impl Inner {
+    fn status(&self) -> PoolStatus {
+        let manifest = self.manifest.borrow();
+        let volumes: Vec<VolumeInfo> =
+            manifest.volumes.iter().map(|volume| self.volume_info(&manifest, volume)).collect();
+        let state = if volumes.iter().any(|volume| volume.state == VolumeState::Failed) {
+            PoolState::Failed
+        } else if self.full.borrow().is_some()
+            || volumes.iter().any(|volume| volume.state != VolumeState::Online)
+        {
+            PoolState::Degraded
+        } else {
+            PoolState::Online
+        };
+        let slab_bytes = manifest.slab_bytes;
+        let drives: Vec<DriveStatus> =
+            manifest.drives.iter().map(|drive| self.drive_status(&manifest, drive)).collect();
+        let metadata_bytes: u64 = own(&manifest).map(|drive| metadata_bytes(drive, slab_bytes)).sum();
+        let map_bytes: u64 = manifest.parts().map(|part| map_slabs(part) * slab_bytes).sum();
+        let journal_bytes: u64 = manifest.parts().map(|part| journal_slabs(part) * slab_bytes).sum();
+        let all_bytes: u64 = own(&manifest).map(|drive| drive.capacity_bytes).sum();
+        let overhead = (metadata_bytes + map_bytes + journal_bytes) as f64;
+        let (used, slabs) = self.slabs_in_use();
+        let (condition, action) = self.in_words(&manifest, &volumes, &drives);
+        PoolStatus {
+            name: manifest.name.clone(),
+            id: self.pool_id,
+            state,
+            capacity_bytes: slabs * slab_bytes,
+            allocated_bytes: used * slab_bytes,
+            provisioned_bytes: manifest
+                .volumes
+                .iter()
+                .filter_map(|volume| volume.parts.last())
+                .map(|part| part.rows.rows() * part.rows.width() as u64 * slab_bytes)
+                .sum(),
+            metadata_bytes,
+            map_bytes,
+            journal_bytes,
+            overhead_percent: overhead * 100.0 / all_bytes.max(1) as f64,
+            slab_bytes,
+            drives,
+            activity: self.activity(),
+            condition,
+            action,
+            volumes,
+            notices: self.all_notices(),
+            rebuild_priority_percent: manifest.rebuild_priority_percent,
+            generation: manifest.generation,
+            events: manifest.events.iter().count() + self.happened.borrow().len(),
+            patrol_bytes_per_s: manifest.patrol.rate_bytes_per_s,
+            patrol_interval_s: manifest.patrol.interval_s,
+            space_warning_percent: manifest.settings.space_warning_percent,
+            tier_bytes_per_s: manifest.settings.tier_bytes_per_s,
+            last_scrub: manifest.care.last_scrub.clone(),
+        }
+    }
+
+    fn drive_status(&self, manifest: &Manifest, drive: &DriveRecord) -> DriveStatus {
+        let open = self.open_drive(drive.number);
+        let errors = open.as_ref().map_or(drive.errors, |open| open.errors());
+        let space = self.space.borrow();
+        let (slabs, used) = (space.slabs(drive.number), space.used_slabs(drive.number));
+        let (state, reason) = self.drive_state(manifest, drive);
+        DriveStatus {
+            id: drive.id,
+            path: drive.path.clone(),
+            role: drive.role,
+            state: state.to_owned(),
+            read_errors: errors.read,
+            write_errors: errors.write,
+            checksum_errors: errors.checksum,
+            capacity_bytes: drive.capacity_bytes,
+            usable_bytes: slabs * manifest.slab_bytes,
+            allocated_bytes: used * manifest.slab_bytes,
+            reason,
+            successor: drive.successor.and_then(|number| Some(manifest.drive(number)?.id)),
+        }
+    }
+
+    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (&'static str, Option<String>) {
+        let open = self.open_drive(drive.number);
+        let failed = open.as_ref().and_then(|open| open.member.failed());
+        let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
+        match &drive.standing {
+            Standing::Excluded { reason, kind: ExclusionKind::Offline } => ("offline", Some(reason.clone())),
+            Standing::Excluded { .. } if is_behind && failed.is_none() => (
+                "behind",
+                Some(
+                    "it was away while the pool was used; what changed meanwhile is to be copied to it"
+                        .to_owned(),
+                ),
+            ),
+            Standing::Excluded { .. } if self.stale.borrow().contains(&drive.number) => (
+                "stale",
+                Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
+            ),
+            Standing::Excluded { reason, kind: ExclusionKind::Missing } => ("missing", Some(reason.clone())),
+            Standing::Excluded { reason, kind: ExclusionKind::Failed } => ("failed", Some(reason.clone())),
+            Standing::Online if failed.is_some() => ("failed", failed.map(|why| why.to_string())),
+            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => {
+                ("stale", Some("it lived on without the others: what it holds is out of date".to_owned()))
+            }
+            Standing::Online if open.is_none() => ("missing", Some("it was not found".to_owned())),
+            Standing::Online => {
+                let has = |state: SlotState| {
+                    let in_part = |part: &PartRecord| {
+                        let is_it = |place: &crate::rows::SlotPlace| {
+                            place.drive == drive.number && place.state == state
+                        };
+                        part.rows.runs().any(|run| run.places.iter().any(is_it))
+                    };
+                    manifest.parts().any(in_part)
+                };
+                if has(SlotState::Rebuilding) {
+                    ("rebuilding", None)
+                } else if has(SlotState::CatchingUp) {
+                    ("catching-up", None)
+                } else if drive.successor.is_some() {
+                    ("replacing", None)
+                } else if drive.retiring {
+                    ("retiring", None)
+                } else {
+                    ("online", None)
+                }
+            }
+        }
+    }
+}
+
+/// Drives that belong, those whose place others have taken left out.
+fn own(manifest: &Manifest) -> impl Iterator<Item = &DriveRecord> {
+    manifest.drives.iter().filter(|drive| !drive.replaced)
+}
+
+/// Superblocks at both ends, and the checksum area.
+fn metadata_bytes(drive: &DriveRecord, slab_bytes: u64) -> u64 {
+    let base = addresses::slabs_base_bytes(drive.capacity_bytes, slab_bytes);
+    base + drive.capacity_bytes.saturating_sub(addresses::end_of_slabs(drive.capacity_bytes))
+}
+
+pub(in crate::pool) fn map_slabs(part: &PartRecord) -> u64 {
+    part.meta.places.len() as u64 * u64::from(part.meta.slabs)
+}
+
+pub(in crate::pool) fn journal_slabs(part: &PartRecord) -> u64 {
+    part.journal.iter().map(|place| u64::from(place.slabs)).sum()
+}

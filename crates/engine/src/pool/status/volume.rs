@@ -1,0 +1,204 @@
+//! How a volume is, put together from what all its rows, its map and its journal lack. In proportion to runs of rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stripewise_layout::{Geometry, Level, MemberSet, Shape};
+
+use crate::pool::Inner;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::DriveId;
+use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::pool::status::copies::copies;
+use crate::pool::status::{ConversionStatus, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs};
+use crate::rows::SlotState;
+
+/// What a drive has of a volume.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    slabs: u64,
+    lacking: u64,
+    state: Worst,
+}
+
+/// States of slabs from good to bad.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Worst {
+    #[default]
+    Active,
+    CatchingUp,
+    Rebuilding,
+    Away,
+    Missing,
+}
+
+impl Worst {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::CatchingUp => "catching-up",
+            Self::Rebuilding => "rebuilding",
+            Self::Away => "away",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// What the rows of a part come to.
+#[derive(Default)]
+struct Tally {
+    /// Drives in the order in which they were seen.
+    order: Vec<u32>,
+    shares: BTreeMap<u32, Share>,
+    /// How many more drives may be lost, over all rows.
+    left: Option<isize>,
+    readable: bool,
+    lacking: bool,
+    filling: bool,
+    /// Drives with a map or a journal, and those of them that are wanted back.
+    copies: BTreeSet<u32>,
+    lacking_copies: BTreeSet<u32>,
+}
+
+impl Inner {
+    /// How the volume is now.
+    pub(in crate::pool) fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
+        // What is in the making counts as the volume's layout; all its parts count for its state.
+        let shape = volume.parts.last().map_or_else(unknown_shape, |part| part.shape);
+        let mut tally = Tally { readable: true, ..Tally::default() };
+        for part in &volume.parts {
+            self.tally(part, &mut tally);
+        }
+        let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.array(part.id)).collect();
+        let is_open = arrays.len() == volume.parts.len();
+        let readable = is_open && tally.readable;
+        let state = if !readable {
+            VolumeState::Failed
+        } else if !tally.lacking {
+            VolumeState::Online
+        } else if tally.filling {
+            VolumeState::Rebuilding
+        } else {
+            VolumeState::Degraded
+        };
+        let failure = (!readable).then(|| {
+            let recorded = self.failures.borrow().get(&volume.id).cloned();
+            recorded.unwrap_or_else(|| {
+                format!("more of its drives are gone than {} can do without; it takes no writes", shape.level)
+            })
+        });
+        let slab_bytes = manifest.slab_bytes;
+        let slot = |number: &u32| {
+            let share = tally.shares[number];
+            SlotStatus {
+                drive: manifest.drive(*number).map_or(crate::pool::Id(0), |drive| drive.id),
+                state: share.state.word().to_owned(),
+                bytes: share.slabs * slab_bytes,
+                lacking_bytes: share.lacking * slab_bytes,
+            }
+        };
+        let ids = |numbers: &BTreeSet<u32>| -> Vec<DriveId> {
+            numbers.iter().filter_map(|number| Some(manifest.drive(*number)?.id)).collect()
+        };
+        let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
+        let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
+        // The old layout's rows come back one after the other.
+        let rows = volume.parts.last().map_or(0, |part| part.rows.rows());
+        let allocated_rows = volume.parts.last().map_or(0, |part| part.rows.allocated_rows());
+        VolumeInfo {
+            id: volume.id,
+            name: volume.name.clone(),
+            state,
+            shape,
+            capacity_bytes: volume.size_bytes,
+            allocated_bytes: (slabs + beside) * slab_bytes,
+            written_bytes: is_open.then(|| arrays.iter().map(|array| array.written_bytes()).sum()),
+            redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
+            lost_blocks: match is_open {
+                true => arrays
+                    .iter()
+                    .map(|array| (array.lost_blocks().len() + array.dead_blocks().len()) as u64)
+                    .sum(),
+                false => volume.parts.iter().flat_map(|part| &part.lost).map(|lost| lost.2).sum(),
+            },
+            thin: volume.thin,
+            write_back: volume.write_back,
+            checksums: volume.checksums,
+            pin: volume.pin,
+            tiers: self.tier_info(volume),
+            rows: (allocated_rows, rows),
+            slots: tally.order.iter().map(slot).collect(),
+            copies: ids(&tally.copies),
+            lacking_copies: ids(&tally.lacking_copies),
+            conversion: self.conversion_status(volume),
+            needed: if readable { Vec::new() } else { self.needed_drives(volume) },
+            failure,
+        }
+    }
+
+    fn conversion_status(&self, volume: &VolumeRecord) -> Option<ConversionStatus> {
+        let (conversion, old) = (volume.conversion?, volume.parts.first()?);
+        let end_bytes = conversion.end_bytes(volume.size_bytes);
+        let next_offset_bytes = conversion.next_offset_bytes.min(end_bytes);
+        Some(ConversionStatus {
+            from: old.shape,
+            next_offset_bytes,
+            percent: next_offset_bytes as f64 * 100.0 / end_bytes.max(1) as f64,
+            is_cancelled: conversion.until_offset_bytes.is_some(),
+            waits: volume.parts.last().and_then(|new| self.jobs.converting.stalled_because(new.id)),
+        })
+    }
+
+    fn tally(&self, part: &PartRecord, tally: &mut Tally) {
+        let array = self.array(part.id);
+        // What the array knows is newer than what is recorded.
+        let is_there = |number: u32| match &array {
+            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
+            None => self.working_member(number).is_some(),
+        };
+        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
+        let tolerance = part.shape.fault_tolerance() as isize;
+        let geometry = Geometry::new(part.shape, part.shape.interleave_bytes.saturating_mul(512)).ok();
+        let mut seen: Option<MemberSet> = None;
+        for run in part.rows.runs() {
+            let mut lacking = MemberSet::EMPTY;
+            for (column, place) in run.places.iter().enumerate() {
+                let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
+                let state = match place.state {
+                    SlotState::Active if is_there => Worst::Active,
+                    SlotState::Active => Worst::Away,
+                    SlotState::Rebuilding if is_there => Worst::Rebuilding,
+                    SlotState::CatchingUp if is_there => Worst::CatchingUp,
+                    _ => Worst::Missing,
+                };
+                let share = tally.shares.entry(place.drive).or_insert_with(|| {
+                    tally.order.push(place.drive);
+                    Share::default()
+                });
+                share.slabs += run.rows;
+                share.state = share.state.max(state);
+                if state != Worst::Active {
+                    share.lacking += run.rows;
+                    lacking.insert(column);
+                    tally.lacking = true;
+                    tally.filling |= matches!(state, Worst::Rebuilding | Worst::CatchingUp);
+                }
+            }
+            if seen.is_none_or(|seen| seen != lacking) {
+                tally.readable &= geometry.as_ref().is_some_and(|geometry| geometry.survives(&lacking));
+                seen = Some(lacking);
+            }
+            let left = tolerance - lacking.len() as isize;
+            tally.left = Some(tally.left.map_or(left, |least| least.min(left)));
+        }
+        let (left, lacking) = self.copies_left(part, is_there);
+        tally.lacking |= left < tolerance;
+        tally.copies.extend(copies(part).map(|(drive, _)| drive));
+        tally.lacking_copies.extend(lacking);
+        let least = tally.left.get_or_insert(tolerance);
+        *least = (*least).min(tolerance).min(left);
+    }
+}
+
+fn unknown_shape() -> Shape {
+    Shape { level: Level::Single, width: 1, groups: 1, interleave_bytes: 65_536 }
+}

@@ -1,0 +1,362 @@
+//! What a pool's state means, in words, and what to type next.
+
+use crate::pool::Inner;
+use crate::pool::jobs::convert::NO_ROOM;
+use crate::pool::jobs::is_resync_due;
+use crate::pool::jobs::last_scrub::{LastScrub, Takeover};
+use crate::pool::jobs::rebalance_plan::room;
+use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
+use crate::pool::status::{DriveStatus, VolumeInfo, VolumeState};
+use crate::pool::volume::conversion::in_words;
+use crate::rows::{Run, SlotState};
+
+impl Inner {
+    /// What the state means, and what to type next.
+    pub(in crate::pool) fn in_words(
+        &self,
+        manifest: &Manifest,
+        volumes: &[VolumeInfo],
+        drives: &[DriveStatus],
+    ) -> (String, String) {
+        let pool = &manifest.name;
+        let named = |drive: &DriveStatus| format!("{} ({})", drive.path, drive.state);
+        let out: Vec<&DriveStatus> = drives
+            .iter()
+            .zip(&manifest.drives)
+            .filter(|(drive, record)| !is_fine(drive) && !record.replaced)
+            .map(|(drive, _)| drive)
+            .collect();
+        let listed = out.iter().map(|drive| named(drive)).collect::<Vec<_>>().join(", ");
+        if let Some(failed) = volumes.iter().find(|volume| volume.state == VolumeState::Failed) {
+            let why = failed.failure.as_deref().unwrap_or("too many drives are gone");
+            let mut condition = format!("volume {} has failed: {why}", failed.name);
+            let action = if failed.needed.is_empty() {
+                format!("stripewise volume delete {pool}/{} --yes", failed.name)
+            } else {
+                condition += &format!("; with these it could be read again: {}", failed.needed.join(", "));
+                format!("stripewise pool import {pool} --dir DIR")
+            };
+            return (condition, action);
+        }
+        if let Some(drive) = &*self.full.borrow() {
+            return full_in_words(pool, drive);
+        }
+        let lost: u64 = volumes.iter().map(|volume| volume.lost_blocks).sum();
+        if lost > 0 {
+            let condition = format!(
+                "{lost} blocks of 4 KiB are lost, no drive has them any more; all else can be read. Writing them makes \
+                 them good again"
+            );
+            return (condition, format!("stripewise pool scrub {pool} --wait"));
+        }
+        let rebuilding: Vec<&str> = volumes
+            .iter()
+            .filter(|volume| volume.state == VolumeState::Rebuilding)
+            .map(|volume| volume.name.as_str())
+            .collect();
+        if !rebuilding.is_empty() {
+            let condition = format!(
+                "a replacement is being filled; until that is done {} can lose fewer drives than when whole",
+                rebuilding.join(", ")
+            );
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
+        let degraded = volumes.iter().find(|volume| volume.state == VolumeState::Degraded);
+        if let Some(volume) = degraded {
+            let left = match volume.redundancy_left {
+                0 => "has no redundancy left".to_owned(),
+                left => format!("can lose {} more", counted(left, "drive")),
+            };
+            if out.is_empty() {
+                let condition = format!(
+                    "everything can be read and written, but volume {} {left}: a copy of its map or journal is lacking, for which \
+                     the other drives may have no room",
+                    volume.name
+                );
+                return (condition, remedy(pool, &out));
+            }
+            let mut condition = format!(
+                "{} out of service: {listed}; everything can be read and written, volume {} {left}",
+                counted(out.len(), "drive"),
+                volume.name,
+            );
+            // Before a person brings a drive, the pool helps itself; not with others where it is back.
+            let is_back = out.iter().any(|drive| drive.state == "behind");
+            if let Some(prospect) = self.prospect(manifest).filter(|_| !is_back) {
+                condition += &format!("; {prospect}");
+                return (condition, format!("stripewise pool wait {pool} rebuild"));
+            }
+            return (condition, remedy(pool, &out));
+        }
+        if let Some(first) = out.first() {
+            let holds_nothing = |drive: &DriveStatus| {
+                let record = manifest.drive_by_id(drive.id);
+                record.is_some_and(|record| !manifest.is_needed(record.number))
+            };
+            let is_gone = |drive: &&DriveStatus| matches!(drive.state.as_str(), "missing" | "failed");
+            if out.iter().all(|drive| is_gone(drive) && holds_nothing(drive)) {
+                let condition = format!(
+                    "all volumes are whole without {listed}; `pool replace` puts a new drive in its place, and gives the room back"
+                );
+                return (condition, format!("stripewise pool remove {pool} {}", first.id));
+            }
+            let condition = format!("all volumes are whole; out of service: {listed}");
+            return (condition, remedy(pool, &out));
+        }
+        if self.arrays.borrow().values().any(is_resync_due) {
+            let condition = "all there; what a crash left open is still to be compared".to_owned();
+            return (condition, format!("stripewise pool wait {pool} scrub"));
+        }
+        let retiring: Vec<&str> = drives
+            .iter()
+            .filter(|drive| drive.state == "retiring")
+            .map(|drive| drive.path.as_str())
+            .collect();
+        if let Some(condition) = self.replacements_in_words(manifest) {
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
+        if let Some(why) = self.retiring_without_room(manifest) {
+            return (format!("all there, but {why}"), format!("stripewise pool add {pool} NEW-DRIVE"));
+        }
+        if !retiring.is_empty() {
+            let condition = format!("all there; {} is being emptied", retiring.join(", "));
+            return (condition, format!("stripewise pool wait {pool} rebuild"));
+        }
+        let conversion = |volume: &VolumeInfo| {
+            let status = volume.conversion.as_ref()?;
+            let (from, to) = (in_words(&status.from), in_words(&volume.shape));
+            Some((
+                status.waits.clone(),
+                format!("volume {} is being converted from {from} to {to}", volume.name),
+            ))
+        };
+        match volumes.iter().find_map(conversion) {
+            Some((Some(waits), under_way)) => {
+                let is_full = waits.contains(NO_ROOM);
+                let action = match is_full {
+                    true => format!("stripewise pool add {pool} NEW-DRIVE"),
+                    false => format!("stripewise pool wait {pool} convert"),
+                };
+                return (format!("all there; {under_way}. {waits}"), action);
+            }
+            Some((None, under_way)) => {
+                return (format!("all there; {under_way}"), format!("stripewise pool wait {pool} convert"));
+            }
+            None => {}
+        }
+        if let Some(told) = care_in_words(manifest, drives) {
+            return told;
+        }
+        if manifest.rebalance.is_some() {
+            let condition = "all there; what volumes take is being spread over all drives".to_owned();
+            return (condition, format!("stripewise pool wait {pool} rebalance"));
+        }
+        if self.would_gain(manifest) {
+            let room = room(manifest, &self.space.borrow());
+            let mib = (room.free_slabs - room.usable_slabs) * (manifest.slab_bytes >> 20);
+            let condition = format!(
+                "all there; {mib} MiB that are free can be used only when rows are spread over all drives"
+            );
+            return (condition, format!("stripewise pool rebalance {pool}"));
+        }
+        if let Some(short) = self.space_in_words(manifest) {
+            return (short, format!("stripewise pool add {pool} NEW-DRIVE"));
+        }
+        ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
+    }
+
+    /// What jobs will do by themselves about what is lacking, where they can do all of it: a spare is there, or room.
+    fn prospect(&self, manifest: &Manifest) -> Option<String> {
+        let mut planned = manifest.clone();
+        let is_gone = |drive: &&DriveRecord| drive.is_online() && self.working_member(drive.number).is_none();
+        let gone: Vec<Exclusion> = manifest
+            .drives
+            .iter()
+            .filter(is_gone)
+            .map(|drive| Exclusion {
+                drive: drive.number,
+                reason: String::new(),
+                kind: ExclusionKind::Missing,
+            })
+            .collect();
+        planned.exclude(&gone);
+        planned.settle_replacements();
+        let spare = self.next_for_spare_in(&planned).and_then(|(_, spare)| planned.drive(spare));
+        let spare = spare.map(|spare| spare.path.clone());
+        let mut books = self.space.borrow().clone();
+        books.refresh(&planned);
+        self.take_over_on_paper(&mut planned, &mut books);
+        let lacks = |run: &Run| run.places.iter().any(|place| place.state == SlotState::Missing);
+        if planned.parts().any(|part| part.rows.runs().any(lacks)) {
+            return None;
+        }
+        Some(match spare {
+            Some(path) => format!("the spare {path} takes over"),
+            None => "the other drives have room for what is lacking".to_owned(),
+        })
+    }
+
+    /// Drives that are being replaced while they work, and how far that is.
+    fn replacements_in_words(&self, manifest: &Manifest) -> Option<String> {
+        let in_words = |(old, new): (u32, u32)| {
+            let (from, to) = (manifest.drive(old)?, manifest.drive(new)?);
+            let (done, all) = self.replacement_bytes(manifest, old, new);
+            let percent = if all > 0.0 { done * 100.0 / all } else { 0.0 };
+            let line = format!("replacing {} with {}, {percent:.1} % done", from.path, to.path);
+            from.is_online().then_some(line)
+        };
+        let lines: Vec<String> = manifest.replacements().filter_map(in_words).collect();
+        (!lines.is_empty()).then(|| {
+            format!("all there; {}: until then both are used, and no redundancy is missing", lines.join("; "))
+        })
+    }
+
+    /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may have gone since, or
+    /// something new may have taken it.
+    fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
+        let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
+        self.check_room_elsewhere(manifest, first.number).err().map(|error| error.to_string())
+    }
+
+    /// Where so much is taken that a person should know.
+    fn space_in_words(&self, manifest: &Manifest) -> Option<String> {
+        let (used, all) = self.slabs_in_use();
+        let warn = u64::from(manifest.settings.space_warning_percent);
+        // Space that was given to volumes for good is no reason to worry; thin ones that may want more are.
+        let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
+        (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
+            format!(
+                "space is short: {} % of it is taken ({used} of {all} slabs), and thin volumes may want more. When it is full, \
+                 writes to places of theirs that were never written fail; all else goes on",
+                used * 100 / all
+            )
+        })
+    }
+
+    /// What a person should know beside the state.
+    pub(in crate::pool) fn all_notices(&self) -> Vec<String> {
+        let mut notices = self.notices.borrow().clone();
+        let manifest = self.manifest.borrow();
+        let wanted: u64 = thin_parts(&manifest)
+            .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)
+            .sum();
+        let (used, all) = self.slabs_in_use();
+        let free = all.saturating_sub(used);
+        if wanted > free {
+            notices.push(format!(
+                "thin volumes may still want {wanted} slabs of {} MiB, {free} are free",
+                manifest.slab_bytes >> 20
+            ));
+        }
+        notices.extend(self.space_in_words(&manifest));
+        notices.extend(self.thin_without_drives(&manifest));
+        notices.extend(manifest.care.takeovers.iter().map(takeover_in_words));
+        notices.extend(self.retiring_without_room(&manifest));
+        let is_away = |number: u32| self.working_member(number).is_none();
+        for volume in &manifest.volumes {
+            let lost: usize = volume.parts.iter().map(|part| part.lost_journals(is_away)).sum();
+            if lost > 0 {
+                notices.push(format!(
+                    "{} of the journal of volume {} on drives that are gone; the others do its work",
+                    counted(lost, "area"),
+                    volume.name
+                ));
+            }
+        }
+        notices
+    }
+}
+
+impl Inner {
+    /// Thin volumes that get no new space while drives are out of service.
+    fn thin_without_drives(&self, manifest: &Manifest) -> Option<String> {
+        let (working, away) = self.drives_with_room(manifest, &[Role::Data]);
+        let wants = |volume: &&VolumeRecord| {
+            let part = volume.parts.last().filter(|_| volume.thin && volume.pin != Pin::Fast);
+            part.is_some_and(|part| {
+                let width = part.rows.width();
+                part.rows.allocated_rows() < part.rows.rows() && working < width && working + away >= width
+            })
+        };
+        let names: Vec<&str> =
+            manifest.volumes.iter().filter(wants).map(|volume| volume.name.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "thin volumes get no new space until all drives are back: each row takes more drives than the {working} in \
+                 service ({}). What was written before can be read and written",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// What thin volumes may want more rows for.
+fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
+    manifest.volumes.iter().filter(|volume| volume.thin).filter_map(|volume| volume.parts.last())
+}
+
+fn is_fine(drive: &DriveStatus) -> bool {
+    matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
+}
+
+/// What it means that the file system under a drive is full, and what helps.
+pub fn full_in_words(pool: &str, drive: &str) -> (String, String) {
+    let condition = format!(
+        "writing stopped: the file system under {drive} is full (ENOSPC). Everything written before can be read, and volumes can be \
+         deleted"
+    );
+    (condition, format!("free space there, or: stripewise volume delete {pool}/VOL --yes"))
+}
+
+fn takeover_in_words(takeover: &Takeover) -> String {
+    format!("spare {} took the place of {}", takeover.spare_path, takeover.path)
+}
+
+/// What a person has not acknowledged yet: wrong blocks, and spares that stood in.
+fn care_in_words(manifest: &Manifest, drives: &[DriveStatus]) -> Option<(String, String)> {
+    let pool = &manifest.name;
+    let wrong: Vec<String> = drives
+        .iter()
+        .filter(|drive| drive.checksum_errors > 0)
+        .map(|drive| format!("{} ({})", drive.path, drive.checksum_errors))
+        .collect();
+    let clear = format!("stripewise pool clear {pool}");
+    if !wrong.is_empty() {
+        let condition = format!(
+            "all there; blocks were found wrong on {}, and repaired where there is redundancy. A drive that goes on \
+             like this should be replaced; `{clear}` sets the counts back",
+            wrong.join(", ")
+        );
+        let counted = drives.iter().fold(0, |sum: u64, drive| sum.saturating_add(drive.checksum_errors));
+        let is_old = |scrub: &LastScrub| scrub.is_clean() && scrub.counted_before == counted;
+        let was_clean = manifest.care.last_scrub.as_ref().is_some_and(is_old);
+        return Some((
+            condition,
+            if was_clean { clear } else { format!("stripewise pool scrub {pool} --wait") },
+        ));
+    }
+    let takeover = manifest.care.takeovers.last()?;
+    Some((format!("all there; {}", takeover_in_words(takeover)), clear))
+}
+
+/// What helps with drives that are out of service.
+fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
+    match out.first() {
+        None => format!("stripewise pool wait {pool} rebuild"),
+        Some(_) if out.iter().any(|drive| drive.state == "behind") => {
+            format!("stripewise pool wait {pool} rebuild")
+        }
+        Some(drive) if drive.state == "offline" => format!("stripewise pool online {pool} {}", drive.id),
+        // It is there, and may be filled again.
+        Some(drive) if drive.state == "stale" => {
+            format!("stripewise pool replace {pool} {} {}", drive.id, drive.path)
+        }
+        Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,178 @@
+//! Opening volumes: arrays are made from their records, those whose drives are there; the others are remembered with the reason.
+//!
+//! Faults expected: missing drives, journals that were lost with theirs, blocks that replay finds lost.
+
+use stripewise_layout::Level;
+
+use crate::array::{AreaPlace, Array, ArrayInit, ArraySpec};
+use crate::error::ArrayError;
+use crate::member::Member;
+use crate::pool::manifest::commit::map_place;
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::ids::Id;
+use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
+use crate::pool::volume::shadow::Shadow;
+use crate::pool::volume::thin::PoolHost;
+use crate::pool::{BLOCK_BYTES, Inner, OpenMode, PoolError};
+use crate::sums::SumsInit;
+
+impl PartRecord {
+    /// What arrays are made from.
+    pub(in crate::pool) fn spec(&self, slab_bytes: u64) -> ArraySpec {
+        ArraySpec { id: self.id.0, shape: self.shape, slab_bytes }
+    }
+}
+
+/// An area of a journal, as arrays know it.
+pub(in crate::pool) fn journal_place(place: &JournalPlaceRecord) -> AreaPlace {
+    AreaPlace { drive: place.drive, slab: place.slab, slabs: place.slabs }
+}
+
+impl Inner {
+    /// What the array of a part is made from.
+    pub(in crate::pool) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> ArrayInit {
+        let slab_bytes = self.manifest.borrow().slab_bytes;
+        let map = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
+        let journal = part.journal.iter().filter(|place| place.state == PlaceState::Active);
+        ArrayInit {
+            spec: part.spec(slab_bytes),
+            size_bytes: record.size_bytes,
+            rows: part.rows.clone(),
+            map: map.map(|place| map_place(part, place)).collect(),
+            journal: journal.map(journal_place).collect(),
+            journal_epoch: self.manifest.borrow().generation + 1,
+            write_back: record.write_back && part.shape.parity_units() > 0,
+            checksums: record.checksums.then(|| self.sums_init()),
+            members: self.array_members(),
+            read_only: self.mode == OpenMode::ReadOnly,
+        }
+    }
+
+    fn sums_init(&self) -> SumsInit {
+        SumsInit {
+            first_stamp: self.manifest.borrow().generation << 32,
+            cache_bytes: self.tuning().checksum_cache_bytes,
+        }
+    }
+
+    /// Sees to it that arrays that are opened now have a generation of their own.
+    async fn begin_stamps(&self) -> Result<(), PoolError> {
+        if self.mode == OpenMode::ReadWrite && self.stamped.get() == self.manifest.borrow().generation {
+            self.commit(None, |_| ()).await?;
+        }
+        self.stamped.set(self.manifest.borrow().generation);
+        Ok(())
+    }
+
+    /// Opens the volumes that can be read and are not open; the others are remembered with the reason.
+    pub(in crate::pool) async fn open_volumes(&self) {
+        let records = self.manifest.borrow().volumes.clone();
+        let is_open = |record: &VolumeRecord| record.parts.iter().all(|part| self.array(part.id).is_some());
+        let to_open: Vec<VolumeRecord> = records.into_iter().filter(|record| !is_open(record)).collect();
+        let stamped = match to_open.iter().any(|record| record.checksums && self.may_open(record)) {
+            true => self.begin_stamps().await,
+            false => Ok(()),
+        };
+        for record in to_open {
+            let record = self.with_journal(record).await;
+            let opened = match &stamped {
+                Err(error) if record.checksums => Err(error.to_string()),
+                _ => self.open_volume(&record).await,
+            };
+            match opened {
+                Ok(()) => self.failures.borrow_mut().remove(&record.id),
+                Err(why) => self.failures.borrow_mut().insert(record.id, why),
+            };
+        }
+    }
+
+    /// A volume that is about to be opened, with new areas for its journal where none is left.
+    async fn with_journal(&self, record: VolumeRecord) -> VolumeRecord {
+        if self.mode == OpenMode::ReadOnly || !self.may_open(&record) {
+            return record;
+        }
+        let parts: Vec<Id> = record.parts.iter().map(|part| part.id).collect();
+        self.renew_lost_journals(&parts).await;
+        self.manifest.borrow().volume_by_id(record.id).cloned().unwrap_or(record)
+    }
+
+    /// Whether enough of a volume's drives are there.
+    fn may_open(&self, record: &VolumeRecord) -> bool {
+        record.survives(|number| self.working_member(number).is_none())
+    }
+
+    async fn open_volume(&self, record: &VolumeRecord) -> Result<(), String> {
+        if !self.may_open(record) {
+            let level = record.parts.last().map_or(Level::Single, |part| part.shape.level);
+            return Err(format!(
+                "more of its drives are missing or not rebuilt than {level} can do without: {}",
+                self.needed_drives(record).join(", ")
+            ));
+        }
+        let mut arrays = Vec::new();
+        for part in &record.parts {
+            let init = self.array_init(record, part);
+            let host = PoolHost::of(self);
+            let opened = Array::open(&self.context, &self.buffers, init, host, self.options.array).await;
+            let array = match opened {
+                Err(ArrayError::FileSystemFull { drive }) => self.open_in_memory(record, part, &drive).await,
+                opened => opened,
+            };
+            let array = array.map_err(|error| error.to_string())?;
+            array.set_lost_blocks(still_lost(part, &array));
+            array.set_dead_blocks(part.dead_blocks());
+            arrays.push((part.id, array));
+        }
+        let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
+        // Arrays that are opened anew are reached by a new way.
+        self.ios.borrow_mut().remove(&record.id);
+        self.arrays.borrow_mut().extend(arrays);
+        if opened.iter().any(Array::journal_began_anew) {
+            self.event(
+                EventKind::Journal,
+                &format!("the journal of volume {} was lost with its drives and begins anew", record.name),
+            );
+        }
+        // A drive may have been excluded since.
+        opened.iter().for_each(|array| self.leave_out_excluded(array));
+        // What the journal's replay found lost is recorded before the journal may forget why.
+        if self.mode == OpenMode::ReadWrite && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
+            self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Opens the array of a part for reading only, since what its journal holds cannot be put in place: the file system under a drive
+    /// is full.
+    async fn open_in_memory(
+        &self,
+        record: &VolumeRecord,
+        part: &PartRecord,
+        drive: &str,
+    ) -> Result<Array, ArrayError> {
+        let mut init = self.array_init(record, part);
+        init.read_only = true;
+        for array_member in &mut init.members {
+            let shadow = Shadow::over_member(&self.context, &array_member.member);
+            array_member.member = Member::new(&self.context, shadow, self.options.member());
+            self.shadows.borrow_mut().push(array_member.member.clone());
+        }
+        let host = PoolHost::of(self);
+        let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;
+        array.0.lifecycle.fill_up(drive.into());
+        Ok(array)
+    }
+}
+
+/// Lost blocks, less those of columns that hold nothing current: these are found lost again, or not, when they are filled.
+fn still_lost(part: &PartRecord, array: &Array) -> Vec<(usize, u64)> {
+    use crate::rows::SlotState::{Active, CatchingUp};
+    let blocks_per_slab = array.spec().slab_bytes / BLOCK_BYTES;
+    let counts = |&(column, block): &(usize, u64)| {
+        let place = part.rows.place(block / blocks_per_slab, column);
+        place.is_some_and(|place| matches!(place.state, Active | CatchingUp))
+    };
+    part.lost_blocks().filter(counts).collect()
+}

@@ -1,0 +1,106 @@
+//! Whose turn it is to write where: ranges of a volume that must not be worked on by two at a time, first come, first served.
+//!
+//! While a volume is converted its writes hold their ranges here, since some of them are made in two arrays and must leave the
+//! same in both; and so do the copying of a range and the step that makes the copy the one that counts. Whoever comes waits
+//! for those only that came before and overlap, so nobody waits for ever. Memory: one entry per write under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use stripewise_drive::Event;
+
+#[derive(Default)]
+pub(in crate::pool) struct RangeGate {
+    /// In the order of arrival: those who work, and those who wait.
+    entries: RefCell<VecDeque<Entry>>,
+    next_ticket: Cell<u64>,
+    left: Event,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    ticket: u64,
+    start: u64,
+    end: u64,
+}
+
+impl RangeGate {
+    /// Ends when nobody who came before works in the range; it is the caller's as long as the guard lives.
+    pub async fn enter(&self, start: u64, end: u64) -> RangeGuard<'_> {
+        let ticket = self.next_ticket.replace(self.next_ticket.get() + 1);
+        self.entries.borrow_mut().push_back(Entry { ticket, start, end });
+        let guard = RangeGuard { gate: self, ticket };
+        loop {
+            let left = self.left.wait();
+            if self.is_free(ticket, start, end) {
+                return guard;
+            }
+            left.await;
+        }
+    }
+
+    fn is_free(&self, ticket: u64, start: u64, end: u64) -> bool {
+        let entries = self.entries.borrow();
+        let mut before = entries.iter().take_while(|entry| entry.ticket != ticket);
+        !before.any(|entry| entry.start < end && start < entry.end)
+    }
+}
+
+pub(in crate::pool) struct RangeGuard<'a> {
+    gate: &'a RangeGate,
+    ticket: u64,
+}
+
+impl Drop for RangeGuard<'_> {
+    fn drop(&mut self) {
+        let mut entries = self.gate.entries.borrow_mut();
+        if let Ok(index) = entries.binary_search_by_key(&self.ticket, |entry| entry.ticket) {
+            entries.remove(index);
+        }
+        drop(entries);
+        self.gate.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use stripewise_drive::SplitMix64;
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_in_a_range_with_another_and_everybody_gets_in() {
+        for seed in 0..20 {
+            let executor = VirtualExecutor::shuffled(seed);
+            let context = executor.context();
+            let gate: Rc<RangeGate> = Rc::default();
+            let inside: Rc<RefCell<Vec<(u64, u64)>>> = Rc::default();
+            let mut random = SplitMix64::new(seed);
+            let tasks: Vec<_> = (0..60)
+                .map(|_| {
+                    let (start, pause, work) = (random.below(20), random.below(50), random.below(50));
+                    let end = start + 1 + random.below(10);
+                    let (gate, inside, clock) = (gate.clone(), inside.clone(), context.clone());
+                    context.spawn(async move {
+                        clock.sleep_ns(pause).await;
+                        let _mine = gate.enter(start, end).await;
+                        let overlaps = |other: &(u64, u64)| other.0 < end && start < other.1;
+                        assert!(!inside.borrow().iter().any(overlaps));
+                        inside.borrow_mut().push((start, end));
+                        clock.sleep_ns(work).await;
+                        inside.borrow_mut().retain(|other| *other != (start, end));
+                    })
+                })
+                .collect();
+            executor.block_on(async {
+                for task in tasks {
+                    task.await;
+                }
+            });
+            assert!(gate.entries.borrow().is_empty());
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a pool does for the arrays of its volumes: excluding drives, recording losses, and giving thin volumes rows when
+//! they are first written; also taking rows back that hold nothing any more.
+//!
+//! A volume that is written from one end to the other gets several rows at once, so that not every row costs a commit; the
+//! number doubles as it goes on and begins again at one when the pool is opened. Faults expected: no room left, drives that
+//! fail while a row is being recorded.
+
+use std::rc::{Rc, Weak};
+
+use crate::array::{Array, ArrayHost, LocalFuture};
+use crate::error::ArrayError;
+use crate::lock_order;
+use crate::member::Member;
+use crate::pool::error::PoolError;
+use crate::pool::jobs::rebalance_plan::room;
+use crate::pool::manifest::commit::Change;
+use crate::pool::manifest::drive_record::{DriveRecord, Role};
+use crate::pool::manifest::events::EventKind;
+use crate::pool::manifest::format::Manifest;
+use crate::pool::manifest::ids::{Id, VolumeId};
+use crate::pool::manifest::volume_record::Pin;
+use crate::pool::space::slabs::{NewRows, put_rows};
+use crate::pool::{Inner, OpenMode};
+use crate::rows::SlotState;
+
+/// What an array knows of its pool.
+pub(in crate::pool) struct PoolHost(Weak<Inner>);
+
+impl PoolHost {
+    pub fn of(inner: &Inner) -> Rc<dyn ArrayHost> {
+        Rc::new(Self(inner.me.clone()))
+    }
+
+    fn pool(&self) -> Result<Rc<Inner>, String> {
+        self.0.upgrade().ok_or_else(|| "the pool is closed".to_owned())
+    }
+}
+
+impl ArrayHost for PoolHost {
+    fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.pool()?.exclude_member(member, reason).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn file_system_full(&self, drive: &str) {
+        if let Ok(pool) = self.pool() {
+            pool.note_full(drive);
+        }
+    }
+
+    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            // Every commit records what the arrays know.
+            if pool.mode == OpenMode::ReadOnly || pool.is_up_to_date() {
+                return Ok(());
+            }
+            pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            pool.allocate_rows(Id(id), first_row, rows).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// A volume's wish for rows.
+struct Wanted {
+    first_row: u64,
+    rows: u64,
+    width: usize,
+    /// Drives that they may lie on, those that they belong on first.
+    roles: &'static [Role],
+}
+
+impl Inner {
+    /// Gives slabs to the rows of a thin volume that have none yet, and perhaps to some behind them.
+    pub(in crate::pool) async fn allocate_rows(
+        &self,
+        part: Id,
+        first_row: u64,
+        rows: u64,
+    ) -> Result<(), PoolError> {
+        self.check_changeable()?;
+        for row in first_row..first_row + rows {
+            let _alone = self.allocating.acquire(1).await;
+            while let Some(wanted) = self.wanted(part, row)? {
+                let new = self.take_rows_in_time(part, &wanted).await?;
+                if self.record_rows(part, row, new).await? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_rows_in_time(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
+        match self.take_rows(part, wanted) {
+            Err(_) if self.is_reclaiming() => {
+                let reclaimed = std::pin::pin!(self.until_reclaimed());
+                let _ = self.context.time_limit_ns(self.tuning().thin_patience_ns, reclaimed).await;
+                self.take_rows(part, wanted)
+            }
+            taken => taken,
+        }
+    }
+
+    /// How many rows to allocate from one on; none where it has slabs already.
+    fn wanted(&self, part: Id, first_row: u64) -> Result<Option<Wanted>, PoolError> {
+        let manifest = self.manifest.borrow();
+        let found = manifest.volumes.iter().find_map(|volume| Some((volume, volume.part(part)?)));
+        let Some((volume, record)) = found.filter(|(_, record)| first_row < record.rows.rows()) else {
+            return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
+        };
+        if !record.rows.is_hole(first_row) {
+            return Ok(None);
+        }
+        let step = self.thin_steps.borrow().get(&part).copied().unwrap_or(1);
+        let end = record.rows.rows().min(first_row + step);
+        let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
+        let is_converted = volume.conversion.is_some();
+        let roles: &[Role] = match volume.pin {
+            // A conversion that was begun comes to its end; then the rows move to where they belong.
+            Pin::Fast if is_converted => &[Role::Fast, Role::Data],
+            Pin::Slow if is_converted => &[Role::Data, Role::Fast],
+            Pin::Fast => &[Role::Fast],
+            Pin::Slow => &[Role::Data],
+            Pin::None => &[Role::Data, Role::Fast],
+        };
+        Ok(Some(Wanted { first_row, rows: holes, width: record.rows.width(), roles }))
+    }
+
+    /// Takes slabs for as many of the rows as there is room for, at least for one.
+    fn take_rows(&self, part: Id, wanted: &Wanted) -> Result<Vec<NewRows>, PoolError> {
+        let of_role = |role: Role| -> Vec<u32> {
+            let usable = self.space.borrow().usable(role).into_iter();
+            usable.filter(|drive| self.working_member(*drive).is_some()).collect()
+        };
+        let mut space = self.space.borrow_mut();
+        for &role in wanted.roles {
+            drop(space);
+            let drives = of_role(role);
+            space = self.space.borrow_mut();
+            let rows = space.max_rows(&drives, wanted.width).min(wanted.rows);
+            if rows == 0 {
+                continue;
+            }
+            if let Ok(new) = space.allocate_rows(&drives, wanted.width, rows, wanted.first_row) {
+                let mut steps = self.thin_steps.borrow_mut();
+                let step = steps.entry(part).or_insert(1);
+                *step = (*step * 2).min(self.tuning().thin_rows);
+                return Ok(new);
+            }
+        }
+        drop(space);
+        Err(self.no_rows(part, wanted))
+    }
+
+    /// Why there is no row to be had.
+    fn no_rows(&self, part: Id, wanted: &Wanted) -> PoolError {
+        let manifest = self.manifest.borrow();
+        let volume = manifest.volumes.iter().find(|volume| volume.part(part).is_some());
+        let (pool, volume) =
+            (manifest.name.clone(), volume.map_or_else(String::new, |volume| volume.name.clone()));
+        let (working, away) = self.drives_with_room(&manifest, wanted.roles);
+        if working < wanted.width && working + away >= wanted.width {
+            return PoolError::RowNeedsDrives { pool, volume, needed: wanted.width, working };
+        }
+        let (used_slabs, slabs) = self.slabs_in_use();
+        PoolError::Full { pool, volume, used_slabs, slabs }
+    }
+
+    /// Drives of these roles with free slabs: in service, and out of it.
+    pub(in crate::pool) fn drives_with_room(&self, manifest: &Manifest, roles: &[Role]) -> (usize, usize) {
+        let space = self.space.borrow();
+        let may_have = |drive: &&DriveRecord| {
+            roles.contains(&drive.role)
+                && !drive.replaced
+                && !drive.retiring
+                && space.free_slabs(drive.number) > 0
+        };
+        let is_in_service =
+            |drive: &DriveRecord| drive.takes_new() && self.working_member(drive.number).is_some();
+        let all: Vec<&DriveRecord> = manifest.drives.iter().filter(may_have).collect();
+        let working = all.iter().filter(|drive| is_in_service(drive)).count();
+        (working, all.len() - working)
+    }
+
+    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is to be emptied.
+    async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
+        let rows = new.clone();
+        let recorded = self
+            .try_commit(None, move |manifest| {
+                let takes_new = |drive: u32| manifest.drive(drive).is_some_and(DriveRecord::takes_new);
+                if !rows.iter().flat_map(|new| &new.places).all(|(drive, _)| takes_new(*drive)) {
+                    return Ok(Change::Nothing(false));
+                }
+                let count: u64 = rows.iter().map(|new| new.rows).sum();
+                let record = manifest.part_mut(part).filter(|part| first_row + count <= part.rows.rows());
+                let Some(record) = record else {
+                    return Err(PoolError::Job("the volume was deleted or made smaller".to_owned()));
+                };
+                put_rows(&mut record.rows, first_row, &rows, SlotState::Active);
+                Ok(Change::Commit(true))
+            })
+            .await;
+        if !matches!(recorded, Ok(true)) {
+            self.space.borrow_mut().give_rows(&new);
+        }
+        recorded
+    }
+
+    /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be given back now stays: it is
+    /// space, not data.
+    pub(in crate::pool) async fn release_unused(
+        &self,
+        volume: VolumeId,
+        array: &Array,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) {
+        let is_thin = self.manifest.borrow().volume_by_id(volume).is_some_and(|volume| volume.thin);
+        let Ok(row_bytes) = array.spec().row_data_bytes() else { return };
+        if !is_thin || length_bytes == 0 || self.check_changeable().is_err() {
+            return;
+        }
+        let rows = array.rows();
+        let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
+        let unused: Vec<u64> =
+            candidates.filter(|&row| !rows.is_hole(row) && is_unused(array, row)).collect();
+        for batch in unused.chunks(self.tuning().released_rows as usize) {
+            if lock_order::scope(self.release_rows(array, batch)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes rows out of the slab map while nobody can write to them.
+    async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
+        let inner = &array.0;
+        let stripes_of = |row: &u64| row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row;
+        let _guards = inner.table.lock_all(rows.iter().flat_map(stripes_of).collect()).await;
+        let unused: Vec<u64> = rows.iter().copied().filter(|&row| is_unused(array, row)).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        // That nothing is there must be durable before the slabs can hold something else.
+        inner.persist_map().await?;
+        let part = Id(array.spec().id);
+        let released = self.try_commit(None, move |manifest| {
+            let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let rows = record.rows.rows();
+            for row in unused.into_iter().filter(|row| *row < rows) {
+                record.rows.clear(row, 1);
+            }
+            Ok(Change::Commit(()))
+        });
+        released.await.map_err(|error| ArrayError::CannotRecord(error.to_string()))
+    }
+
+    /// Slabs in use on drives that hold volumes, and with those that the layouts there are can use.
+    pub(in crate::pool) fn slabs_in_use(&self) -> (u64, u64) {
+        let manifest = self.manifest.borrow();
+        let space = self.space.borrow();
+        let data = manifest.drives.iter().filter(|drive| drive.role == Role::Data && !drive.replaced);
+        let used: u64 = data.map(|drive| space.used_slabs(drive.number)).sum();
+        (used, used + room(&manifest, &space).usable_slabs)
+    }
+
+    /// Notes when space becomes short, and when it no longer is.
+    pub(in crate::pool) fn note_space(&self) {
+        let (used, all) = self.slabs_in_use();
+        let percent = u64::from(self.manifest.borrow().settings.space_warning_percent);
+        let is_short = all > 0 && used * 100 >= all * percent;
+        if is_short != self.is_short.replace(is_short) && is_short {
+            self.event(EventKind::Space, &format!("space is short: {used} of {all} slabs are in use"));
+        }
+    }
+}
+
+/// Whether nothing in a row was ever written, or all of it was discarded.
+fn is_unused(array: &Array, row: u64) -> bool {
+    let inner = &array.0;
+    inner.regions_of_row(row).all(|region| inner.holds_nothing(region))
+}
