@@ -78,7 +78,7 @@ build: need-build
 	cargo build --release --locked -p stripewise
 
 install: build
-	install -D -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
+	install -D -s -m 755 $(or $(CARGO_TARGET_DIR),target)/release/stripewise '$(PREFIX)/bin/stripewise'
 	sed 's|@BINDIR@|$(PREFIX)/bin|' dist/stripewise.service > dist/stripewise.service.made
 	install -D -m 644 dist/stripewise.service.made '$(PREFIX)/lib/systemd/system/stripewise.service'
 	rm -f dist/stripewise.service.made
