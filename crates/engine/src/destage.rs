@@ -351,7 +351,11 @@ impl Inner {
 
     /// Starts the task that destages, unless it runs. It ends when nothing is pending.
     pub fn start_destaging(&self) {
-        if self.destaging.get() || self.lifecycle.is_closed() || self.pending.is_empty() {
+        if self.destaging.get()
+            || self.lifecycle.is_closed()
+            || self.pending.is_empty()
+            || self.has_replayed()
+        {
             return;
         }
         self.destaging.set(true);

@@ -18,7 +18,7 @@ use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::pending::PendingPiece;
 use crate::regions::RegionState;
-use crate::write_log::{Logged, WriteLog};
+use crate::write_log::WriteLog;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -205,12 +205,7 @@ impl Inner {
                 journal.release(record.sequence);
                 is_any_over = true;
             } else {
-                // Forgotten with the first flush; until then whoever opened the array can record what is lost.
-                log.note_replayed(Logged {
-                    sequence: record.sequence,
-                    stripe: record.stripe,
-                    kind: record.kind,
-                });
+                log.note_replayed(record.sequence);
             }
         }
         self.set_limits(&journal);
@@ -222,6 +217,27 @@ impl Inner {
         *self.log.borrow_mut() = Some(log);
         self.start_destaging();
         Ok(!replay.records.is_empty())
+    }
+
+    /// Releases the records that the replay kept because of dead blocks; to be called when the pool has recorded these, and before
+    /// anything is logged. The replay has settled their stripes, perhaps to older versions or to what stands in for dead blocks, so
+    /// beside a newer record they would be wrong.
+    pub async fn forget_replayed(&self) -> Result<(), ArrayError> {
+        let _alone = self.reading_journal.acquire(1).await;
+        let Some(log) = self.write_log().filter(|log| log.has_replayed()) else { return Ok(()) };
+        log.forget_replayed().await?;
+        self.start_destaging();
+        Ok(())
+    }
+
+    /// The same where no pool has recorded them yet.
+    pub async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
+        self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        self.forget_replayed().await
+    }
+
+    pub fn has_replayed(&self) -> bool {
+        self.log.borrow().as_ref().is_some_and(|log| log.has_replayed())
     }
 
     /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.

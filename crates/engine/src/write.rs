@@ -72,6 +72,9 @@ impl Inner {
     ) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&self.table, "stripes to write to");
         let end_bytes = offset_bytes + data.len() as u64;
+        if self.has_replayed() {
+            Box::pin(self.record_and_forget_replayed()).await?;
+        }
         if !self.regions.all_written() {
             self.admit_new_regions().await?;
         }

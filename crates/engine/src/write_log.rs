@@ -53,6 +53,9 @@ pub(crate) struct WriteLog {
     pub keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
     settled: RefCell<Vec<Logged>>,
+    /// Records that were carried out when the array was opened, and are kept until the blocks that are dead because of them are
+    /// recorded as such.
+    replayed: RefCell<Vec<u64>>,
     /// None of its areas held anything when it was opened.
     pub began_anew: Cell<bool>,
     pub releasing: Cell<bool>,
@@ -88,6 +91,7 @@ impl WriteLog {
             early: RefCell::default(),
             keeps_sums,
             settled: RefCell::default(),
+            replayed: RefCell::default(),
             began_anew: Cell::new(false),
             releasing: Cell::new(false),
             released: Event::new(),
@@ -270,10 +274,25 @@ impl WriteLog {
         Ok(logged.map(|((stripe, kind), sequence)| Logged { sequence, stripe, kind }).collect())
     }
 
-    /// A record that was found and carried out.
-    pub fn note_replayed(&self, logged: Logged) {
-        self.count(logged.stripe, logged.kind, 1);
-        self.note_applied(logged);
+    /// A record was carried out when the array was opened, and is still needed.
+    pub fn note_replayed(&self, sequence: u64) {
+        self.replayed.borrow_mut().push(sequence);
+    }
+
+    /// Whether such records are kept.
+    pub fn has_replayed(&self) -> bool {
+        !self.replayed.borrow().is_empty()
+    }
+
+    /// Releases them durably.
+    pub async fn forget_replayed(&self) -> Result<(), ArrayError> {
+        let replayed = self.replayed.borrow().clone();
+        for sequence in replayed {
+            self.journal.release(sequence);
+        }
+        self.journal.mark().await?;
+        self.replayed.borrow_mut().clear();
+        Ok(())
     }
 
     /// The record's effects are in place.

@@ -563,6 +563,9 @@ impl Array {
             let _ = self.0.flush_what_is_whole().await;
             return Ok(());
         }
+        if self.0.has_replayed() {
+            self.0.record_and_forget_replayed().await?;
+        }
         self.0.destage_all().await?;
         self.0.flush().await?;
         self.0.settle(true).await?;

@@ -138,6 +138,9 @@ impl Inner {
         // What the journal's replay found lost is recorded before the journal may forget why.
         if self.mode == OpenMode::ReadWrite && opened.iter().any(|array| !array.dead_blocks().is_empty()) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
+            for array in &opened {
+                array.0.forget_replayed().await.map_err(|error| error.to_string())?;
+            }
         }
         Ok(())
     }
