@@ -121,7 +121,9 @@ const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 /// area was lost: the drive could not be emptied for good.
 ///
 /// 1172: a drive refused a flush and lost its cache; a mirror read from it before the flush of its own that had it excluded.
-const REGRESSIONS_OF_TODAY: [u64; 3] = [200_116, 213, 1172];
+///
+/// 5211: a conversion without room waited for slabs of the volume that was being deleted, which waited for the conversion.
+const REGRESSIONS_OF_TODAY: [u64; 4] = [200_116, 213, 1172, 5211];
 
 #[test]
 fn what_was_once_wrong_stays_right() {

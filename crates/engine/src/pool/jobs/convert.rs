@@ -143,7 +143,7 @@ impl Inner {
             self.jobs.begin(&self.jobs.converting, parts.clone());
             io.until_ranges_are_held().await;
             let nothing = || std::future::ready(Ok(()));
-            let work = self.copy_all(converting, &zones, &progress);
+            let work = self.copy_all(converting, &zones, &progress, &parts);
             self.watched(&parts, work, SECOND_NS, nothing).await?;
         }
         self.end_conversion(converting).await
@@ -154,6 +154,7 @@ impl Inner {
         converting: &Converting,
         zones: &Zones,
         progress: &Progress,
+        parts: &Parts,
     ) -> Result<(), Stop> {
         let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
         let most_unrecorded = row_bytes.min(self.tuning().convert_unrecorded_bytes);
@@ -175,7 +176,13 @@ impl Inner {
                 Ok(()) => false,
                 // Slabs that were given up may be in use for longer than writes of clients wait for them.
                 Err(Stop::Full(_)) if self.is_reclaiming() => {
+                    // Those of a deleted volume come back when no job is at it: it may be this volume.
+                    self.jobs.pause(&self.jobs.converting);
                     self.until_reclaimed().await;
+                    if self.closed.get() || !self.may_go_on(converting) {
+                        return Err(Stop::Ended);
+                    }
+                    self.jobs.begin(&self.jobs.converting, parts.clone());
                     continue;
                 }
                 // Old rows that come back may be all that it takes.
