@@ -14,6 +14,7 @@ mod drives;
 mod rank;
 mod report;
 mod wanted;
+mod what_if;
 
 use std::collections::BTreeMap;
 
@@ -22,9 +23,11 @@ use serde::Serialize;
 use crate::system::CatalogueError;
 
 pub use commands::{Caveats, Commands};
-pub use drives::{Kind, parse_drives};
+pub(crate) use drives::catalogue as catalogue_with;
+pub use drives::{Kind, parse_count, parse_drives};
 pub use report::html;
 pub use wanted::{Link, Need, Use, parse_link, parse_use};
+pub use what_if::{Matter, what_matters};
 
 /// Rates of an array in one state, in MB/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -87,6 +90,10 @@ pub struct Choice {
     pub reason: String,
     /// Rates that are nearer to each other than this are called equal.
     pub error_percent: f64,
+    /// Half of such rates in published studies were predicted nearer than this.
+    pub rate_median_error_percent: f64,
+    /// Nine of ten were.
+    pub rate_p90_error_percent: f64,
     /// A choice that is better in something and worse in nothing.
     pub dominated_by: Option<usize>,
     /// Ranks of choices whose workload rate is not told apart from this one's.
@@ -101,6 +108,26 @@ pub struct Choice {
     pub commands: Commands,
     /// What to know about that.
     pub caveats: Caveats,
+}
+
+impl Choice {
+    /// What it is, in words.
+    pub fn name(&self) -> String {
+        let mut name = format!("{} of {} {}", self.layout, self.drives, self.drive);
+        if self.groups > 1 {
+            name += &format!(" in {} groups", self.groups);
+        }
+        if self.spares > 0 {
+            name += &format!(", {} spare", self.spares);
+        }
+        if self.journal_drives > 0 {
+            name += " with a journal";
+        }
+        if self.controllers > 1 {
+            name += &format!(" on {} controllers", self.controllers);
+        }
+        name
+    }
 }
 
 /// The answer.
@@ -155,10 +182,22 @@ pub fn advise(need: &Need, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Advic
     let candidates = candidates::of(need, &mut assumptions)?;
     let appraised = appraise::all(&candidates, need, progress)?;
     assumptions.extend(appraise::assumptions(need));
-    let mut choices = rank::ranked(appraised, need)?;
-    let sensitivity = rank::sensitivity(&choices, need);
+    let (mut choices, need) = match rank::ranked(appraised.clone(), need) {
+        Ok(choices) => (choices, need.clone()),
+        Err(error) => {
+            let any_risk = Need { risk_per_year: 1.0, ..need.clone() };
+            let choices = rank::ranked(appraised, &any_risk);
+            let (true, Ok(choices)) = (need.risk_is_assumed, choices) else { return Err(error) };
+            assumptions.push(format!(
+                "no layout with what is wanted loses data with {} % a year or less, so any probability is accepted",
+                need.risk_per_year * 100.0
+            ));
+            (choices, any_risk)
+        }
+    };
+    let sensitivity = what_if::sensitivity(&choices, &need);
     for choice in &mut choices {
-        (choice.commands, choice.caveats) = commands::of(choice, need);
+        (choice.commands, choice.caveats) = commands::of(choice, &need);
     }
     Ok(Advice { assumptions, choices, sensitivity })
 }

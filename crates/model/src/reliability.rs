@@ -13,6 +13,7 @@ mod exposure;
 mod law;
 mod path;
 mod philox;
+mod rebuild;
 mod structure;
 mod tally;
 mod wishes;
@@ -22,7 +23,8 @@ pub use defaults::{
 };
 pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
-pub use structure::{Group, Structure};
+pub use rebuild::{PredictedRebuild, predicted_rebuild};
+pub use structure::{Group, Nested, Structure};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 
 /// Everything that an estimate depends on.

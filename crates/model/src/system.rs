@@ -6,6 +6,7 @@
 mod catalogue;
 mod parameter;
 
+pub(crate) use catalogue::hard_disk;
 pub use catalogue::{
     Catalogue, CatalogueError, Component, ComponentKind, Configuration, Over, System, SystemEntry,
 };

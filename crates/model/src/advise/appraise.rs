@@ -1,6 +1,7 @@
 //! Predictions and risk of each candidate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rayon::prelude::*;
 use stripewise_layout::Geometry;
@@ -8,10 +9,11 @@ use stripewise_layout::Geometry;
 use super::candidates::Candidate;
 use super::rank::APART;
 use super::wanted::{Need, mixed, sequential};
-use super::{AdviceError, Caveats, Choice, Commands, Rates, drives};
+use super::{AdviceError, Caveats, Choice, Commands, Kind, Rates, drives};
 use crate::predict::{Prediction, State, Workload, predict};
 use crate::reliability::{Law, Spares, Stop, Wishes, estimate};
 use crate::system::{Catalogue, Configuration, System};
+use crate::validate::Expected;
 
 /// How a system keeps partial stripes of parity safe.
 #[derive(Clone, Copy, PartialEq)]
@@ -64,14 +66,13 @@ fn journal_factor(system: &System, workload: &Workload) -> f64 {
 /// What was assumed of all of them.
 pub(super) fn assumptions(need: &Need) -> Vec<String> {
     let mut assumptions = vec![
-        format!("a loss of data with a probability of {} % a year is accepted", need.risk_per_year * 100.0),
+        format!("a loss of data with a probability of {} % a year is accepted", short(need.risk_per_year * 100.0)),
         "failures, latent errors and scrubs as `model reliability` assumes them; a new drive is there after a day"
             .to_owned(),
         format!("drives are driven by {}", need.controller),
     ];
     assumptions.push(format!(
-        "rates nearer to each other than {:.0} % are called equal; nine of ten predictions of published rates are \
-         within 30 %",
+        "rates nearer to each other than {:.0} % are called equal",
         100.0 * (APART - 1.0)
     ));
     if need.link.is_none() {
@@ -84,6 +85,23 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
         assumptions.push("any capacity will do".to_owned());
     }
     assumptions
+}
+
+/// Without the digits that only stand for the error of arithmetic.
+fn short(number: f64) -> f64 {
+    (number * 1e9).round() / 1e9
+}
+
+/// Median and ninetieth percentile of the error that such rates had in published studies.
+fn expected_errors(predicted: &Predicted, need: &Need) -> (f64, f64) {
+    static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::built_in);
+    static EXPECTED: LazyLock<Mutex<Expected<'static>>> =
+        LazyLock::new(|| Mutex::new(Expected::new(&CATALOGUE)));
+    let mut expected = EXPECTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let errors = need.workload.loads.iter().map(|load| expected.error(&predicted.system, load));
+    errors.fold((0.0, 0.0), |worst: (f64, f64), error| {
+        (worst.0.max(error.median_error_percent), worst.1.max(error.p90_error_percent))
+    })
 }
 
 /// All of them, in their order.
@@ -110,11 +128,13 @@ pub(super) fn all(
         })
         .collect();
     let predicted = predicted?;
+    let errors: Vec<(f64, f64)> = predicted.iter().map(|one| expected_errors(one, need)).collect();
     candidates
         .par_iter()
         .map(|candidate| {
             let of_it = configurations.iter().position(|known| **known == candidate.configuration);
-            appraise(candidate, need, &predicted[of_it.expect("all were predicted")])
+            let of_it = of_it.expect("all were predicted");
+            appraise(candidate, need, &predicted[of_it], errors[of_it])
         })
         .collect()
 }
@@ -178,7 +198,12 @@ impl Predicted {
     }
 }
 
-fn appraise(candidate: &Candidate, need: &Need, predicted: &Predicted) -> Result<Choice, AdviceError> {
+fn appraise(
+    candidate: &Candidate,
+    need: &Need,
+    predicted: &Predicted,
+    errors: (f64, f64),
+) -> Result<Choice, AdviceError> {
     let Predicted { system, redundant, .. } = predicted;
     let redundant = *redundant;
     let (normal, uncapped) = predicted.rates(&predicted.normal, candidate, need);
@@ -215,12 +240,11 @@ fn appraise(candidate: &Candidate, need: &Need, predicted: &Predicted) -> Result
     let data_drives = asked.question.structure.data_per_group_milli as f64 / 1000.0
         * asked.question.structure.groups.len() as f64;
     let usable_bytes = (data_drives * candidate.kind.bytes as f64) as u64;
-    let price = |name: &str| need.prices.get(name).copied();
-    let cost = price(&candidate.kind.name).map(|price| {
+    let price = |kind: &Kind| need.prices.iter().find(|(name, _)| kind.is_named(name)).map(|(_, price)| *price);
+    let cost = price(&candidate.kind).map(|price_of_one| {
         let journal = candidate.journal.as_ref();
-        let journal =
-            journal.map_or(0.0, |kind| kind.count as f64 * need.prices.get(&kind.name).unwrap_or(&0.0));
-        price * (candidate.drives + need.spares) as f64 + journal
+        let journal = journal.map_or(0.0, |kind| kind.count as f64 * price(kind).unwrap_or(0.0));
+        price_of_one * (candidate.drives + need.spares) as f64 + journal
     });
     let limited = need.link.as_ref().filter(|link| normal.workload >= 0.99 * link.mb_per_s);
     Ok(Choice {
@@ -245,7 +269,9 @@ fn appraise(candidate: &Candidate, need: &Need, predicted: &Predicted) -> Result
         loss_ci95: loss.loss_probability_per_year.ci95,
         bottleneck: limited.map_or(first.bottleneck, |link| format!("link {}", link.name)),
         reason: String::new(),
-        error_percent: 100.0 * (APART - 1.0),
+        error_percent: short(100.0 * (APART - 1.0)),
+        rate_median_error_percent: errors.0,
+        rate_p90_error_percent: errors.1,
         dominated_by: None,
         equal_to: Vec::new(),
         cost,

@@ -5,7 +5,7 @@ use stripewise_layout::{LayoutSpec, Level};
 
 use super::drives::Kind;
 use super::wanted::Need;
-use super::{AdviceError, drives};
+use super::AdviceError;
 use crate::system::{Configuration, Over};
 
 /// A way to use drives, before it is predicted.
@@ -36,8 +36,7 @@ pub(super) fn of(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Candi
             continue;
         }
         let most = wanted - need.spares;
-        // With a budget any number may be bought; drives at hand are all used.
-        let least = if need.budget.is_some() { 1 } else { most };
+        let least = if need.buy { 1 } else { most };
         for drives in least..=most {
             for level in Level::ALL {
                 for spec in shapes(level, drives) {
@@ -70,12 +69,10 @@ fn families(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Kind>, Adv
             Some(known) => known.count += kind.count,
             None => families.push(kind.clone()),
         }
-        if let Some(like) = drives::stand_in(kind) {
-            assumptions.push(format!("{} behaves like {like}, but for its size", kind.name));
-        }
+        assumptions.extend(kind.assumption.clone());
     }
     let alike = families.iter().all(|kind| kind.is_ssd == families[0].is_ssd);
-    if families.len() > 1 && alike && need.budget.is_none() {
+    if families.len() > 1 && alike && !need.buy {
         let smallest = families.iter().min_by_key(|kind| kind.bytes).expect("there are some").clone();
         let count = families.iter().map(|kind| kind.count).sum();
         assumptions.push(format!(

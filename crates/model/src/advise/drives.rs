@@ -1,9 +1,15 @@
-//! Drives by catalogue name or by size: `4xmg08ada400e`, `4x8TB-hdd`, several with commas.
+//! Drives by catalogue name, by size, or as measured: `4xmg08ada400e`, `4x8TB-hdd`, several with
+//! commas; [`Kind::of_entry`] for a file that `drive measure` wrote.
 //!
 //! Expected faults: names that are none; told with the nearest.
 
+use std::collections::BTreeMap;
+
 use super::AdviceError;
-use crate::system::{Catalogue, ComponentKind, How};
+use crate::catalogue::{DriveEntry, DriveModel, drive};
+use crate::names::nearest;
+use crate::ssd::SsdParameters;
+use crate::system::{Catalogue, Component, ComponentKind, How, Parameter, hard_disk};
 
 /// So many drives of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,74 +22,189 @@ pub struct Kind {
     pub bytes: u64,
     /// Whether it has no arm.
     pub is_ssd: bool,
+    /// Its numbers, where the catalogue of systems has none of this name.
+    pub(super) part: Option<Component>,
+    /// What was assumed of it.
+    pub(super) assumption: Option<String>,
 }
 
 /// The entries that stand for drives that are named by their size.
 const ANY_HDD: &str = "mg08ada800e";
 const ANY_SSD: &str = "850pro";
+const ANY_NVME: &str = "nvme";
+/// Drives that one kind may count.
+const MOST_DRIVES: usize = 1000;
 
 /// Reads `4x8TB-hdd,2xmg08ada800e`.
 pub fn parse_drives(text: &str) -> Result<Vec<Kind>, AdviceError> {
     text.split(',').map(|part| parse_kind(part.trim())).collect()
 }
 
-fn parse_kind(text: &str) -> Result<Kind, AdviceError> {
-    let wish = |what: String| AdviceError::Wish {
-        what,
-        hint: "write a number, an x, and a size or a catalogue name: 4x8TB-hdd, 8x1TB-ssd, 4xmg08ada400e"
-            .to_owned(),
-    };
-    let (count, name) =
-        text.split_once('x').ok_or_else(|| wish(format!("`{text}` does not say how many drives")))?;
-    let count: usize = match count.trim().parse() {
-        Ok(count @ 1..=1000) => count,
-        _ => return Err(wish(format!("`{count}` is no number of drives (1 to 1000)"))),
-    };
-    let name = name.trim().to_ascii_lowercase();
-    if let Some((bytes, is_ssd)) = by_size(&name) {
-        return Ok(Kind { count, name, bytes, is_ssd });
+/// Reads the number in front of an `x`.
+pub fn parse_count(text: &str) -> Result<usize, AdviceError> {
+    match text.trim().parse() {
+        Ok(count) if (1..=MOST_DRIVES).contains(&count) => Ok(count),
+        _ => Err(wish(format!("`{text}` is no number of drives (1 to {MOST_DRIVES})"))),
     }
-    let catalogue = Catalogue::built_in();
-    let (_, name, drive) = catalogue.drives(&format!("{count}x{name}"))?;
-    let bytes = drive.or("capacity", 0.0) as u64;
-    Ok(Kind { count, name, bytes, is_ssd: drive.kind == ComponentKind::Ssd })
 }
 
-fn by_size(name: &str) -> Option<(u64, bool)> {
-    let (size, kind) = name.split_once('-')?;
-    let is_ssd = match kind {
-        "hdd" => false,
-        "ssd" => true,
-        _ => return None,
-    };
+fn wish(what: String) -> AdviceError {
+    let hint = "write a number, an x, and a size or a catalogue name: 4x8TB-hdd, 8x1TB-ssd, 4x2TB-nvme, \
+                4xmg08ada400e; or paths of drives";
+    AdviceError::Wish { what, hint: hint.to_owned() }
+}
+
+fn parse_kind(text: &str) -> Result<Kind, AdviceError> {
+    let (count, name) =
+        text.split_once('x').ok_or_else(|| wish(format!("`{text}` does not say how many drives")))?;
+    Kind::named(parse_count(count)?, name)
+}
+
+impl Kind {
+    /// Drives of a size (`8TB-hdd`) or a name of the catalogue.
+    pub fn named(count: usize, name: &str) -> Result<Self, AdviceError> {
+        let name = name.trim().to_ascii_lowercase();
+        if let Some((bytes, sort)) = by_size(&name) {
+            return Ok(Self::of_size(count, bytes, sort));
+        }
+        if let Ok(entry) = drive(&name)
+            && matches!(entry.model, DriveModel::Ssd(_))
+            && Catalogue::built_in().component.get(&name).is_none_or(|known| known.kind != ComponentKind::Ssd)
+        {
+            return Ok(Self::of_entry(count, entry));
+        }
+        let catalogue = Catalogue::built_in();
+        match catalogue.drives(&format!("{count}x{name}")) {
+            Ok((_, name, part)) => Ok(Self {
+                count,
+                name,
+                bytes: part.or("capacity", 0.0) as u64,
+                is_ssd: part.kind == ComponentKind::Ssd,
+                part: None,
+                assumption: None,
+            }),
+            // Something like a size: the nearest is one.
+            Err(_) if name.starts_with(|first: char| first.is_ascii_digit()) => {
+                let (size, sort) = name.split_once('-').unwrap_or((name.as_str(), ""));
+                let sorts = nearest(sort, ["hdd", "ssd", "nvme"]);
+                let sort = sorts.first().copied().unwrap_or("hdd");
+                let near = [size.to_owned(), format!("{size}b"), format!("{size}tb")]
+                    .into_iter()
+                    .map(|size| format!("{size}-{sort}"))
+                    .find(|near| by_size(near).is_some());
+                let near = near.map_or_else(String::new, |near| format!("; the nearest: {near}"));
+                Err(wish(format!("there is no drive `{name}`{near}")))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drives of which the size is known, and the sort: `hdd`, `ssd` or `nvme`.
+    pub fn of_size(count: usize, bytes: u64, sort: &str) -> Self {
+        let (like, is_ssd) = match sort {
+            "hdd" => (ANY_HDD, false),
+            "nvme" => (ANY_NVME, true),
+            _ => (ANY_SSD, true),
+        };
+        let mut part = match drive(like) {
+            Ok(entry) if sort == "nvme" => of_entry(entry),
+            _ => Catalogue::built_in().component[like].clone(),
+        };
+        let (number, unit) =
+            if bytes >= 1_000_000_000_000 { (bytes as f64 / 1e12, "tb") } else { (bytes as f64 / 1e9, "gb") };
+        let name = format!("{}{unit}-{sort}", (number * 100.0).round() / 100.0);
+        part.title.clone_from(&name);
+        if let Some(capacity) = part.parameters.get_mut("capacity") {
+            capacity.value = bytes as f64;
+            capacity.how = How::Assumed;
+        }
+        let assumption = Some(format!("{name} behaves like {like}, but for its size"));
+        Self { count, name, bytes, is_ssd, part: Some(part), assumption }
+    }
+
+    /// Drives of the drives' catalogue, or of a file in its form.
+    pub fn of_entry(count: usize, entry: &DriveEntry) -> Self {
+        let is_ssd = matches!(entry.model, DriveModel::Ssd(_));
+        let (name, bytes) = (entry.name.to_ascii_lowercase(), entry.capacity_bytes());
+        let assumption = Some(format!("{name} is {}", entry.title));
+        Self { count, name, bytes, is_ssd, part: Some(of_entry(entry)), assumption }
+    }
+
+    /// Whether a name means such drives.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.name == name || by_size(name).is_some_and(|(bytes, sort)| Self::of_size(1, bytes, sort).name == self.name)
+    }
+}
+
+fn by_size(name: &str) -> Option<(u64, &str)> {
+    let (size, sort) = name.split_once('-')?;
+    if !["hdd", "ssd", "nvme"].contains(&sort) {
+        return None;
+    }
     let (number, unit) = match (size.strip_suffix("tb"), size.strip_suffix("gb")) {
         (Some(number), _) => (number, 1e12),
         (_, Some(number)) => (number, 1e9),
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * unit;
-    (1e9..=1e15).contains(&bytes).then_some((bytes as u64, is_ssd))
+    (1e9..=1e15).contains(&bytes).then_some((bytes as u64, sort))
 }
 
-/// The catalogue with entries for the kinds that are named by their size.
-pub(super) fn catalogue(kinds: &[Kind]) -> Catalogue {
+/// The catalogue with the kinds that it lacks.
+pub(crate) fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Catalogue {
     let mut catalogue = Catalogue::built_in();
-    for kind in kinds.iter().filter(|kind| by_size(&kind.name).is_some()) {
-        let like = if kind.is_ssd { ANY_SSD } else { ANY_HDD };
-        let mut component = catalogue.component[like].clone();
-        component.title = kind.name.clone();
-        if let Some(capacity) = component.parameters.get_mut("capacity") {
-            capacity.value = kind.bytes as f64;
-            capacity.how = How::Assumed;
+    for kind in kinds {
+        if let Some(part) = &kind.part {
+            catalogue.component.insert(kind.name.clone(), part.clone());
         }
-        catalogue.component.insert(kind.name.clone(), component);
     }
     catalogue
 }
 
-/// What stands for a kind that is named by its size.
-pub(super) fn stand_in(kind: &Kind) -> Option<&'static str> {
-    by_size(&kind.name).map(|_| if kind.is_ssd { ANY_SSD } else { ANY_HDD })
+/// As a part of systems.
+fn of_entry(entry: &DriveEntry) -> Component {
+    match &entry.model {
+        DriveModel::Ssd(ssd) => Component {
+            kind: ComponentKind::Ssd,
+            title: entry.title.clone(),
+            parameters: solid_state(ssd, &entry.name),
+        },
+        DriveModel::Hdd(_) => hard_disk(entry),
+    }
+}
+
+/// What its flash allows.
+fn solid_state(ssd: &SsdParameters, name: &str) -> BTreeMap<String, Parameter> {
+    let dies = f64::from(ssd.channels * ssd.dies_per_channel);
+    let page = f64::from(ssd.page_bytes);
+    // Bytes in a microsecond are MB/s.
+    let bus = ssd.interface_mb_per_s.min(ssd.channel_mb_per_s * f64::from(ssd.channels));
+    let reads = (dies * page / ssd.read_us.max(1.0)).min(bus);
+    let writes = (dies * page / ssd.program_us.max(1.0)).min(bus);
+    // Once all is written, collecting garbage moves so many pages for each new one.
+    let spare = (ssd.over_provisioning_percent / 100.0).max(0.01);
+    let amplification = ((1.0 + spare) / (2.0 * spare)).max(1.0);
+    let small_write_us = (4096.0 / writes).max(ssd.command_us);
+    let numbers = [
+        ("capacity", "B", ssd.capacity_bytes as f64),
+        ("interface", "MB/s", ssd.interface_mb_per_s),
+        ("command", "us", ssd.command_us),
+        ("turnaround", "us", ssd.latency_us),
+        ("sequential_read", "MB/s", bus),
+        ("sequential_write", "MB/s", writes),
+        ("random_read", "MB/s", reads),
+        ("page_read", "us", ssd.read_us),
+        ("pages_read", "us", ssd.read_us),
+        ("program", "us", ssd.program_us),
+        ("random_write", "us", small_write_us),
+        ("random_write_aged", "us", small_write_us * amplification),
+        ("random_write_exponent", "1", 1.0),
+    ];
+    let parameter = |(key, unit, value): (&str, &str, f64)| {
+        let source = format!("from the numbers of {name}");
+        (key.to_owned(), Parameter { value, unit: unit.to_owned(), how: How::Assumed, source })
+    };
+    numbers.into_iter().map(parameter).collect()
 }
 
 #[cfg(test)]
@@ -92,19 +213,37 @@ mod tests {
 
     #[test]
     fn drives_by_size_and_by_name() {
-        let kinds = parse_drives("4x8TB-hdd, 2xmg08ada400e,8x500GB-ssd").unwrap();
+        let kinds = parse_drives("4x8TB-hdd, 2xmg08ada400e,8x500GB-ssd, 3x1.5TB-nvme").unwrap();
         assert_eq!((kinds[0].count, kinds[0].bytes, kinds[0].is_ssd), (4, 8_000_000_000_000, false));
         assert_eq!((kinds[1].count, kinds[1].name.as_str()), (2, "mg08ada400e"));
         assert_eq!((kinds[2].bytes, kinds[2].is_ssd), (500_000_000_000, true));
+        assert_eq!((kinds[3].name.as_str(), kinds[3].is_ssd), ("1.5tb-nvme", true));
         let catalogue = catalogue(&kinds);
         assert_eq!(catalogue.component["8tb-hdd"].get("capacity"), Some(8e12));
+        assert!(kinds[0].is_named("8.0tb-hdd") && !kinds[0].is_named("8tb-ssd"));
+    }
+
+    #[test]
+    fn solid_state_drives_of_the_drives_catalogue_are_no_disks() {
+        for name in ["nvme", "sata-ssd"] {
+            let kind = parse_drives(&format!("4x{name}")).unwrap().remove(0);
+            assert!(kind.is_ssd, "{name}");
+            let catalogue = catalogue([&kind]);
+            let (_, _, part) = catalogue.drives(&format!("4x{name}")).unwrap();
+            assert_eq!(part.kind, ComponentKind::Ssd);
+            assert!(part.get("random_read").unwrap() > 200.0, "{name}: {part:?}");
+        }
     }
 
     #[test]
     fn unknown_drives_are_told_with_the_nearest() {
         let error = parse_drives("4xmg08ada40e").unwrap_err();
         assert!(error.to_string().contains("mg08ada400e"), "{error}");
-        for text in ["", "4", "xhdd", "0x8TB-hdd", "-4x8TB-hdd", "4x0TB-hdd", "4x8TB", "9999x8TB-hdd"] {
+        for (text, near) in [("4x8TB-hd", "8tb-hdd"), ("4x8TB", "8tb-hdd"), ("4x8-sdd", "8tb-")] {
+            let error = parse_drives(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("the nearest: {near}")), "{text}: {error}");
+        }
+        for text in ["", "4", "xhdd", "0x8TB-hdd", "-4x8TB-hdd", "4x0TB-hdd", "10000x8TB-hdd"] {
             assert!(parse_drives(text).is_err(), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! The order of choices, their reasons, what is dominated, and what would change the order.
+//! The order of choices, their reasons, and what is dominated.
 //!
 //! Rates that are nearer to each other than [`APART`] are called equal. Choices that have what is wanted
 //! come first. The fastest of them and its equals are a band: within it the cheaper comes first (fewer
@@ -7,17 +7,17 @@
 
 use std::cmp::Ordering;
 
-use super::wanted::{Need, links};
+use super::wanted::Need;
 use super::{AdviceError, Choice};
 
 /// Of two rates further apart the model has the order right in 97 of 100 published pairs.
 pub(super) const APART: f64 = 1.15;
 
 /// What can be asked of a choice when it is compared.
-struct View<'a> {
-    choice: &'a Choice,
-    rate: f64,
-    fits: bool,
+pub(super) struct View<'a> {
+    pub(super) choice: &'a Choice,
+    pub(super) rate: f64,
+    pub(super) fits: bool,
 }
 
 /// Sorts, and says why.
@@ -60,7 +60,7 @@ fn price(choice: &Choice) -> f64 {
 }
 
 /// Bands of equals, the fastest first; what fits before what does not.
-fn sorted(mut left: Vec<View<'_>>) -> Vec<&Choice> {
+pub(super) fn sorted(mut left: Vec<View<'_>>) -> Vec<&Choice> {
     let mut order = Vec::with_capacity(left.len());
     left.sort_by(|a, b| b.fits.cmp(&a.fits).then(b.rate.total_cmp(&a.rate)));
     while let Some(first) = left.first() {
@@ -97,7 +97,7 @@ fn dominates(one: &Choice, other: &Choice) -> bool {
 }
 
 /// The first wish that a choice does not meet.
-fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> {
+pub(super) fn misfit(choice: &Choice, need: &Need, risk: f64) -> Option<String> {
     if let Some(wanted) = need.capacity_bytes.filter(|wanted| choice.usable_bytes < *wanted) {
         return Some(format!("holds {} of the {} wanted", terabytes(choice.usable_bytes), terabytes(wanted)));
     }
@@ -208,47 +208,6 @@ fn reason(choice: &Choice, all: &[Choice], need: &Need) -> String {
     }
 }
 
-/// What would make another choice the first.
-pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
-    let Some(first) = choices.first() else { return Vec::new() };
-    let mut said = Vec::new();
-    let mut ask = |with: String, rate: &dyn Fn(&Choice) -> f64, risk: f64| {
-        let view = |choice| View { choice, rate: rate(choice), fits: misfit(choice, need, risk).is_none() };
-        let winner = sorted(choices.iter().map(view).collect())[0];
-        if winner.rank != first.rank {
-            let groups =
-                if winner.groups > 1 { format!(" in {} groups", winner.groups) } else { String::new() };
-            let journal = if winner.journal_drives > 0 { " with a journal" } else { "" };
-            said.push(format!(
-                "{with} {} of {} {}{groups}{journal} wins",
-                winner.layout, winner.drives, winner.drive
-            ));
-        }
-    };
-    let now = need.link.as_ref().map_or(f64::INFINITY, |link| link.mb_per_s);
-    for link in links().filter(|link| link.mb_per_s != now) {
-        let rate = |choice: &Choice| {
-            let loads = &choice.uncapped;
-            let sum: f64 = loads.iter().map(|rate| rate.min(link.mb_per_s).max(1e-9).ln()).sum();
-            (sum / loads.len() as f64).exp()
-        };
-        ask(format!("with a {} link", link.name), &rate, need.risk_per_year);
-    }
-    let sequential = |choice: &Choice| (choice.normal.seq_read * choice.normal.seq_write).sqrt();
-    if need.workload.name != "sequential" {
-        ask("for sequential work".to_owned(), &sequential, need.risk_per_year);
-    }
-    if need.workload.name != "mixed" {
-        ask("for mixed work".to_owned(), &|choice| choice.normal.mixed, need.risk_per_year);
-    }
-    for factor in [0.1, 0.01, 10.0, 100.0] {
-        let risk = (need.risk_per_year * factor).min(1.0);
-        ask(format!("where {} a year is accepted", percent(risk)), &|choice| choice.normal.workload, risk);
-    }
-    said.dedup_by(|a, b| a.rsplit(" a year is accepted").next() == b.rsplit(" a year is accepted").next());
-    said
-}
-
 pub(super) fn terabytes(bytes: u64) -> String {
     format!("{:.1} TB", bytes as f64 / 1e12)
 }
@@ -258,6 +217,7 @@ pub(super) fn percent(share: f64) -> String {
     match percent {
         10.0.. => format!("{percent:.0} %"),
         0.01..10.0 => format!("{percent:.2} %"),
-        _ => format!("{percent:.1e} %"),
+        0.0 => "0 %".to_owned(),
+        _ => format!("{percent:.0e} %"),
     }
 }

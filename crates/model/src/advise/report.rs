@@ -16,14 +16,6 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn name(choice: &Choice) -> String {
-    let groups = if choice.groups > 1 { format!(", {} groups", choice.groups) } else { String::new() };
-    let journal = if choice.journal_drives > 0 { ", journal" } else { "" };
-    let controllers =
-        if choice.controllers > 1 { format!(", {} controllers", choice.controllers) } else { String::new() };
-    format!("{} of {} {}{groups}{journal}{controllers}", choice.layout, choice.drives, choice.drive)
-}
-
 /// The page.
 pub fn html(advice: &Advice, title: &str) -> String {
     let mut page = format!(
@@ -42,7 +34,7 @@ pub fn html(advice: &Advice, title: &str) -> String {
         page += "</ul>\n";
     }
     if let Some(first) = advice.choices.first() {
-        let _ = writeln!(page, "<h2>How to build {}</h2>", escape(&name(first)));
+        let _ = writeln!(page, "<h2>How to build {}</h2>", escape(&first.name()));
         let (commands, caveats) = (&first.commands, &first.caveats);
         for (system, lines, caveats) in [
             ("Stripewise", &commands.stripewise, &caveats.stripewise),
@@ -82,7 +74,7 @@ fn table(page: &mut String, choices: &[Choice]) {
              {:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{hours}</td><td class=\"n\">{}</td><td>{}{dominated}\
              </td></tr>",
             choice.rank,
-            escape(&name(choice)),
+            escape(&choice.name()),
             terabytes(choice.usable_bytes),
             choice.normal.workload,
             choice.degraded.workload,
@@ -140,7 +132,7 @@ fn pareto(page: &mut String, choices: &[Choice]) {
             page,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}</title></circle>\n\
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            escape(&name(choice)),
+            escape(&choice.name()),
             x + 8.0,
             y - 6.0,
             choice.rank

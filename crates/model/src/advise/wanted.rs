@@ -12,8 +12,10 @@ const KIB: u64 = 1 << 10;
 /// Drives at hand and wishes.
 #[derive(Clone, Debug)]
 pub struct Need {
-    /// Kinds of drives, each with its number. Without a budget these are what there is; with one, what can be bought.
+    /// Kinds of drives, each with its number.
     pub drives: Vec<Kind>,
+    /// Whether these can be bought, any number up to that one; else they are there, and all are used.
+    pub buy: bool,
     /// Solid-state drives that may hold a journal.
     pub journal: Option<Kind>,
     /// The controller or software.
@@ -34,6 +36,8 @@ pub struct Need {
     pub link: Option<Link>,
     /// Probability of a loss within a year that is accepted.
     pub risk_per_year: f64,
+    /// Whether that is a default: then a layout that has more is better than none.
+    pub risk_is_assumed: bool,
     /// Spare drives of those given.
     pub spares: usize,
     /// Share of the normal rate that must be left while a drive is rebuilt.
@@ -47,6 +51,7 @@ impl Need {
     pub fn of(drives: Vec<Kind>, workload: Use) -> Self {
         Self {
             drives,
+            buy: false,
             journal: None,
             controller: "stripewise".to_owned(),
             controllers: 1,
@@ -57,6 +62,7 @@ impl Need {
             workload,
             link: None,
             risk_per_year: 1e-3,
+            risk_is_assumed: false,
             spares: 0,
             rebuild_noise: None,
             seed: 1,

@@ -13,11 +13,14 @@
 //!
 //! After a loss the group's drives are restored like any others. Until they are, further losses of
 //! the group do not count.
+//!
+//! Of arrays under another pool (`Group::Nested`) one that has lost more than it can spare is made
+//! again as a whole: its drives are back together, when the last of them would have been rebuilt.
 
 use super::exposure::Exposure;
 use super::law::Law;
 use super::philox::Random;
-use super::structure::Group;
+use super::structure::{Group, Nested};
 use super::tally::{Of, Tally};
 use super::{Batch, Question, Repairs};
 
@@ -335,6 +338,12 @@ impl<'a> Plan<'a> {
                 tally.add(Of::CriticalHours, path.weight * hours);
             }
             Group::Ring { .. } if state.missing > 0 => tally.add(Of::CriticalHours, path.weight * hours),
+            Group::Nested(nested) if state.missing > 0 => {
+                let first = self.first_of[number];
+                if path.critical_drives(first, &nested).next().is_some() {
+                    tally.add(Of::CriticalHours, path.weight * hours);
+                }
+            }
             _ => (),
         }
     }
@@ -348,14 +357,27 @@ impl<'a> Plan<'a> {
         tally.add(Of::Rebuilds, path.weight);
         tally.add(Of::Replacements, path.weight);
         self.plan_rebuild(path, index, random);
+        if let Group::Nested(nested) = group {
+            path.restore_as_a_whole(self.first_of[number], nested, index);
+        }
 
         let (loss, errors) = self.loss(path, number, group, index);
         if loss == 0.0 {
             return Next::On;
         }
         let State { up, .. } = path.groups[number];
-        let drives = self.first_of[number]..self.first_of[number] + group.drives();
-        path.drives[drives].iter_mut().for_each(|drive| drive.clean_since = path.now);
+        let first = self.first_of[number];
+        let read: Vec<usize> = match group {
+            Group::Nested(nested) if loss < 1.0 => path.critical_drives(first, nested).collect(),
+            _ => Vec::new(),
+        };
+        match read.as_slice() {
+            [] => {
+                let drives = &mut path.drives[first..first + group.drives()];
+                drives.iter_mut().for_each(|drive| drive.clean_since = path.now);
+            }
+            read => read.iter().for_each(|drive| path.drives[*drive].clean_since = path.now),
+        }
         tally.add(Of::Events, path.weight * up * loss);
         tally.add(Of::Loss, path.weight * path.intact * loss);
         let bytes = match loss {
@@ -394,6 +416,8 @@ impl<'a> Plan<'a> {
                 of_errors(&mut (first..first + drives).map(exposure))
             }
             Group::Any { .. } => (0.0, 0.0),
+            Group::Nested(nested) if path.lost_arrays(first, &nested) > nested.tolerance => (1.0, 0.0),
+            Group::Nested(nested) => of_errors(&mut path.critical_drives(first, &nested).map(exposure)),
             Group::Ring { drives } => {
                 let at = index - first;
                 let neighbours = [first + (at + 1) % drives, first + (at + drives - 1) % drives];
@@ -409,7 +433,12 @@ impl<'a> Plan<'a> {
     /// When the drive that just failed will have been rebuilt.
     fn plan_rebuild(&self, path: &mut Path, index: usize, random: &mut Random) {
         let question = self.question;
-        let group = &mut path.groups[self.group_of[index]];
+        let number = self.group_of[index];
+        let busy_until = match &question.structure.groups[number] {
+            Group::Nested(nested) => path.part_busy_until(self.first_of[number], nested, index),
+            _ => path.groups[number].busy_until,
+        };
+        let group = &mut path.groups[number];
         let ready = match &question.replacement {
             None => path.now,
             Some(replacement) => {
@@ -422,7 +451,7 @@ impl<'a> Plan<'a> {
             }
         };
         let begins = match question.repairs {
-            Repairs::OneAtATime => ready.max(group.busy_until),
+            Repairs::OneAtATime => ready.max(busy_until),
             Repairs::Parallel => ready,
         };
         let ends = begins + question.restore.sample(random);
@@ -443,6 +472,59 @@ impl<'a> Plan<'a> {
         if group.missing == 0 {
             group.up = 1.0;
         }
+    }
+}
+
+/// Arrays under another pool: drives of a part follow each other, parts of an array, arrays of a group.
+impl Path {
+    fn missing(&self, drives: std::ops::Range<usize>) -> usize {
+        self.drives[drives].iter().filter(|drive| drive.fails_at == f64::INFINITY).count()
+    }
+
+    /// Whether a part of the array has lost more than it can spare.
+    fn is_lost(&self, first: usize, nested: &Nested, array: usize) -> bool {
+        let begins = first + array * nested.array_drives();
+        (0..nested.parts).map(|part| begins + part * nested.drives).any(|part| {
+            self.missing(part..part + nested.drives) > nested.part_tolerance
+        })
+    }
+
+    fn lost_arrays(&self, first: usize, nested: &Nested) -> usize {
+        (0..nested.arrays).filter(|array| self.is_lost(first, nested, *array)).count()
+    }
+
+    /// Drives that nothing stands in for: no array may be lost any more, nor a drive of their part.
+    fn critical_drives(&self, first: usize, nested: &Nested) -> impl Iterator<Item = usize> {
+        let Nested { arrays, tolerance, parts, drives, part_tolerance } = *nested;
+        let arrays = if self.lost_arrays(first, nested) == tolerance { arrays } else { 0 };
+        (0..arrays)
+            .filter(move |array| !self.is_lost(first, nested, *array))
+            .flat_map(move |array| (array * parts..(array + 1) * parts).map(move |part| first + part * drives))
+            .map(move |part| part..part + drives)
+            .filter(move |part| self.missing(part.clone()) == part_tolerance)
+            .flatten()
+            .filter(|drive| self.drives[*drive].fails_at < f64::INFINITY)
+    }
+
+    /// When the last rebuild ends that is planned in the part of this drive.
+    fn part_busy_until(&self, first: usize, nested: &Nested, drive: usize) -> f64 {
+        let part = (drive - first) / nested.drives;
+        let same = |other: &usize| *other >= first && (other - first) / nested.drives == part;
+        let ends = self.pending.iter().filter(|(_, other)| same(other)).map(|(ends, _)| *ends);
+        ends.fold(0.0, f64::max)
+    }
+
+    /// A lost array's drives are back together.
+    fn restore_as_a_whole(&mut self, first: usize, nested: &Nested, drive: usize) {
+        let array = (drive - first) / nested.array_drives();
+        if !self.is_lost(first, nested, array) {
+            return;
+        }
+        let begins = first + array * nested.array_drives();
+        let drives = begins..begins + nested.array_drives();
+        let of_it = |(_, other): &(f64, usize)| drives.contains(other);
+        let last = self.pending.iter().copied().filter(|one| of_it(one)).map(|(ends, _)| ends).fold(0.0, f64::max);
+        self.pending.iter_mut().filter(|pending| of_it(pending)).for_each(|pending| pending.0 = last);
     }
 }
 

@@ -21,6 +21,30 @@ pub enum Group {
         /// Drives, three or more.
         drives: usize,
     },
+    /// Arrays that stand in for each other: volumes of pools under another pool.
+    Nested(Nested),
+}
+
+/// Equal arrays of which some may be lost. An array is lost when one of its parts is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nested {
+    /// Arrays.
+    pub arrays: usize,
+    /// Of which so many may be lost.
+    pub tolerance: usize,
+    /// Parts of an array: the groups of its own layout.
+    pub parts: usize,
+    /// Drives of a part.
+    pub drives: usize,
+    /// Of which so many may be missing.
+    pub part_tolerance: usize,
+}
+
+impl Nested {
+    /// Drives of one array.
+    pub fn array_drives(&self) -> usize {
+        self.parts * self.drives
+    }
 }
 
 impl Group {
@@ -28,6 +52,7 @@ impl Group {
     pub fn drives(&self) -> usize {
         match *self {
             Self::Any { drives, .. } | Self::Ring { drives } => drives,
+            Self::Nested(nested) => nested.arrays * nested.array_drives(),
         }
     }
 }
@@ -72,6 +97,40 @@ impl Structure {
         Ok(Self { groups, data_per_group_milli: held as u64, declustered })
     }
 
+    /// Of a pool whose drives are volumes of other pools, each of `inner` on `drives` drives. A ring of
+    /// copies, on either level, counts as a group that any two missing members break.
+    pub fn nested(
+        outer: &LayoutSpec,
+        volumes: usize,
+        inner: &LayoutSpec,
+        drives: usize,
+    ) -> Result<Self, LayoutError> {
+        let (outer, inner) = (Self::of(outer, volumes)?, Self::of(inner, drives)?);
+        let part = |group: &Group| match *group {
+            Group::Any { drives, tolerance } => (drives, tolerance),
+            Group::Ring { drives } => (drives, 1),
+            Group::Nested(_) => unreachable!("a layout alone nests nothing"),
+        };
+        // All groups of one layout are alike.
+        let (part_drives, part_tolerance) = part(&inner.groups[0]);
+        let inner_data = inner.data_per_group_milli * inner.groups.len() as u64;
+        let (groups, data_per_group_milli) = match part(&outer.groups[0]) {
+            // Without redundancy between the volumes each part is on its own.
+            (_, 0) => {
+                let group = Group::Any { drives: part_drives, tolerance: part_tolerance };
+                let count = inner.groups.len() * outer.drives();
+                (vec![group; count], inner.data_per_group_milli)
+            }
+            (arrays, tolerance) => {
+                let parts = inner.groups.len();
+                let nested = Nested { arrays, tolerance, parts, drives: part_drives, part_tolerance };
+                let data = outer.data_per_group_milli * inner_data / 1000;
+                (vec![Group::Nested(nested); outer.groups.len()], data)
+            }
+        };
+        Ok(Self { groups, data_per_group_milli, declustered: outer.declustered || inner.declustered })
+    }
+
     /// Drives in all.
     pub fn drives(&self) -> usize {
         self.groups.iter().map(Group::drives).sum()
@@ -105,6 +164,25 @@ mod tests {
         assert_eq!(of("raid50", None, Some(2), 8).groups, vec![any(4, 1); 2]);
         assert_eq!(of("raid60", None, Some(6), 60).groups, vec![any(10, 2); 6]);
         assert_eq!(of("raid60", None, Some(6), 60).data_per_group_milli, 8000);
+    }
+
+    #[test]
+    fn volumes_of_pools_nest() {
+        let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
+        let nested = |outer: &str, volumes, inner: &str, drives| {
+            Structure::nested(&spec(outer), volumes, &spec(inner), drives).unwrap()
+        };
+        let mirrored = nested("raid1", 2, "raid5", 4);
+        let wanted = Nested { arrays: 2, tolerance: 1, parts: 1, drives: 4, part_tolerance: 1 };
+        assert_eq!(mirrored.groups, [Group::Nested(wanted)]);
+        assert_eq!((mirrored.drives(), mirrored.data_per_group_milli), (8, 3000));
+        let striped = nested("raid0", 3, "raid6", 5);
+        assert_eq!(striped.groups, vec![Group::Any { drives: 5, tolerance: 2 }; 3]);
+        assert_eq!((striped.drives(), striped.data_per_group_milli), (15, 3000));
+        let parity = nested("raid5", 4, "raid10", 4);
+        let wanted = Nested { arrays: 4, tolerance: 1, parts: 2, drives: 2, part_tolerance: 1 };
+        assert_eq!((parity.groups, parity.data_per_group_milli), (vec![Group::Nested(wanted)], 6000));
+        assert!(Structure::nested(&spec("raid5"), 2, &spec("raid5"), 4).is_err());
     }
 
     #[test]

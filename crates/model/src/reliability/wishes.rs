@@ -7,7 +7,7 @@ use stripewise_layout::{LayoutError, LayoutSpec, Level};
 use super::defaults::{
     FAILURE, HOURS_PER_YEAR, LATENT_HOURS, REBUILD_BYTES_PER_SECOND, REPLACEMENT_HOURS, SCRUB_HOURS,
 };
-use super::{Batch, Law, Question, QuestionError, Repairs, Structure};
+use super::{Batch, Law, PredictedRebuild, Question, QuestionError, Repairs, Structure};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -39,6 +39,10 @@ pub struct Wishes {
     pub drive_bytes: u64,
     /// Rebuild rate under load, of one drive's data.
     pub rebuild_bytes_per_second: Option<f64>,
+    /// Rebuild time under load by the model of performance, used where neither time nor rate is given.
+    pub predicted: Option<PredictedRebuild>,
+    /// Each drive is a volume of another pool: its layout and its drives.
+    pub inner: Option<(LayoutSpec, usize)>,
 }
 
 /// Spares and where they are.
@@ -89,13 +93,25 @@ impl Wishes {
             repairs: Repairs::OneAtATime,
             drive_bytes: 8_000_000_000_000,
             rebuild_bytes_per_second: None,
+            predicted: None,
+            inner: None,
         }
     }
 
     /// Fills in what is left open.
     pub fn question(&self) -> Result<Asked, WishError> {
-        let structure = Structure::of(&self.layout, self.drives)?;
+        let structure = match &self.inner {
+            None => Structure::of(&self.layout, self.drives)?,
+            Some((inner, drives)) => Structure::nested(&self.layout, self.drives, inner, *drives)?,
+        };
         let mut assumptions = Vec::new();
+        if self.inner.is_some() {
+            assumptions.push(
+                "a volume below that has lost more drives than it can spare is made again as a whole, in the time of \
+                 a rebuild once its drives are there"
+                    .to_owned(),
+            );
+        }
         let failure = self.failure.unwrap_or_else(|| {
             assumptions.push(format!("drive failures {}: {}", FAILURE.value, FAILURE.source));
             FAILURE.value
@@ -167,16 +183,23 @@ impl Wishes {
     }
 
     fn rebuild_time(&self, structure: &Structure, assumptions: &mut Vec<String>) -> Law {
-        let rate = self.rebuild_bytes_per_second.unwrap_or_else(|| {
-            let rate = REBUILD_BYTES_PER_SECOND.value;
-            assumptions.push(format!(
-                "a rebuild writes {:.0} MB/s: {}",
-                rate / 1e6,
-                REBUILD_BYTES_PER_SECOND.source
-            ));
-            rate
-        });
-        let mut hours = self.drive_bytes as f64 / rate / 3600.0;
+        let of_rate = |rate: f64| self.drive_bytes as f64 / rate / 3600.0;
+        let mut hours = match (self.rebuild_bytes_per_second, &self.predicted) {
+            (Some(rate), _) => of_rate(rate),
+            (None, Some(predicted)) => {
+                assumptions.push(format!(
+                    "a rebuild under load as the model of performance predicts it: {}",
+                    predicted.of
+                ));
+                predicted.hours
+            }
+            (None, None) => {
+                let rate = REBUILD_BYTES_PER_SECOND.value;
+                let source = REBUILD_BYTES_PER_SECOND.source;
+                assumptions.push(format!("a rebuild writes {:.0} MB/s: {source}", rate / 1e6));
+                of_rate(rate)
+            }
+        };
         if matches!(self.spares, Spares::Distributed(spares) if spares > 0) {
             // Every drive writes its share; the drives of a group are read as before, but all groups are.
             let group = structure.groups.iter().map(super::Group::drives).max().unwrap_or(1);

@@ -187,7 +187,7 @@ fn owned(names: Vec<&str>) -> Vec<String> {
 }
 
 /// A hard disk of the drives' catalogue, by the names that systems use.
-fn hard_disk(drive: &DriveEntry) -> Component {
+pub(crate) fn hard_disk(drive: &DriveEntry) -> Component {
     let parameter = |(theirs, name, unit, factor): &(&str, &str, &str, f64)| {
         let found = drive.parameters.get(*theirs)?;
         let value = found.value.as_float().or(found.value.as_integer().map(|value| value as f64))? * factor;

@@ -53,7 +53,8 @@ fn f004_33_raid5_of_four_drives_for_sequential_work_and_raid10_for_random_and_mi
 
 #[test]
 fn f004_33_raid1_of_two_drives_of_double_size_behind_slow_links() {
-    for link in ["1gbe", "2.5gbe"] {
+    // USB: a box of two drives does what one stream over it can carry (study 004, ICY Box).
+    for link in ["1gbe", "2.5gbe", "usb3"] {
         let need = Need {
             link: Some(parse_link(link).unwrap()),
             capacity_bytes: Some(8_000_000_000_000),
@@ -170,6 +171,7 @@ fn every_answer_is_ranked_reasoned_and_repeatable() {
 #[test]
 fn money_chooses_among_equals() {
     let base = Need {
+        buy: true,
         budget: Some(2000.0),
         prices: [("8tb-hdd".to_owned(), 200.0)].into(),
         bays: Some(5),
