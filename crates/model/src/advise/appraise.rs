@@ -71,10 +71,8 @@ pub(super) fn assumptions(need: &Need) -> Vec<String> {
             .to_owned(),
         format!("drives are driven by {}", need.controller),
     ];
-    assumptions.push(format!(
-        "rates nearer to each other than {:.0} % are called equal",
-        100.0 * (APART - 1.0)
-    ));
+    assumptions
+        .push(format!("rates nearer to each other than {:.0} % are called equal", 100.0 * (APART - 1.0)));
     if need.link.is_none() {
         assumptions.push("nothing between array and client limits".to_owned());
     }
@@ -240,7 +238,8 @@ fn appraise(
     let data_drives = asked.question.structure.data_per_group_milli as f64 / 1000.0
         * asked.question.structure.groups.len() as f64;
     let usable_bytes = (data_drives * candidate.kind.bytes as f64) as u64;
-    let price = |kind: &Kind| need.prices.iter().find(|(name, _)| kind.is_named(name)).map(|(_, price)| *price);
+    let price =
+        |kind: &Kind| need.prices.iter().find(|(name, _)| kind.is_named(name)).map(|(_, price)| *price);
     let cost = price(&candidate.kind).map(|price_of_one| {
         let journal = candidate.journal.as_ref();
         let journal = journal.map_or(0.0, |kind| kind.count as f64 * price(kind).unwrap_or(0.0));

@@ -1,11 +1,11 @@
 //! What can be made of drives: every layout and number of groups that they allow, with and without a
 //! journal on solid-state drives, on one controller or several.
 
-use stripewise_layout::{LayoutSpec, Level};
+use stripewise_layout::{LayoutSpec, Level, MAXIMUM_WIDTH};
 
+use super::AdviceError;
 use super::drives::Kind;
 use super::wanted::Need;
-use super::AdviceError;
 use crate::system::{Configuration, Over};
 
 /// A way to use drives, before it is predicted.
@@ -36,12 +36,21 @@ pub(super) fn of(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Candi
             continue;
         }
         let most = wanted - need.spares;
+        if most > MAXIMUM_WIDTH {
+            return Err(AdviceError::Wish {
+                what: format!("an array has at most {MAXIMUM_WIDTH} drives, not {most}"),
+                hint: "ask for one of several arrays, with its share of the drives".to_owned(),
+            });
+        }
         let least = if need.buy { 1 } else { most };
         for drives in least..=most {
             for level in Level::ALL {
                 for spec in shapes(level, drives) {
                     add(&mut found, need, &kind, drives, spec);
                 }
+            }
+            if let Some(spec) = need.include.filter(|spec| is_new(&found, spec, drives)) {
+                add(&mut found, need, &kind, drives, spec);
             }
         }
         if (WIDEST_GROUP + 1..=most).any(divides) {
@@ -61,12 +70,26 @@ pub(super) fn of(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Candi
     Ok(found)
 }
 
+/// Whether such an array can be, and is not among the others.
+fn is_new(found: &[Candidate], spec: &LayoutSpec, drives: usize) -> bool {
+    let Ok(shape) = spec.resolve(drives) else { return false };
+    let is_it = |other: &Candidate| {
+        other.spec.resolve(other.drives).is_ok_and(|known| {
+            (known.level, known.width, known.groups) == (shape.level, shape.width, shape.groups)
+        })
+    };
+    !found.iter().filter(|other| other.drives == drives).any(is_it)
+}
+
 /// Kinds of drives to make an array of: each alone, and all hard disks together.
 fn families(need: &Need, assumptions: &mut Vec<String>) -> Result<Vec<Kind>, AdviceError> {
     let mut families: Vec<Kind> = Vec::new();
     for kind in &need.drives {
         match families.iter_mut().find(|known| known.name == kind.name) {
-            Some(known) => known.count += kind.count,
+            Some(known) => {
+                known.count += kind.count;
+                known.bytes = known.bytes.min(kind.bytes);
+            }
             None => families.push(kind.clone()),
         }
         assumptions.extend(kind.assumption.clone());

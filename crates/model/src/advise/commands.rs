@@ -116,9 +116,9 @@ impl Plan<'_> {
     fn mdadm(&self) -> Built {
         let choice = self.choice;
         let chunk = format!("--chunk={}K", self.kib());
-        let bitmap = "--bitmap=internal";
         let mut commands = Vec::new();
         let mut caveats = Vec::new();
+        let bitmap = self.md_consistency(&mut commands, &mut caveats);
         let spares = match choice.spares {
             0 => String::new(),
             spares => format!(" --spare-devices={spares}"),
@@ -152,12 +152,16 @@ impl Plan<'_> {
                 let level = if self.parity == 2 { 6 } else { 5 };
                 for group in 0..choice.groups {
                     let first = group * self.group + 1;
+                    // One group has the spares: the monitor lends them to the others.
+                    let (spares, of_group) = match group {
+                        0 => (spares.as_str(), drives((first..first + self.group).chain(self.spares()))),
+                        _ => ("", drives(first..first + self.group)),
+                    };
                     commands.push(format!(
-                        "mdadm --create /dev/md{} --level={level} --layout=left-symmetric --raid-devices={} {chunk} \
-                         {bitmap} {}",
+                        "mdadm --create /dev/md{} --level={level} --layout=left-symmetric --raid-devices={}{spares} \
+                         {chunk} {bitmap} {of_group}",
                         group + 1,
                         self.group,
-                        drives(first..first + self.group)
                     ));
                     commands.push(format!("echo 8192 > /sys/block/md{}/md/stripe_cache_size", group + 1));
                 }
@@ -169,7 +173,11 @@ impl Plan<'_> {
                     arrays.join(" ")
                 ));
                 if choice.spares > 0 {
-                    caveats.push("spares are for all groups where mdadm --monitor runs and they share a spare-group".to_owned());
+                    caveats.push(
+                        "the spares are those of md1; where mdadm.conf gives all groups the same spare-group, mdadm \
+                         --monitor lends them to the others"
+                            .to_owned(),
+                    );
                 }
             }
         }
@@ -179,15 +187,44 @@ impl Plan<'_> {
         commands.push(format!("mkfs.ext4{ext4} {device}"));
         caveats.push("one of the two file systems, not both".to_owned());
         if self.parity > 0 {
-            caveats.push(
-                "without --consistency-policy=ppl or a journal device a crash while degraded can damage old data".to_owned(),
-            );
+            if !bitmap.starts_with("--write-journal") {
+                caveats.push(
+                    "without --consistency-policy=ppl (RAID 5) or a journal device a crash while degraded can damage \
+                     old data"
+                        .to_owned(),
+                );
+            }
             caveats.push(
                 "stripe_cache_size takes 4 KiB a member and entry of memory, and is set again at each start"
                     .to_owned(),
             );
         }
         (commands, caveats)
+    }
+
+    /// How an array with redundancy agrees with itself after a crash: a journal where there are drives for it, else a
+    /// bitmap. What a journal needs first is added to the commands.
+    fn md_consistency(&self, commands: &mut Vec<String>, caveats: &mut Vec<String>) -> &'static str {
+        let journal = self.choice.journal_drives;
+        if journal == 0 || self.parity == 0 {
+            return "--bitmap=internal";
+        }
+        if self.choice.groups > 1 {
+            caveats.push(
+                "each group would need a journal device of its own (--write-journal), such as a partition"
+                    .to_owned(),
+            );
+            return "--bitmap=internal";
+        }
+        caveats.push(
+            "the journal is written through; /sys/block/md0/md/journal_mode takes write-back".to_owned(),
+        );
+        if journal == 1 {
+            caveats.push("the array is read-only once its only journal device is lost".to_owned());
+            return "--write-journal=/dev/SSD1";
+        }
+        commands.push("mdadm --create /dev/md127 --level=1 --raid-devices=2 /dev/SSD1 /dev/SSD2".to_owned());
+        "--write-journal=/dev/md127"
     }
 
     /// Stripe options of XFS and ext4.
@@ -240,8 +277,9 @@ impl Plan<'_> {
                 "a random read turns all data drives of its raidz; mirrors suit random work".to_owned(),
             );
             let distributed = choice.spares.max(1);
-            if choice.drives + choice.spares > 2 * self.group && self.parity <= 3 {
-                let children = choice.drives + choice.spares;
+            let children = choice.drives + choice.spares;
+            let is_worth_it = choice.spares > 0 || children > 2 * self.group;
+            if is_worth_it && self.group + distributed <= children {
                 let draid = format!(
                     " draid{}:{}d:{children}c:{distributed}s {}",
                     self.parity,
@@ -311,14 +349,13 @@ impl Plan<'_> {
             "New-StoragePool -FriendlyName tank -StorageSubSystemFriendlyName 'Windows Storage*' -PhysicalDisks $disks",
         ]);
         if choice.journal_drives > 0 {
-            commands.push(
-                "Get-PhysicalDisk | Where-Object MediaType -eq SSD | Set-PhysicalDisk -Usage Journal"
-                    .to_owned(),
-            );
+            commands
+                .push("$disks | Where-Object MediaType -eq SSD | Set-PhysicalDisk -Usage Journal".to_owned());
         }
         if choice.spares > 0 {
+            let others = if choice.journal_drives > 0 { "| Where-Object MediaType -ne SSD " } else { "" };
             commands.push(format!(
-                "Get-PhysicalDisk -CanPool $false | Select-Object -Last {} | Set-PhysicalDisk -Usage HotSpare",
+                "$disks {others}| Select-Object -Last {} | Set-PhysicalDisk -Usage HotSpare",
                 choice.spares
             ));
         }
@@ -353,6 +390,10 @@ impl Plan<'_> {
                 ));
             }
         }
+        caveats.push(
+            "Get-PhysicalDisk -CanPool $true finds every empty disk: look at $disks before going on"
+                .to_owned(),
+        );
         caveats.push("a pool grows by columns times copies drives at a time".to_owned());
         (commands, caveats)
     }

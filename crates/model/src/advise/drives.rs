@@ -130,9 +130,15 @@ impl Kind {
         Self { count, name, bytes, is_ssd, part: Some(of_entry(entry)), assumption }
     }
 
+    /// So many of them.
+    pub fn times(self, count: usize) -> Self {
+        Self { count, ..self }
+    }
+
     /// Whether a name means such drives.
-    pub(super) fn is_named(&self, name: &str) -> bool {
-        self.name == name || by_size(name).is_some_and(|(bytes, sort)| Self::of_size(1, bytes, sort).name == self.name)
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name
+            || by_size(name).is_some_and(|(bytes, sort)| Self::of_size(1, bytes, sort).name == self.name)
     }
 }
 

@@ -5,10 +5,13 @@ use std::fmt::Write;
 use super::rank::{percent, terabytes};
 use super::{Advice, Choice};
 
+/// Choices whose commands are shown.
+const BUILT: usize = 8;
+
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;\
 color:#222;background:#fff}table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.3rem .6rem;\
 border-bottom:1px solid #ccc}td.n,th.n{text-align:right}pre{background:#f4f4f4;padding:.6rem;overflow-x:auto}\
-.soft{color:#666}svg text{font:12px system-ui,sans-serif;fill:currentColor}.axis{stroke:#888}.front{stroke:#27c;\
+.soft{color:#666}summary h2{display:inline}svg text{font:12px system-ui,sans-serif;fill:currentColor}.axis{stroke:#888}.front{stroke:#27c;\
 fill:none;stroke-width:1.5}.on{fill:#27c}.off{fill:#aaa}@media(prefers-color-scheme:dark){body{color:#ddd;\
 background:#181818}pre{background:#242424}th,td{border-color:#444}}";
 
@@ -24,6 +27,14 @@ pub fn html(advice: &Advice, title: &str) -> String {
         escape(title)
     );
     table(&mut page, &advice.choices);
+    if let Some(first) = advice.choices.first() {
+        let _ = writeln!(
+            page,
+            "<p class=\"soft\">Half of such rates in published studies are within {:.0} % of the prediction, nine of \
+             ten within {:.0} %. Rates nearer to each other than {:.0} % are called equal.</p>",
+            first.rate_median_error_percent, first.rate_p90_error_percent, first.error_percent
+        );
+    }
     page += "<h2>Rate and capacity</h2>\n";
     pareto(&mut page, &advice.choices);
     if !advice.sensitivity.is_empty() {
@@ -33,9 +44,14 @@ pub fn html(advice: &Advice, title: &str) -> String {
         }
         page += "</ul>\n";
     }
-    if let Some(first) = advice.choices.first() {
-        let _ = writeln!(page, "<h2>How to build {}</h2>", escape(&first.name()));
-        let (commands, caveats) = (&first.commands, &first.caveats);
+    for choice in advice.choices.iter().filter(|choice| choice.rank == 1 || choice.fits).take(BUILT) {
+        let open = if choice.rank == 1 { " open" } else { "" };
+        let _ = writeln!(
+            page,
+            "<details{open}><summary><h2>How to build {}</h2></summary>",
+            escape(&choice.name())
+        );
+        let (commands, caveats) = (&choice.commands, &choice.caveats);
         for (system, lines, caveats) in [
             ("Stripewise", &commands.stripewise, &caveats.stripewise),
             ("Linux md", &commands.mdadm, &caveats.mdadm),
@@ -50,6 +66,7 @@ pub fn html(advice: &Advice, title: &str) -> String {
                 let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(caveat));
             }
         }
+        page += "</details>\n";
     }
     page += "<h2>Assumed</h2>\n<ul>\n";
     for line in &advice.assumptions {
@@ -62,17 +79,20 @@ pub fn html(advice: &Advice, title: &str) -> String {
 fn table(page: &mut String, choices: &[Choice]) {
     *page += "<table>\n<tr><th class=\"n\">#</th><th>array</th><th class=\"n\">usable</th><th class=\"n\">normal MB/s</th>\
               <th class=\"n\">degraded</th><th class=\"n\">rebuilding</th><th class=\"n\">rebuild h</th>\
-              <th class=\"n\">loss a year</th><th>why</th></tr>\n";
+              <th class=\"n\">under load</th><th class=\"n\">loss a year</th><th class=\"n\">cost per TB</th>\
+              <th>limited by</th><th>why</th></tr>\n";
     for choice in choices {
-        let hours = choice
-            .rebuild_seconds
-            .map_or_else(|| "–".to_owned(), |seconds| format!("{:.1}", seconds / 3600.0));
+        let in_hours = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.1}", seconds / 3600.0))
+        };
+        let (hours, loaded) = (in_hours(choice.rebuild_seconds), in_hours(choice.rebuild_under_load_seconds));
+        let cost = choice.cost_per_tb.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}"));
         let dominated = choice.dominated_by.map_or_else(String::new, |rank| format!("; dominated by {rank}"));
         let _ = writeln!(
             page,
             "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.0}</td><td class=\"n\">\
-             {:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{hours}</td><td class=\"n\">{}</td><td>{}{dominated}\
-             </td></tr>",
+             {:.0}</td><td class=\"n\">{:.0}</td><td class=\"n\">{hours}</td><td class=\"n\">{loaded}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{cost}</td><td>{}</td><td>{}{dominated}</td></tr>",
             choice.rank,
             escape(&choice.name()),
             terabytes(choice.usable_bytes),
@@ -80,6 +100,7 @@ fn table(page: &mut String, choices: &[Choice]) {
             choice.degraded.workload,
             choice.rebuilding.workload,
             percent(choice.loss_probability_per_year),
+            escape(&choice.bottleneck),
             escape(&choice.reason)
         );
     }

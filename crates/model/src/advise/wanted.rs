@@ -2,6 +2,8 @@
 //!
 //! Expected faults: shares above one hundred percent, unknown words; told with what is known.
 
+use stripewise_layout::LayoutSpec;
+
 use super::drives::Kind;
 use super::{AdviceError, Prices};
 use crate::names::nearest;
@@ -42,6 +44,8 @@ pub struct Need {
     pub spares: usize,
     /// Share of the normal rate that must be left while a drive is rebuilt.
     pub rebuild_noise: Option<f64>,
+    /// One more layout to consider, which would be left out.
+    pub include: Option<LayoutSpec>,
     /// Of the random numbers.
     pub seed: u64,
 }
@@ -65,6 +69,7 @@ impl Need {
             risk_is_assumed: false,
             spares: 0,
             rebuild_noise: None,
+            include: None,
             seed: 1,
         }
     }

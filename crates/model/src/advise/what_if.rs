@@ -1,9 +1,9 @@
 //! What would make another choice the first: each answer that could be given otherwise, tried. From it
 //! follow the sensitivity of an answer and what is worth asking next.
 
+use super::Choice;
 use super::rank::{View, misfit, percent, sorted, terabytes};
 use super::wanted::{Need, links};
-use super::Choice;
 
 /// What an answer depends on, and may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
         all.push(Variation { matter: Matter::Risk, with, rate: Box::new(workload), need });
     }
     if need.capacity_bytes.is_none() {
-        let mut sizes: Vec<u64> = choices.iter().filter(|choice| choice.fits).map(|choice| choice.usable_bytes).collect();
+        let mut sizes: Vec<u64> =
+            choices.iter().filter(|choice| choice.fits).map(|choice| choice.usable_bytes).collect();
         sizes.sort_unstable();
         sizes.dedup();
         for bytes in sizes {

@@ -484,9 +484,9 @@ impl Path {
     /// Whether a part of the array has lost more than it can spare.
     fn is_lost(&self, first: usize, nested: &Nested, array: usize) -> bool {
         let begins = first + array * nested.array_drives();
-        (0..nested.parts).map(|part| begins + part * nested.drives).any(|part| {
-            self.missing(part..part + nested.drives) > nested.part_tolerance
-        })
+        (0..nested.parts)
+            .map(|part| begins + part * nested.drives)
+            .any(|part| self.missing(part..part + nested.drives) > nested.part_tolerance)
     }
 
     fn lost_arrays(&self, first: usize, nested: &Nested) -> usize {
@@ -499,7 +499,9 @@ impl Path {
         let arrays = if self.lost_arrays(first, nested) == tolerance { arrays } else { 0 };
         (0..arrays)
             .filter(move |array| !self.is_lost(first, nested, *array))
-            .flat_map(move |array| (array * parts..(array + 1) * parts).map(move |part| first + part * drives))
+            .flat_map(move |array| {
+                (array * parts..(array + 1) * parts).map(move |part| first + part * drives)
+            })
             .map(move |part| part..part + drives)
             .filter(move |part| self.missing(part.clone()) == part_tolerance)
             .flatten()
@@ -523,7 +525,8 @@ impl Path {
         let begins = first + array * nested.array_drives();
         let drives = begins..begins + nested.array_drives();
         let of_it = |(_, other): &(f64, usize)| drives.contains(other);
-        let last = self.pending.iter().copied().filter(|one| of_it(one)).map(|(ends, _)| ends).fold(0.0, f64::max);
+        let last =
+            self.pending.iter().copied().filter(|one| of_it(one)).map(|(ends, _)| ends).fold(0.0, f64::max);
         self.pending.iter_mut().filter(|pending| of_it(pending)).for_each(|pending| pending.0 = last);
     }
 }

@@ -2,6 +2,7 @@
 
 mod advise;
 mod catalogue;
+mod commands;
 mod hdd;
 mod kit;
 mod measured;

@@ -248,8 +248,7 @@ fn arrays_under_another_pool_agree_with_the_chain_of_states() {
     let spec = |text: &str| text.parse::<LayoutSpec>().unwrap();
     for (inner, drives, tolerance) in [("raid0", 2, 0), ("raid5", 3, 1)] {
         let structure = Structure::nested(&spec("raid1"), 2, &spec(inner), drives).unwrap();
-        let question =
-            Question { structure, failure: Law::exponential(300_000.0), ..textbook("raid1", 2) };
+        let question = Question { structure, failure: Law::exponential(300_000.0), ..textbook("raid1", 2) };
         let wanted = mirrored_mttdl(drives, tolerance, 300_000.0, 24.0);
         let figure = answer_of(&question, 37, 30_000).mttdl_hours.unwrap();
         let error = figure.mean / wanted - 1.0;
@@ -283,7 +282,10 @@ fn a_rebuild_takes_what_the_model_of_performance_predicts_under_the_load() {
         predicted_rebuild(&layout, &kind, "stripewise", &use_).unwrap().unwrap().hours
     };
     let eight = hours(8_000_000_000_000, "mixed");
-    assert!((0.4..0.6).contains(&(hours(4_000_000_000_000, "mixed") / eight)), "half the size, half the time");
+    assert!(
+        (0.4..0.6).contains(&(hours(4_000_000_000_000, "mixed") / eight)),
+        "half the size, half the time"
+    );
     let predicted = predicted_rebuild(
         &layout,
         &Kind::of_size(8, 8_000_000_000_000, "hdd"),

@@ -15,6 +15,8 @@ use stripewise_model::system::CatalogueError;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 
+pub use predict::profile_loads;
+
 /// Commands on models.
 #[derive(Subcommand)]
 pub enum ModelCommand {

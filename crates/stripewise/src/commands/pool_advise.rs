@@ -3,11 +3,15 @@
 //!
 //! Expected faults: a pool that nobody has open, so that nothing is known of its load (said so).
 
-use clap::{Args, ValueEnum};
+use std::path::Path;
+
+use clap::Args;
 use serde::Serialize;
-use stripewise_model::advise::{Advice, Choice, Kind, Need, Use, advise, parse_drives, parse_use};
+use stripewise_layout::{LayoutSpec, Level};
+use stripewise_model::advise::{Advice, Choice, Kind, Need, Use, advise, parse_use};
 
 use crate::commands::App;
+use crate::commands::advise::{drives, workload};
 use crate::failure::{Exit, Failure, Result};
 use crate::left_word::{self, LeftWord};
 use crate::names::PoolName;
@@ -23,29 +27,19 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// What its drives are
-    #[arg(long, value_enum, default_value = "hdd")]
-    drive: DriveKind,
+    /// What its drives are: hdd, ssd, nvme, a catalogue name, or a file of `drive measure` [default: what the
+    /// kernel says of them, hdd for files]
+    #[arg(long, value_name = "NAME")]
+    drive: Option<String>,
     /// The workload, instead of what the pool was asked so far: as for `advise`
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     workload: Option<Use>,
 }
 
-/// Drives with or without an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DriveKind {
-    Hdd,
-    Ssd,
-}
-
-fn workload(text: &str) -> std::result::Result<Use, String> {
-    parse_use(text).map_err(|error| format!("{error}; {}", error.hint()))
-}
-
 /// Requests of more than this are taken for parts of a stream.
 const STREAM_BYTES: f64 = 256.0 * 1024.0;
-/// Smaller drives are taken for such ones: rates are those of a drive, whatever file stands in for it.
-const LEAST_BYTES: u64 = 100_000_000_000;
+/// A row that takes more of the requests than this is worth fast drives.
+const HOT_PERCENT: f64 = 20.0;
 
 #[derive(Serialize)]
 struct Report {
@@ -60,8 +54,18 @@ struct VolumeAdvice {
     layout: String,
     load: Load,
     present: Choice,
+    costs: Costs,
     alternatives: Vec<Alternative>,
     rebuild: Rebuild,
+}
+
+/// What the present layout takes.
+#[derive(Serialize)]
+struct Costs {
+    /// Of its drives' space, for redundancy.
+    space_percent: f64,
+    /// The present rate, of that of the fastest alternative.
+    rate_of_best_percent: f64,
 }
 
 /// What a volume was asked.
@@ -72,6 +76,8 @@ struct Load {
     mean_bytes: f64,
     mb_per_s: f64,
     workload: String,
+    /// What of its heat is on the row that is asked most; nothing where no process counts it.
+    hottest_row_percent: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -93,7 +99,17 @@ struct Rebuild {
     idle_seconds: Option<f64>,
     drives_busy_percent: f64,
     now_seconds: Option<f64>,
-    by_priority: Vec<(u32, f64)>,
+    by_priority: Vec<AtPriority>,
+}
+
+/// What a rebuild priority gives.
+#[derive(Serialize)]
+struct AtPriority {
+    percent: u32,
+    /// Under the present load.
+    seconds: f64,
+    /// What is left for clients who ask for more.
+    clients_mb_per_s: f64,
 }
 
 /// Runs it.
@@ -113,35 +129,55 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
                 .await?
         }
     };
-    let report = report(options, &word)?;
+    let report = report(options, app, &word)?;
     app.printer.result(&report, |page| print(&report, page))?;
     Ok(Exit::Success)
 }
 
-fn report(options: &Options, word: &LeftWord) -> Result<Report> {
+/// What the drives are: as said, else as the kernel says of the first that is there.
+fn kind_of(
+    options: &Options,
+    app: &App,
+    word: &LeftWord,
+    bytes: u64,
+    assumptions: &mut Vec<String>,
+) -> Result<Kind> {
+    let said = match options.drive.as_deref() {
+        Some(sort @ ("hdd" | "ssd" | "nvme")) => Some(sort),
+        Some(name) => {
+            let text = if name.ends_with(".toml") { name.to_owned() } else { format!("1x{name}") };
+            return match drives::parse(app, &text, assumptions)?.as_slice() {
+                [kind] => Ok(kind.clone()),
+                _ => Err(Failure::usage(format!("`{name}` is not one drive")).hint("--drive hdd")),
+            };
+        }
+        None => None,
+    };
+    let mut data = word.report.drives.iter().filter(|drive| drive.role == "data");
+    let known = data.find_map(|drive| drives::is_rotational(Path::new(&drive.path)));
+    let sort = said.unwrap_or(if known == Some(false) { "ssd" } else { "hdd" });
+    let why = match (said, known) {
+        (Some(_), _) => "as said",
+        (None, Some(_)) => "as the kernel says",
+        (None, None) => "files do not tell; --drive does",
+    };
+    assumptions.push(format!("the drives are of the sort {sort}, {:.3} TB: {why}", bytes as f64 / 1e12));
+    if bytes < drives::LEAST_BYTES {
+        assumptions.push("drives of less than 100 GB have the rates of such ones".to_owned());
+    }
+    Ok(Kind::of_size(1, bytes.max(drives::LEAST_BYTES), sort))
+}
+
+fn report(options: &Options, app: &App, word: &LeftWord) -> Result<Report> {
     let pool = &word.report;
     let data: Vec<_> = pool.drives.iter().filter(|drive| drive.role == "data").collect();
     let smallest = data.iter().map(|drive| drive.capacity_bytes).min().unwrap_or(0);
-    let is_ssd = options.drive == DriveKind::Ssd;
-    let words = if is_ssd { "solid-state drives" } else { "hard disks" };
-    let mut assumptions =
-        vec![format!("the drives are {words} of {:.3} TB; --drive says otherwise", smallest as f64 / 1e12)];
-    if smallest < LEAST_BYTES {
-        assumptions.push("drives of less than 100 GB have the rates of such ones".to_owned());
-    }
-    let kind = |count| Kind {
-        count,
-        name: format!(
-            "{}gb-{}",
-            (smallest.max(LEAST_BYTES)) / 1_000_000_000,
-            if is_ssd { "ssd" } else { "hdd" }
-        ),
-        bytes: smallest.max(LEAST_BYTES),
-        is_ssd,
-    };
+    let mut assumptions = Vec::new();
+    let one = kind_of(options, app, word, smallest, &mut assumptions)?;
+    let kind = |count| one.clone().times(count);
     let mut volumes = Vec::new();
     for volume in pool.volumes.iter().filter(|volume| volume.conversion.is_none()) {
-        volumes.push(of_volume(options, word, volume, data.len(), &kind, &mut assumptions)?);
+        volumes.push(of_volume(options, word, volume, (data.len(), smallest), &kind, &mut assumptions)?);
     }
     if volumes.is_empty() {
         assumptions.push(
@@ -156,7 +192,7 @@ fn of_volume(
     options: &Options,
     word: &LeftWord,
     volume: &VolumeReport,
-    drives: usize,
+    (drives, smallest): (usize, u64),
     kind: &dyn Fn(usize) -> Kind,
     assumptions: &mut Vec<String>,
 ) -> Result<VolumeAdvice> {
@@ -165,15 +201,23 @@ fn of_volume(
         Some(given) => given.clone(),
         None => parse_use(&load.workload).map_err(|error| Failure::new(error.to_string()))?,
     };
+    // Small drives have the rates of larger ones, not their room.
+    let scaled = |bytes: u64| (bytes as f64 * (smallest as f64 / kind(1).bytes as f64).min(1.0)) as u64;
     let spares = word.report.drives.iter().filter(|drive| drive.role == "spare").count();
     let has_journal = word.report.drives.iter().any(|drive| drive.role == "journal");
-    let journal = || parse_drives("2x500gb-ssd").ok().and_then(|mut kinds| kinds.pop());
+    let journal = || Some(Kind::of_size(2, 500_000_000_000, "ssd"));
+    let level = volume.layout.parse::<Level>().ok();
     // Everything is an option here: what is risky says so.
     let ask = |count: usize, spares: usize| -> Result<Advice> {
         let need = Need {
             risk_per_year: 1.0,
             spares,
             journal: journal(),
+            include: level.map(|level| LayoutSpec {
+                columns: Some(volume.columns),
+                groups: (volume.groups > 1).then_some(volume.groups),
+                ..LayoutSpec::new(level)
+            }),
             ..Need::of(vec![kind(count + spares)], use_.clone())
         };
         advise(&need, &|_, _| ()).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))
@@ -184,7 +228,7 @@ fn of_volume(
             && (choice.journal_drives > 0) == has_journal
     };
     let of_columns = ask(volume.columns, spares)?;
-    let Some(present) = of_columns.choices.iter().find(is_present).cloned() else {
+    let Some(mut present) = of_columns.choices.iter().find(is_present).cloned() else {
         return Err(Failure::new(format!(
             "{} of {} drives is not in the model",
             volume.layout, volume.columns
@@ -198,7 +242,7 @@ fn of_volume(
             what,
             command,
             rate_percent: 100.0 * ratio,
-            usable_bytes: choice.usable_bytes,
+            usable_bytes: scaled(choice.usable_bytes),
             loss_probability_per_year: choice.loss_probability_per_year,
             error_percent: choice.error_percent,
             rate_is_equal: (ratio.max(1.0 / ratio) - 1.0) * 100.0 <= choice.error_percent,
@@ -210,10 +254,11 @@ fn of_volume(
             continue;
         }
         let groups = if choice.groups > 1 { format!(" --groups {}", choice.groups) } else { String::new() };
+        let yes = if redundancy(&choice.layout) < redundancy(&volume.layout) { " --yes" } else { "" };
         add(
             format!("{} of {} drives", choice.layout, choice.drives),
             format!(
-                "stripewise volume convert {name} --layout {}{groups} --columns {}",
+                "stripewise volume convert {name} --layout {}{groups} --columns {}{yes}",
                 choice.layout, choice.columns
             ),
             choice,
@@ -232,8 +277,24 @@ fn of_volume(
         let command = format!("stripewise pool add {} DRIVE --as spare", word.report.name);
         add("one more spare".to_owned(), command, choice);
     }
+    let best = alternatives.iter().map(|alternative| alternative.rate_percent).fold(100.0, f64::max);
+    let costs = Costs {
+        space_percent: 100.0
+            * (1.0 - present.usable_bytes as f64 / (volume.columns as f64 * kind(1).bytes as f64)),
+        rate_of_best_percent: 100.0 * 100.0 / best,
+    };
     let rebuild = rebuild(word, volume, &present, kind(1).bytes);
-    Ok(VolumeAdvice { volume: name, layout: volume.layout.clone(), load, present, alternatives, rebuild })
+    present.usable_bytes = scaled(present.usable_bytes);
+    let layout = volume.layout.clone();
+    Ok(VolumeAdvice { volume: name, layout, load, present, costs, alternatives, rebuild })
+}
+
+/// Drives that a layout may lose wherever they are; of mirrors at least one.
+fn redundancy(layout: &str) -> usize {
+    layout.parse::<Level>().map_or(0, |level| match level {
+        Level::Raid1 | Level::Raid10 => 1,
+        other => other.parity_units(),
+    })
 }
 
 /// What a volume was asked since the pool was opened.
@@ -244,6 +305,11 @@ fn load(options: &Options, word: &LeftWord, volume: &str, assumptions: &mut Vec<
         counts
             .fold((0, 0), |sum, counts| (sum.0 + counts.by_latency.iter().sum::<u64>(), sum.1 + counts.bytes))
     };
+    let tiers = word.report.volumes.iter().find(|report| report.name == volume).map(|report| &report.tiers);
+    let hottest_row_percent = tiers.and_then(|tiers| {
+        let heat = tiers.fast_heat + tiers.data_heat;
+        (heat > 0.0).then(|| 100.0 * tiers.hottest_row_heat / heat)
+    });
     let ((reads, read_bytes), (writes, written_bytes)) = (of("read"), of("write"));
     let (requests, bytes) = (reads + writes, read_bytes + written_bytes);
     let seconds = (unix_ms().saturating_sub(word.opened_unix_ms) as f64 / 1000.0).max(1.0);
@@ -265,7 +331,8 @@ fn load(options: &Options, word: &LeftWord, volume: &str, assumptions: &mut Vec<
             format!("read={read_percent:.0},random={random},block={block},depth=32")
         }
     };
-    Ok(Load { requests, read_percent, mean_bytes, mb_per_s: bytes as f64 / 1e6 / seconds, workload })
+    let mb_per_s = bytes as f64 / 1e6 / seconds;
+    Ok(Load { requests, read_percent, mean_bytes, mb_per_s, workload, hottest_row_percent })
 }
 
 /// Only what is allocated is filled; drives that are busy leave it the rest of their time, or its share.
@@ -284,7 +351,13 @@ fn rebuild(word: &LeftWord, volume: &VolumeReport, present: &Choice, drive_bytes
         idle_seconds,
         drives_busy_percent: 100.0 * busiest,
         now_seconds: at(word.report.rebuild_priority_percent.max(1)),
-        by_priority: priorities.into_iter().filter_map(|priority| Some((priority, at(priority)?))).collect(),
+        by_priority: priorities
+            .into_iter()
+            .filter_map(|percent| {
+                let clients_mb_per_s = present.degraded.workload * (1.0 - f64::from(percent) / 100.0);
+                Some(AtPriority { percent, seconds: at(percent)?, clients_mb_per_s })
+            })
+            .collect(),
     }
 }
 
@@ -302,11 +375,24 @@ fn print(report: &Report, page: &mut Page) {
             requests => format!("{requests} requests, {:.1} MB/s: {}", load.mb_per_s, load.workload),
         };
         field(page, "load", asked);
+        if let Some(percent) = load.hottest_row_percent.filter(|percent| *percent > HOT_PERCENT) {
+            let advice = format!(
+                "{percent:.0} % of it on one row: stripewise pool add {} SSD1 SSD2 … --as fast",
+                report.pool
+            );
+            field(page, "heat", advice);
+        }
         field(
             page,
             "can do",
             format!("{:.0} MB/s, limited by {}", volume.present.normal.workload, volume.present.bottleneck),
         );
+        let costs = &volume.costs;
+        let text = format!(
+            "{:.0} % of the space, and it has {:.0} % of the rate of the fastest alternative",
+            costs.space_percent, costs.rate_of_best_percent
+        );
+        field(page, "costs", text);
         let loss = |probability: f64| format!("{:.1e} %", probability * 100.0);
         field(page, "loss", format!("{} a year", loss(volume.present.loss_probability_per_year)));
         let time = |seconds: Option<f64>| seconds.map_or_else(|| "impossible".to_owned(), duration_text);
@@ -318,8 +404,14 @@ fn print(report: &Report, page: &mut Page) {
             rebuild.drives_busy_percent
         );
         field(page, "rebuild", now);
-        for (priority, seconds) in &rebuild.by_priority {
-            field(page, "", format!("{} with rebuild-priority={priority}", duration_text(*seconds)));
+        for at in &rebuild.by_priority {
+            let text = format!(
+                "{} with rebuild-priority={}, which leaves clients {:.0} MB/s",
+                duration_text(at.seconds),
+                at.percent,
+                at.clients_mb_per_s
+            );
+            field(page, "", text);
         }
         let mut table = Table::new(&["WHAT IF", ">RATE", ">USABLE", ">LOSS/YEAR", "COMMAND"]);
         for alternative in &volume.alternatives {

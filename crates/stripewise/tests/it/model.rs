@@ -101,6 +101,19 @@ fn wishes_that_make_no_sense_are_refused_with_what_would_do() {
         ("--drives 4x8TB-hdd --risk=-5", 2, "percentage"),
         ("--drives 4x8TB-hdd --controller megarad", 2, "controller"),
         ("--drives 2x8TB-hdd --capacity 100TB", 1, "nearest: raid1"),
+        ("--drives 2x8TB-hdd --capacity 0", 2, "needs no drives"),
+        ("--drives 0x8TB-hdd", 2, "1 to 1000"),
+        ("--drives 10000x8TB-hdd", 2, "1 to 1000"),
+        ("--drives 1000x8TB-hdd", 2, "at most"),
+        ("--drives 4x8TB-hd", 2, "the nearest: 8tb-hdd"),
+        ("--drives /dev/null", 1, "/dev/null"),
+        ("--drives 4xnone.toml", 1, "none.toml"),
+        ("--drives 4x8TB-hdd --price 7TB-hdd=5", 2, "the drives are 8tb-hdd"),
+        ("--price 8TB-hdd=150", 2, "--budget"),
+        ("--price 8TB-hdd=150 --budget 100", 1, "buys no drive"),
+        ("--budget 1000", 2, "--price"),
+        ("--drives 4x8TB-hdd --journal 2x8TB-hdd", 2, "solid-state"),
+        ("--drives 4x8TB-hdd --spares 4", 2, "fewer --spares"),
     ] {
         let refused = sandbox.run(&format!("advise {words}"));
         assert_eq!(refused.code, code, "{words}: {}", refused.err);
@@ -123,6 +136,7 @@ fn a_pool_is_told_what_another_layout_would_give() {
         .filter_map(|alternative| alternative["command"].as_str())
         .collect();
     for wanted in [
+        "stripewise volume convert tank/data --layout raid0 --columns 4 --yes",
         "stripewise volume convert tank/data --layout raid10 --columns 4",
         "stripewise pool add tank SSD1 SSD2 --as journal",
         "stripewise pool add tank DRIVE --as spare",
@@ -135,4 +149,155 @@ fn a_pool_is_told_what_another_layout_would_give() {
     let text = sandbox.ok("pool advise tank --workload sequential");
     assert!(text.text().contains("volume convert tank/data --layout raid6"), "{}", text.text());
     assert!(sandbox.fails("pool advise nothing").contains("nothing"));
+}
+
+#[test]
+fn commands_of_pool_advise_do_what_they_say() {
+    let advised = Sandbox::new();
+    advised.pool(4);
+    advised.ok("volume create tank/data --layout raid5 --size 16MiB");
+    let advice = advised.json("pool advise tank");
+    let mut tried = 0;
+    for alternative in advice["volumes"][0]["alternatives"].as_array().expect("a list") {
+        let command = alternative["command"].as_str().expect("words");
+        let words = command.strip_prefix("stripewise ").expect("our own command");
+        let sandbox = Sandbox::new();
+        sandbox.pool(4);
+        sandbox.ok("drive make @e --count 2 --size 64MiB");
+        sandbox.ok("volume create tank/data --layout raid5 --size 16MiB");
+        let words = words.replace("SSD1", "@e/drive0.img").replace("SSD2", "@e/drive1.img");
+        sandbox.ok(&words.replace("DRIVE", "@e/drive0.img"));
+        tried += 1;
+    }
+    assert!(tried >= 5, "{advice}");
+}
+
+#[test]
+fn a_pool_of_any_layout_is_advised_on() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(4);
+    for (name, layout) in [("a", "raid4"), ("b", "mirror3"), ("c", "single"), ("d", "raid1"), ("e", "raid7")]
+    {
+        sandbox.ok(&format!("volume create tank/{name} --layout {layout} --size 1MiB"));
+    }
+    let advice = sandbox.json("pool advise tank --drive 4TB-hdd --workload backup");
+    let volumes = advice["volumes"].as_array().expect("a list");
+    assert_eq!(volumes.len(), 5, "{advice}");
+    for volume in volumes {
+        assert!(volume["present"]["normal"]["workload"].as_f64() > Some(0.0), "{volume}");
+        assert!(volume["costs"]["space_percent"].as_f64().is_some(), "{volume}");
+    }
+}
+
+#[test]
+fn the_words_to_build_a_choice_build_it() {
+    let sandbox = Sandbox::new();
+    let mut built = 0;
+    for words in
+        ["1x8TB-hdd", "2x8TB-hdd", "3x8TB-hdd", "5x8TB-hdd --spares 1 --journal 2x500GB-ssd", "6x1TB-ssd"]
+    {
+        let advice = sandbox.json(&format!("advise --risk 100 --workload backup --drives {words}"));
+        for choice in advice["choices"].as_array().expect("a list") {
+            let pool = format!("pool{built}");
+            sandbox.ok(&format!("drive make @{pool} --count 8 --size 32MiB"));
+            for line in choice["commands"]["stripewise"].as_array().expect("a list") {
+                let line =
+                    line.as_str().expect("words").strip_prefix("stripewise ").expect("our own command");
+                // A file system on it is the mount tests' part.
+                if line.starts_with("mount ") {
+                    assert_eq!(line, "mount tank/data /mnt/data --fs xfs");
+                    continue;
+                }
+                let drive = |word: &str| {
+                    let number = |text: &str| text.parse::<usize>().expect("a number");
+                    match (word.strip_prefix("/dev/DRIVE"), word.strip_prefix("/dev/SSD")) {
+                        (Some(rest), _) => format!("@{pool}/drive{}.img", number(rest) - 1),
+                        (_, Some(rest)) => format!("@{pool}/drive{}.img", 5 + number(rest)),
+                        _ if word == "tank" => pool.clone(),
+                        _ => word.replace("tank/", &format!("{pool}/")),
+                    }
+                };
+                let line: Vec<String> = line.split(' ').map(drive).collect();
+                sandbox.ok(&line.join(" "));
+            }
+            let volume = &sandbox.json(&format!("volume show {pool}/data"));
+            let shown = volume.to_string();
+            assert!(shown.contains(choice["layout"].as_str().expect("a name")), "{shown}");
+            sandbox.ok(&format!("pool destroy {pool} --yes"));
+            std::fs::remove_dir_all(sandbox.path(&pool)).expect("its drives");
+            built += 1;
+        }
+    }
+    assert!(built >= 12, "{built}");
+}
+
+#[test]
+fn drives_are_named_by_path_by_file_or_by_what_can_be_bought() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("drive make @d --count 3 --size 32MiB");
+    let folder = sandbox.text("d");
+    let paths: Vec<String> = (0..3).map(|index| format!("{folder}/drive{index}.img")).collect();
+    let advice = sandbox.json(&format!("advise --drives {} --workload backup", paths.join(",")));
+    assert_eq!(advice["choices"][0]["drives"], 3);
+    let assumed = advice["assumptions"].to_string();
+    assert!(assumed.contains("less than 100 GB") && assumed.contains("taken for a hard disk"), "{assumed}");
+
+    let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../../catalogue/drives/he8.toml");
+    let advice = sandbox.json(&format!("advise --drives 4x{drive} --workload backup"));
+    assert_eq!(advice["choices"][0]["drive"], "he8");
+
+    let advice =
+        sandbox.json("advise --price 8TB-hdd=150 --price 4TB-hdd=90 --budget 700 --bays 4 --capacity 12TB");
+    let first = &advice["choices"][0];
+    assert!(first["cost"].as_f64() <= Some(700.0) && first["drives"].as_u64() <= Some(4), "{first}");
+    assert!(first["usable_bytes"].as_u64() >= Some(12_000_000_000_000) && first["cost_per_tb"].is_number());
+
+    let text = sandbox.ok("advise --bays 3 --capacity 16TB --workload toshiba --link 1gbe");
+    for said in ["hard disks can be bought", "UNDER LOAD", "LIMITED BY", "nine of ten", "dominated by"] {
+        assert!(text.text().contains(said), "{said}: {}", text.text());
+    }
+    // Where only the default risk stands in the way it gives way, and that is said.
+    let advice = sandbox.json("advise --drives 1x8TB-hdd");
+    assert!(advice["assumptions"].to_string().contains("any probability is accepted"), "{advice}");
+}
+
+/// The program at a terminal of its own, with these lines typed.
+fn typed(sandbox: &Sandbox, words: &str, lines: &str) -> Option<String> {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    if Command::new("script").arg("--version").output().is_err() {
+        println!("passed over: script (util-linux) gives no terminal");
+        return None;
+    }
+    let command = format!("'{}' {words}", env!("CARGO_BIN_EXE_stripewise"));
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env("STRIPEWISE_HOME", sandbox.path("home"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a terminal");
+    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("typed");
+    let output = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    Some(said)
+}
+
+#[test]
+fn at_a_terminal_only_what_still_matters_is_asked() {
+    let sandbox = Sandbox::new();
+    // An answer that makes no sense is asked for again.
+    let Some(said) = typed(&sandbox, "advise", "4x8TB-hdd\nsequental\nsequential\n\n1gbe\n\n") else {
+        return;
+    };
+    for asked in ["Which drives?", "For what?", "nearest: sequential", "So far: raid"] {
+        assert!(said.contains(asked), "{asked}: {said}");
+    }
+    assert!(said.contains("for sequential work raid5"), "{said}");
+    // Of one drive only one thing can be made.
+    let said = typed(&sandbox, "advise", "1x8TB-hdd\n").expect("as before");
+    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
+    let said = typed(&sandbox, "advise --workload mixed --link 1gbe", "2x8TB-hdd\n\n\n").expect("as before");
+    assert!(!said.contains("For what?") && !said.contains("Behind which link?"), "{said}");
 }

@@ -54,6 +54,34 @@ fn what_is_left_out_is_assumed_and_said() {
 }
 
 #[test]
+fn a_rebuild_takes_longer_on_larger_drives_and_under_more_work() {
+    let sandbox = Sandbox::new();
+    let degraded = |words: &str| {
+        let answer = sandbox.json(&format!("model reliability --layout raid6 --drives 8 {words}"));
+        answer["hours_degraded_per_year"].as_f64().expect("a number")
+    };
+    let usual = degraded("");
+    assert!(degraded("--drive 20TB-hdd") > 1.3 * usual && degraded("--drive 2TB-ssd") < 0.9 * usual);
+    assert!(degraded("--rebuild-rate 250") < usual, "a rate that is given goes before the predicted one");
+    let text = sandbox.ok("model reliability --layout raid6 --drives 8 --drive he8 --workload sequential");
+    assert!(text.text().contains("he8 behind stripewise under sequential work"), "{}", text.text());
+}
+
+#[test]
+fn volumes_of_pools_can_be_the_drives() {
+    let sandbox = Sandbox::new();
+    let loss = |words: &str| {
+        let answer = sandbox.json(&format!("model reliability {words} --drive 8TB-hdd"));
+        answer["loss_probability"].as_f64().expect("a number")
+    };
+    let mirrored = loss("--layout raid1 --drives 2 --on raid5:4");
+    let alone = loss("--layout raid5 --drives 4");
+    assert!(mirrored > 0.0 && mirrored < 0.01 * alone, "{mirrored} against {alone}");
+    let said = sandbox.ok("model reliability --layout raid1 --drives 2 --on raid5:4");
+    assert!(said.text().contains("each a volume of raid5 of 4 drives"), "{}", said.text());
+}
+
+#[test]
 fn questions_that_make_no_sense_are_refused_with_a_reason() {
     let sandbox = Sandbox::new();
     for (words, why) in [
@@ -67,6 +95,12 @@ fn questions_that_make_no_sense_are_refused_with_a_reason() {
         ("--layout raid5 --drives 8 --batch 1.5:3", "between 0 and 1"),
         ("--layout raid5 --drives 8 --mttf-hours 5 --failure weibull:1,6", "cannot be used with"),
         ("--layout raid60 --drives 7", "cannot be divided"),
+        ("--layout raid5 --drives 10000", "10000"),
+        ("--layout raid5 --drives 0", "0 is not in"),
+        ("--layout raid5 --drives 8 --drive 8TB-hd", "8tb-hdd"),
+        ("--layout raid5 --drives 8 --workload sequental", "sequential"),
+        ("--layout raid1 --drives 2 --on raid5", "raid5:4"),
+        ("--layout raid1 --drives 2 --on raid5:2", "raid5 needs at least 3 drives"),
     ] {
         let refused = sandbox.run(&format!("model reliability {words}"));
         assert_eq!(refused.code, 2, "{words}");

@@ -251,7 +251,11 @@ fn loads(options: &Options) -> Result<Vec<(String, Workload)>> {
         };
         return Ok(vec![(name.into(), load)]);
     }
-    let name = options.profile.as_deref().unwrap_or("toshiba");
+    profile_loads(options.profile.as_deref().unwrap_or("toshiba"), span_bytes)
+}
+
+/// The block loads of one of the laboratory's methods.
+pub fn profile_loads(name: &str, span_bytes: Option<u64>) -> Result<Vec<(String, Workload)>> {
     let profile = method::built_in(name)
         .map_err(|error| Failure::because(format!("cannot predict `{name}`"), &error))?;
     let load = |step: &method::Step| {

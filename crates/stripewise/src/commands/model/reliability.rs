@@ -7,11 +7,14 @@ use std::str::FromStr;
 use clap::Args;
 use serde::Serialize;
 use stripewise_layout::LayoutSpec;
+use stripewise_model::advise::{Kind, Use};
 use stripewise_model::reliability::{
-    Asked, Batch, Estimate, Figure, Law, Repairs, Spares, Stop, WishError, Wishes, estimate,
+    Batch, Estimate, Figure, Law, PredictedRebuild, Repairs, Spares, Stop, WishError, Wishes, estimate,
+    predicted_rebuild,
 };
 
 use crate::commands::App;
+use crate::commands::advise::{drives, workload};
 use crate::commands::volume_create::{parse_layout, with_columns};
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
@@ -29,7 +32,7 @@ pub struct Options {
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
     /// Drives, without dedicated spares
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     drives: u16,
     /// Drives that a row lies on; all if left out (raid1: two)
     #[arg(long, value_name = "N")]
@@ -73,12 +76,24 @@ pub struct Options {
     /// All rebuilds of a group run at once, not one after the other
     #[arg(long)]
     parallel_repairs: bool,
-    /// Size of a drive
-    #[arg(long, value_name = "SIZE", default_value = "8TB")]
-    capacity: ByteSize,
-    /// How fast a rebuild writes, under load
+    /// Which drive, for the predicted rebuild: a catalogue name, a size as in 8TB-hdd, or a file of `drive measure`
+    #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
+    drive: Option<String>,
+    /// Size of a drive, a hard disk [default: 8TB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<ByteSize>,
+    /// The work during a rebuild, as for `advise`: sequential, random, mixed, …
+    #[arg(long, value_name = "WORKLOAD", default_value = "mixed", value_parser = workload)]
+    workload: Use,
+    /// What drives the array during a rebuild, by its name in the model
+    #[arg(long, value_name = "NAME", default_value = "stripewise")]
+    controller: String,
+    /// How fast a rebuild writes, instead of the predicted rate
     #[arg(long, value_name = "MB/S", value_parser = positive)]
     rebuild_rate: Option<f64>,
+    /// Each drive is a volume of another pool: its layout and its drives, as in raid5:4
+    #[arg(long, value_name = "LAYOUT:N", value_parser = parse_inner)]
+    on: Option<(LayoutSpec, usize)>,
     /// Half of the 95 % interval that is wanted, in percent; narrower where that is cheap
     #[arg(long, value_name = "PERCENT", value_parser = positive)]
     precision: Option<f64>,
@@ -131,6 +146,15 @@ fn law_or_none(text: &str, of_hours: impl Fn(f64) -> Law) -> std::result::Result
     }
 }
 
+fn parse_inner(text: &str) -> std::result::Result<(LayoutSpec, usize), String> {
+    let form = || format!("`{text}` is no layout with a number of drives: write raid5:4");
+    let (layout, drives) = text.rsplit_once(':').ok_or_else(form)?;
+    match drives.parse() {
+        Ok(drives @ 1..=255) => Ok((parse_layout(layout)?, drives)),
+        _ => Err(form()),
+    }
+}
+
 fn parse_batch(text: &str) -> std::result::Result<Batch, String> {
     let form = || format!("`{text}` is no batch: write SHARE:FACTOR, as in 0.05:10");
     let (share, factor) = text.split_once(':').ok_or_else(form)?;
@@ -143,6 +167,9 @@ struct Report<'a> {
     drives: usize,
     years: f64,
     seed: u64,
+    /// What each drive is a volume of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on: Option<String>,
     trials: u64,
     loss_probability: f64,
     ci95: [f64; 2],
@@ -156,8 +183,10 @@ struct Report<'a> {
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let wishes = wishes(options)?;
-    let Asked { question, bytes_per_group, assumptions } = wishes.question().map_err(failure)?;
+    let (wishes, mut assumptions) = wishes(options, app)?;
+    let asked = wishes.question().map_err(failure)?;
+    assumptions.extend(asked.assumptions);
+    let (question, bytes_per_group) = (asked.question, asked.bytes_per_group);
     let threads = options.threads.map(usize::from);
     let mut stop = Stop { most_trials: options.max_trials, threads, ..Stop::default() };
     if let Some(percent) = options.precision {
@@ -175,6 +204,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         drives: usize::from(options.drives),
         years: options.years,
         seed: options.seed,
+        on: options.on.map(|(inner, drives)| format!("{} of {drives}", inner.level.name())),
         trials: found.trials,
         loss_probability: found.loss_probability.mean,
         ci95: found.loss_probability.ci95,
@@ -188,10 +218,47 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn wishes(options: &Options) -> Result<Wishes> {
+/// What a rebuild is of, and how long it takes by the model where neither time nor rate is given.
+fn rebuild(
+    options: &Options,
+    app: &App,
+    layout: &LayoutSpec,
+    assumptions: &mut Vec<String>,
+) -> Result<(u64, Option<PredictedRebuild>)> {
+    // Under another pool it is the volume's own drive that is filled.
+    let (layout, drives) = match &options.on {
+        Some((inner, drives)) => (inner, *drives),
+        None => (layout, usize::from(options.drives)),
+    };
+    let kind = match (&options.drive, options.capacity) {
+        (Some(name), _) => match drives::parse(app, &format!("{drives}x{name}"), assumptions)?.as_slice() {
+            [kind] => kind.clone(),
+            _ => return Err(Failure::usage(format!("`{name}` is not one drive")).hint("--drive 8TB-hdd")),
+        },
+        (None, Some(size)) if size.0 >= drives::LEAST_BYTES => Kind::of_size(drives, size.0, "hdd"),
+        (None, Some(ByteSize(0))) => return Err(Failure::usage("a drive of no size holds nothing")),
+        // Too small for the model of a disk.
+        (None, Some(size)) => return Ok((size.0, None)),
+        (None, None) => Kind::of_size(drives, 8_000_000_000_000, "hdd"),
+    };
+    let is_given =
+        options.restore.is_some() || options.mttr_hours.is_some() || options.rebuild_rate.is_some();
+    // Layouts that the drives do not allow are refused where the question is made.
+    if is_given || layout.resolve(drives).is_err() {
+        return Ok((kind.bytes, None));
+    }
+    let predicted = predicted_rebuild(layout, &kind, &options.controller, &options.workload);
+    let predicted = predicted
+        .map_err(|error| Failure::usage(format!("cannot predict the rebuild: {error}")).hint(error.hint()))?;
+    Ok((kind.bytes, predicted))
+}
+
+fn wishes(options: &Options, app: &App) -> Result<(Wishes, Vec<String>)> {
     let layout = LayoutSpec { groups: options.groups, ..with_columns(options.layout, options.columns)? };
     let spares = usize::from(options.spares);
-    Ok(Wishes {
+    let mut assumptions = Vec::new();
+    let (drive_bytes, predicted) = rebuild(options, app, &layout, &mut assumptions)?;
+    let wishes = Wishes {
         years: options.years,
         failure: options.failure.or(options.mttf_hours.map(Law::exponential)),
         restore: options.restore.or(options.mttr_hours.map(Law::exponential)),
@@ -201,10 +268,13 @@ fn wishes(options: &Options) -> Result<Wishes> {
         replacement: options.replacement.map(|delay| delay.0),
         batch: options.batch,
         repairs: if options.parallel_repairs { Repairs::Parallel } else { Repairs::OneAtATime },
-        drive_bytes: options.capacity.0,
+        drive_bytes,
         rebuild_bytes_per_second: options.rebuild_rate.map(|rate| rate * 1e6),
+        predicted,
+        inner: options.on,
         ..Wishes::new(layout, usize::from(options.drives))
-    })
+    };
+    Ok((wishes, assumptions))
 }
 
 fn failure(error: WishError) -> Failure {
@@ -218,7 +288,8 @@ fn failure(error: WishError) -> Failure {
 fn print(report: &Report, page: &mut Page) {
     let found = report.figures;
     let mut field = |label: &str, text: String| page.field(label, text, Style::Plain);
-    field("array", format!("{} of {} drives, {} years", report.layout, report.drives, report.years));
+    let on = report.on.as_ref().map_or_else(String::new, |on| format!(", each a volume of {on} drives"));
+    field("array", format!("{} of {} drives{on}, {} years", report.layout, report.drives, report.years));
     field("data loss", interval(&found.loss_probability, percent));
     field("per year", interval(&found.loss_probability_per_year, percent));
     let hours = |hours: f64| format!("{hours:.4e} h");

@@ -1,0 +1,102 @@
+//! Drives to advise on, as people name them: by size, by catalogue name, by a file that `drive measure`
+//! wrote, or by the path of a drive of this machine.
+//!
+//! Expected faults: paths that are no drives, files that describe none.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use stripewise_model::advise::{AdviceError, Kind, parse_count, parse_drives};
+use stripewise_model::catalogue::parse_drive;
+
+use crate::candidates::Candidate;
+use crate::commands::App;
+use crate::failure::{Failure, Result, system_text};
+
+/// Smaller drives have the rates of such ones: files stand in for drives.
+pub const LEAST_BYTES: u64 = 100_000_000_000;
+
+/// Reads `4x8TB-hdd,/dev/sda,2xdrive.toml`; `assumptions` gets what paths do not tell.
+pub fn parse(app: &App, text: &str, assumptions: &mut Vec<String>) -> Result<Vec<Kind>> {
+    let mut kinds = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        match path_of(app, part) {
+            Some((count, path)) => {
+                let count = parse_count(count).map_err(|error| usage(&error))?;
+                kinds.push(of_path(app, count, path, assumptions)?);
+            }
+            None => kinds.extend(parse_drives(part).map_err(|error| usage(&error))?),
+        }
+    }
+    Ok(kinds)
+}
+
+fn usage(error: &AdviceError) -> Failure {
+    Failure::usage(error.to_string()).hint(error.hint())
+}
+
+/// The number and the path, where a part is one.
+fn path_of<'a>(app: &App, part: &'a str) -> Option<(&'a str, &'a str)> {
+    let is_path = |text: &str| {
+        !text.is_empty()
+            && (text.contains('/') || text.ends_with(".toml") || app.absolute(Path::new(text)).exists())
+    };
+    match part.split_once('x') {
+        Some((count, path)) if count.parse::<i64>().is_ok() && is_path(path) => Some((count, path)),
+        _ => is_path(part).then_some(("1", part)),
+    }
+}
+
+fn of_path(app: &App, count: usize, text: &str, assumptions: &mut Vec<String>) -> Result<Kind> {
+    let path = app.absolute(Path::new(text));
+    let unreadable = |error: std::io::Error| {
+        Failure::new(format!("cannot read {}: {}", path.display(), system_text(&error)))
+    };
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let drive = std::fs::read_to_string(&path).map_err(unreadable)?;
+        let entry = parse_drive(text, &drive).map_err(|error| {
+            Failure::new(error.to_string())
+                .hint("`stripewise drive measure DRIVE -o drive.toml` writes such a file")
+        })?;
+        return Ok(Kind::of_entry(count, &entry));
+    }
+    Candidate::at(&path)?;
+    let bytes = File::open(&path).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(unreadable)?;
+    let sort = match is_rotational(&path) {
+        Some(true) => "hdd",
+        Some(false) if text.contains("nvme") => "nvme",
+        Some(false) => "ssd",
+        None => {
+            assumptions.push(format!("{text} is taken for a hard disk"));
+            "hdd"
+        }
+    };
+    if bytes < LEAST_BYTES {
+        assumptions.push(format!("{text} has less than 100 GB and counts as such a drive"));
+    }
+    Ok(Kind::of_size(count, bytes.max(LEAST_BYTES), sort))
+}
+
+/// What the kernel says of a block device, or of the disk that a partition lies on.
+pub fn is_rotational(path: &Path) -> Option<bool> {
+    let device = std::fs::metadata(path).ok()?.rdev();
+    if device == 0 {
+        return None;
+    }
+    let (major, minor) = (major_of(device), minor_of(device));
+    let folder = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let read = |folder: &Path| std::fs::read_to_string(folder.join("queue/rotational")).ok();
+    let text = read(&folder).or_else(|| read(folder.parent()?))?;
+    Some(text.trim() == "1")
+}
+
+/// The kernel's own split of a device number.
+fn major_of(device: u64) -> u64 {
+    (device >> 32) & 0xffff_f000 | (device >> 8) & 0xfff
+}
+
+fn minor_of(device: u64) -> u64 {
+    (device >> 12) & 0xffff_ff00 | device & 0xff
+}
