@@ -95,6 +95,11 @@ if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; th
     command -v postmark >/dev/null 2>&1 || missing postmark "what our method of the same name is held against"
     installed bonnie++ || missing bonnie++ "the same"
     installed stress-ng || missing stress-ng "work for file systems on volumes"
+    installed mdadm || missing mdadm "what tries the commands for Linux md that the advice prints"
+    # Debian has it in contrib only. Without its module, which nothing here needs.
+    if ! installed zpool && apt-cache show zfsutils-linux >/dev/null 2>&1; then
+        missing zfsutils-linux "the same for ZFS"
+    fi
     # Not for make test: Debian's package starts a server of its own. The tests start another and leave that one alone.
     if [ "$purpose" = soak ]; then
         set -- /usr/lib/postgresql/*/bin/initdb

@@ -1,8 +1,10 @@
 //! Published advice, by the finding that gives it: the model and the data must lead to it. And what
 //! every answer holds to: equals, dominance, sensitivity, contradictions, commands.
 
+use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{
-    Advice, AdviceError, Choice, Need, advise, html, parse_drives, parse_link, parse_use,
+    Advice, AdviceError, Choice, Matter, Need, advise, html, parse_drives, parse_link, parse_use,
+    what_matters,
 };
 
 fn need(drives: &str, workload: &str) -> Need {
@@ -45,6 +47,9 @@ fn first_is(need: &Need, what: &str, holds: impl Fn(&Choice) -> bool) -> Advice 
 #[test]
 fn f004_33_raid5_of_four_drives_for_sequential_work_and_raid10_for_random_and_mixed() {
     first_is(&need("4xmg08ada400e", "sequential"), "RAID 5", |first| first.layout == "raid5");
+    // And for capacity: of what survives a drive it holds most.
+    let for_capacity = Need { capacity_bytes: Some(11_000_000_000_000), ..need("4xmg08ada400e", "mixed") };
+    first_is(&for_capacity, "RAID 5", |first| first.layout == "raid5");
     first_is(&need("4xmg08ada400e", "mixed"), "RAID 10", |first| first.layout == "raid10");
     first_is(&need("4xmg08ada400e", "random"), "RAID 10", |first| first.layout == "raid10");
 }
@@ -164,6 +169,51 @@ fn every_answer_is_ranked_reasoned_and_repeatable() {
     for outside in ["src=", "href=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
+}
+
+#[test]
+fn what_is_asked_next_is_what_can_still_change_the_first_choice() {
+    let base = need("4x8TB-hdd", "mixed");
+    let found = advice(&base);
+    let all = [Matter::Workload, Matter::Capacity, Matter::Link, Matter::Risk];
+    let (matter, changes) = what_matters(&found.choices, &base, &[]).expect("something matters");
+    assert!(!changes.is_empty(), "{matter:?}");
+    assert_eq!(what_matters(&found.choices, &base, &all), None, "all is settled");
+    for settled in &all {
+        let next = what_matters(&found.choices, &base, &[*settled]);
+        assert_ne!(next.map(|(matter, _)| matter), Some(*settled));
+    }
+    // Of one drive only one thing can be made.
+    let one = Need { risk_is_assumed: true, ..need("1x8TB-hdd", "mixed") };
+    let found = advice(&one);
+    assert!(found.assumptions.iter().any(|line| line.contains("any probability is accepted")));
+    assert_eq!(what_matters(&found.choices, &one, &[Matter::Risk]), None);
+}
+
+#[test]
+fn solid_state_drives_by_any_name_are_faster_than_disks() {
+    let rate = |drives: &str| {
+        let any_risk = Need { risk_per_year: 1.0, ..need(drives, "random") };
+        let found = advice(&any_risk);
+        found.choices.iter().map(|choice| choice.normal.workload).fold(0.0, f64::max)
+    };
+    let disks = rate("4x2TB-hdd");
+    for drives in ["4xnvme", "4xsata-ssd", "4x1TB-ssd", "4x2TB-nvme"] {
+        assert!(rate(drives) > 5.0 * disks, "{drives}: {} against {disks}", rate(drives));
+    }
+}
+
+#[test]
+fn a_layout_that_would_be_left_out_can_be_included() {
+    for (layout, columns) in [("raid4", 4), ("raid1", 3), ("raid5", 3)] {
+        let spec = LayoutSpec { columns: Some(columns), ..layout.parse().unwrap() };
+        let with = Need { include: Some(spec), risk_per_year: 1.0, ..need("4x8TB-hdd", "backup") };
+        let found = advice(&with);
+        let is_it = |choice: &&Choice| choice.layout == layout && choice.columns == columns;
+        assert_eq!(found.choices.iter().filter(is_it).count(), 1, "{}", shown(&found));
+    }
+    let too_many = advise(&need("300x8TB-hdd", "mixed"), &|_, _| ()).unwrap_err().to_string();
+    assert!(too_many.contains("at most 255"), "{too_many}");
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn of_volume(
     };
     let name = format!("{}/{}", word.report.name, volume.name);
     for choice in all.choices.iter().filter(|choice| (choice.journal_drives > 0) == has_journal) {
-        if is_present(&choice) && choice.drives == volume.columns {
+        if is_present(&choice) && choice.columns == volume.columns {
             continue;
         }
         let groups = if choice.groups > 1 { format!(" --groups {}", choice.groups) } else { String::new() };
