@@ -18,7 +18,7 @@ use crate::names::PoolName;
 use crate::printer::{Page, Style, Table, plain};
 use crate::report::VolumeReport;
 use crate::session::{Access, with_pool};
-use crate::size::duration_text;
+use crate::size::{ByteSize, duration_text};
 use crate::times::unix_ms;
 
 /// Say what another layout, a journal, a spare or another rebuild priority would give a pool
@@ -161,7 +161,7 @@ fn kind_of(
         (None, Some(_)) => "as the kernel says",
         (None, None) => "files do not tell; --drive does",
     };
-    assumptions.push(format!("the drives are of the sort {sort}, {:.3} TB: {why}", bytes as f64 / 1e12));
+    assumptions.push(format!("the drives are of the sort {sort}, {}: {why}", ByteSize(bytes)));
     if bytes < drives::LEAST_BYTES {
         assumptions.push("drives of less than 100 GB have the rates of such ones".to_owned());
     }
@@ -254,7 +254,11 @@ fn of_volume(
             continue;
         }
         let groups = if choice.groups > 1 { format!(" --groups {}", choice.groups) } else { String::new() };
-        let yes = if redundancy(&choice.layout) < redundancy(&volume.layout) { " --yes" } else { "" };
+        let yes = if redundancy(&choice.layout, choice.columns) < redundancy(&volume.layout, volume.columns) {
+            " --yes"
+        } else {
+            ""
+        };
         add(
             format!("{} of {} drives", choice.layout, choice.drives),
             format!(
@@ -289,10 +293,11 @@ fn of_volume(
     Ok(VolumeAdvice { volume: name, layout, load, present, costs, alternatives, rebuild })
 }
 
-/// Drives that a layout may lose wherever they are; of mirrors at least one.
-fn redundancy(layout: &str) -> usize {
+/// Drives that a layout may lose wherever they are.
+fn redundancy(layout: &str, columns: usize) -> usize {
     layout.parse::<Level>().map_or(0, |level| match level {
-        Level::Raid1 | Level::Raid10 => 1,
+        Level::Raid1 => columns - 1,
+        Level::Raid10 => 1,
         other => other.parity_units(),
     })
 }
@@ -393,7 +398,10 @@ fn print(report: &Report, page: &mut Page) {
             costs.space_percent, costs.rate_of_best_percent
         );
         field(page, "costs", text);
-        let loss = |probability: f64| format!("{:.1e} %", probability * 100.0);
+        let loss = |probability: f64| match probability * 100.0 {
+            percent @ 0.01.. => format!("{percent:.2} %"),
+            percent => format!("{percent:.0e} %"),
+        };
         field(page, "loss", format!("{} a year", loss(volume.present.loss_probability_per_year)));
         let time = |seconds: Option<f64>| seconds.map_or_else(|| "impossible".to_owned(), duration_text);
         let rebuild = &volume.rebuild;
@@ -422,7 +430,7 @@ fn print(report: &Report, page: &mut Page) {
             table.row([
                 plain(alternative.what.clone()),
                 plain(rate),
-                plain(format!("{:.3} TB", alternative.usable_bytes as f64 / 1e12)),
+                plain(ByteSize(alternative.usable_bytes).to_string()),
                 plain(loss(alternative.loss_probability_per_year)),
                 plain(alternative.command.clone()),
             ]);

@@ -175,7 +175,7 @@ fn commands_of_pool_advise_do_what_they_say() {
 #[test]
 fn a_pool_of_any_layout_is_advised_on() {
     let sandbox = Sandbox::new();
-    sandbox.pool(4);
+    sandbox.pool(5);
     for (name, layout) in [("a", "raid4"), ("b", "mirror3"), ("c", "single"), ("d", "raid1"), ("e", "raid7")]
     {
         sandbox.ok(&format!("volume create tank/{name} --layout {layout} --size 1MiB"));
@@ -185,6 +185,18 @@ fn a_pool_of_any_layout_is_advised_on() {
     assert_eq!(volumes.len(), 5, "{advice}");
     for volume in volumes {
         assert!(volume["present"]["normal"]["workload"].as_f64() > Some(0.0), "{volume}");
+        let less = volume["alternatives"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|one| one["command"].as_str());
+        // From three copies to one parity less may be lost, and that takes a yes.
+        if volume["volume"] == "tank/b" {
+            assert!(
+                less.clone().any(|command| command.contains("--layout raid5") && command.ends_with(" --yes"))
+            );
+            assert!(less.clone().any(|command| command.contains("--layout raid6 --columns 5")));
+        }
         assert!(volume["costs"]["space_percent"].as_f64().is_some(), "{volume}");
     }
 }
