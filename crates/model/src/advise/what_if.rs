@@ -18,6 +18,8 @@ pub enum Matter {
     Risk,
 }
 
+type Rate = fn(&Choice) -> f64;
+
 /// One answer given otherwise.
 struct Variation<'a> {
     matter: Matter,
@@ -50,7 +52,7 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
         let with = format!("with a {} link", link.name);
         all.push(Variation { matter: Matter::Link, with, rate: Box::new(rate), need: need.clone() });
     }
-    let works: [(&str, fn(&Choice) -> f64); 4] = [
+    let works: [(&str, Rate); 4] = [
         ("sequential", |choice| (choice.normal.seq_read * choice.normal.seq_write).sqrt()),
         ("mixed", |choice| choice.normal.mixed),
         ("backup", |choice| choice.normal.seq_write),
