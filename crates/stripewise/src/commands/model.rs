@@ -29,7 +29,7 @@ pub enum ModelCommand {
     /// Hold the predictions against every row of the published studies
     Validate(validate::Options),
     /// Estimate how likely a layout is to lose data
-    Reliability(reliability::Options),
+    Reliability(Box<reliability::Options>),
     /// Replay a measured trace against a described hard disk and print the error
     Replay(replay::Options),
 }
