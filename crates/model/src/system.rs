@@ -6,8 +6,8 @@
 mod catalogue;
 mod parameter;
 
-pub(crate) use catalogue::hard_disk;
 pub use catalogue::{
     Catalogue, CatalogueError, Component, ComponentKind, Configuration, Over, System, SystemEntry,
 };
+pub(crate) use catalogue::{hard_disk, solid_state};
 pub use parameter::{How, KNOWN, Known, Parameter};

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::AdviceError;
-use crate::catalogue::{DriveEntry, DriveModel, drive};
+use crate::catalogue::{DriveEntry, DriveModel};
+use crate::measured::{MeasuredParameters, ResponseTable};
 use crate::names::nearest;
-use crate::ssd::SsdParameters;
-use crate::system::{Catalogue, Component, ComponentKind, How, Parameter, hard_disk};
+use crate::system::{Catalogue, Component, ComponentKind, How, Parameter, hard_disk, solid_state};
 
 /// So many drives of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,12 +67,6 @@ impl Kind {
         if let Some((bytes, sort)) = by_size(&name) {
             return Ok(Self::of_size(count, bytes, sort));
         }
-        if let Ok(entry) = drive(&name)
-            && matches!(entry.model, DriveModel::Ssd(_))
-            && Catalogue::built_in().component.get(&name).is_none_or(|known| known.kind != ComponentKind::Ssd)
-        {
-            return Ok(Self::of_entry(count, entry));
-        }
         let catalogue = Catalogue::built_in();
         match catalogue.drives(&format!("{count}x{name}")) {
             Ok((_, name, part)) => Ok(Self {
@@ -106,10 +100,7 @@ impl Kind {
             "nvme" => (ANY_NVME, true),
             _ => (ANY_SSD, true),
         };
-        let mut part = match drive(like) {
-            Ok(entry) if sort == "nvme" => of_entry(entry),
-            _ => Catalogue::built_in().component[like].clone(),
-        };
+        let mut part = Catalogue::built_in().component[like].clone();
         let (number, unit) =
             if bytes >= 1_000_000_000_000 { (bytes as f64 / 1e12, "tb") } else { (bytes as f64 / 1e9, "gb") };
         let name = format!("{}{unit}-{sort}", (number * 100.0).round() / 100.0);
@@ -124,10 +115,16 @@ impl Kind {
 
     /// Drives of the drives' catalogue, or of a file in its form.
     pub fn of_entry(count: usize, entry: &DriveEntry) -> Self {
-        let is_ssd = matches!(entry.model, DriveModel::Ssd(_));
         let (name, bytes) = (entry.name.to_ascii_lowercase(), entry.capacity_bytes());
-        let assumption = Some(format!("{name} is {}", entry.title));
-        Self { count, name, bytes, is_ssd, part: Some(of_entry(entry)), assumption }
+        let part = of_entry(entry);
+        let is_ssd = part.kind == ComponentKind::Ssd;
+        let assumption = match (&entry.model, is_ssd) {
+            (DriveModel::Measured(_), false) => {
+                format!("{name} is {}: rates as measured, an arm like that of {ANY_HDD}", entry.title)
+            }
+            _ => format!("{name} is {}", entry.title),
+        };
+        Self { count, name, bytes, is_ssd, part: Some(part), assumption: Some(assumption) }
     }
 
     /// So many of them.
@@ -170,47 +167,52 @@ pub(crate) fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> Catalo
 /// As a part of systems.
 fn of_entry(entry: &DriveEntry) -> Component {
     match &entry.model {
-        DriveModel::Ssd(ssd) => Component {
-            kind: ComponentKind::Ssd,
-            title: entry.title.clone(),
-            parameters: solid_state(ssd, &entry.name),
-        },
+        DriveModel::Ssd(ssd) => solid_state(entry, ssd),
         DriveModel::Hdd(_) => hard_disk(entry),
+        DriveModel::Measured(measured) => as_measured(measured, &entry.title),
     }
 }
 
-/// What its flash allows.
-fn solid_state(ssd: &SsdParameters, name: &str) -> BTreeMap<String, Parameter> {
-    let dies = f64::from(ssd.channels * ssd.dies_per_channel);
-    let page = f64::from(ssd.page_bytes);
+/// A drive that was measured: with an arm where one short read takes as long as a turn of it.
+fn as_measured(drive: &MeasuredParameters, title: &str) -> Component {
+    const MIB: u64 = 1 << 20;
+    const ARM_US: f64 = 2000.0;
+    let depth = drive.queue_depth;
     // Bytes in a microsecond are MB/s.
-    let bus = ssd.interface_mb_per_s.min(ssd.channel_mb_per_s * f64::from(ssd.channels));
-    let reads = (dies * page / ssd.read_us.max(1.0)).min(bus);
-    let writes = (dies * page / ssd.program_us.max(1.0)).min(bus);
-    // Once all is written, collecting garbage moves so many pages for each new one.
-    let spare = (ssd.over_provisioning_percent / 100.0).max(0.01);
-    let amplification = ((1.0 + spare) / (2.0 * spare)).max(1.0);
-    let small_write_us = (4096.0 / writes).max(ssd.command_us);
-    let numbers = [
-        ("capacity", "B", ssd.capacity_bytes as f64),
-        ("interface", "MB/s", ssd.interface_mb_per_s),
-        ("command", "us", ssd.command_us),
-        ("turnaround", "us", ssd.latency_us),
-        ("sequential_read", "MB/s", bus),
-        ("sequential_write", "MB/s", writes),
-        ("random_read", "MB/s", reads),
-        ("page_read", "us", ssd.read_us),
-        ("pages_read", "us", ssd.read_us),
-        ("program", "us", ssd.program_us),
-        ("random_write", "us", small_write_us),
-        ("random_write_aged", "us", small_write_us * amplification),
-        ("random_write_exponent", "1", 1.0),
-    ];
-    let parameter = |(key, unit, value): (&str, &str, f64)| {
-        let source = format!("from the numbers of {name}");
-        (key.to_owned(), Parameter { value, unit: unit.to_owned(), how: How::Assumed, source })
+    let rate = |table: &ResponseTable, bytes: u64| bytes as f64 / table.us(bytes, depth).max(1e-3);
+    let (read, write) = (rate(&drive.sequential_read, MIB), rate(&drive.sequential_write, MIB));
+    let (kind, mut parameters, numbers) = if drive.random_read.us(4096, 1) >= ARM_US {
+        let zone = |found: Option<&(f64, f64)>| found.map_or(read, |(_, rate)| *rate);
+        let (outer, inner) = (zone(drive.zones.first()), zone(drive.zones.last()));
+        let like = Catalogue::built_in().component[ANY_HDD].parameters.clone();
+        let numbers =
+            vec![("outer_rate", "MB/s", outer.max(inner)), ("inner_rate", "MB/s", outer.min(inner))];
+        (ComponentKind::Hdd, like, numbers)
+    } else {
+        let small_write = drive.random_write.us(4096, depth);
+        let exponent = (drive.random_write.us(65536, depth) / small_write).ln() / 16f64.ln();
+        let numbers = vec![
+            ("interface", "MB/s", read.max(write)),
+            ("command", "us", drive.random_read.us(4096, depth)),
+            ("sequential_read", "MB/s", read),
+            ("sequential_write", "MB/s", write),
+            ("random_read", "MB/s", rate(&drive.random_read, 1 << 18)),
+            ("page_read", "us", drive.random_read.us(4096, 1)),
+            ("pages_read", "us", drive.random_read.us(65536, 1)),
+            ("program", "us", drive.random_write.us(4096, 1)),
+            ("random_write", "us", small_write),
+            ("random_write_aged", "us", small_write),
+            ("random_write_exponent", "1", exponent.clamp(0.0, 1.0)),
+        ];
+        (ComponentKind::Ssd, BTreeMap::new(), numbers)
     };
-    numbers.into_iter().map(parameter).collect()
+    let capacity = ("capacity", "B", drive.capacity_bytes as f64);
+    for (key, unit, value) in numbers.into_iter().chain([capacity]) {
+        let parameter =
+            Parameter { value, unit: unit.to_owned(), how: How::Measured, source: title.to_owned() };
+        parameters.insert(key.to_owned(), parameter);
+    }
+    Component { kind, title: title.to_owned(), parameters }
 }
 
 #[cfg(test)]

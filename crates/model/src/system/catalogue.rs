@@ -227,7 +227,7 @@ const HARD_DISK: [(&str, &str, &str, f64); 17] = [
 ];
 
 /// A solid-state drive of the drives' catalogue: what its channels and dies come to.
-fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component {
+pub(crate) fn solid_state(drive: &DriveEntry, ssd: &SsdParameters) -> Component {
     let (dies, page) = (f64::from(ssd.channels * ssd.dies_per_channel), f64::from(ssd.page_bytes));
     let wires = ssd.interface_mb_per_s.min(f64::from(ssd.channels) * ssd.channel_mb_per_s);
     let reading = wires.min(dies * page / ssd.read_us.max(0.1));
