@@ -36,6 +36,7 @@ evaluate: build
 # with other features: the targets called `it` run in virtual time, those called `real_time` do not.
 check: need-check
 	cargo fmt --all --check
+	sh scripts/columns.sh
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	cargo test --workspace --locked --quiet --lib --bins --test it
 	@echo 'make check: formatting, lints, unit tests and tests in virtual time passed'

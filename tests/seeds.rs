@@ -1,4 +1,5 @@
-//! Which seeds a randomised test runs: one set of rules, and of environment variables, for all of them.
+//! Which seeds a randomised test runs: one set of rules, and of environment variables, for all of
+//! them.
 //!
 //! A sweep runs its usual seeds, in order from 1, the same in every run. On a slow machine it stops
 //! early: after four seconds, once it has run the fewest seeds that are worth running.

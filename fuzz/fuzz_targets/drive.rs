@@ -1,5 +1,5 @@
-//! `drive show` on a drive whose first and last MiB hold any bytes, with the checksums of headers and entries right, and the same
-//! drive opened as a pool, for reading only.
+//! `drive show` on a drive whose first and last MiB hold any bytes, with the checksums of headers
+//! and entries right, and the same drive opened as a pool, for reading only.
 #![no_main]
 
 use stripewise_drive::{BufferPool, MemoryDrive};

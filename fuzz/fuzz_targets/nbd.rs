@@ -1,4 +1,5 @@
-//! What an NBD client may send: settings, flags, options, requests. Nothing may panic, and answers stay in proportion.
+//! What an NBD client may send: settings, flags, options, requests. Nothing may panic, and answers
+//! stay in proportion.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! A packed drive made of any bytes; what can be unpacked is the same when packed and unpacked again.
+//! A packed drive made of any bytes; what can be unpacked is the same when packed and unpacked
+//! again.
 #![no_main]
 
 use stripewise_drive::{Drive, MemoryDrive};

@@ -1,8 +1,9 @@
-//! A pool that was left in the middle of things, with any bytes in its metadata: superblocks, region maps, checksum pages and
-//! the journal, their own checksums right. It is opened, read, written, checked and closed; nothing may panic or hang.
+//! A pool that was left in the middle of things, with any bytes in its metadata: superblocks,
+//! region maps, checksum pages and the journal, their own checksums right. It is opened, read,
+//! written, checked and closed; nothing may panic or hang.
 //!
-//! The input is a list of changes: which block of those that hold something, of one drive or of all that have the same there, from
-//! where in it, and the bytes.
+//! The input is a list of changes: which block of those that hold something, of one drive or of all
+//! that have the same there, from where in it, and the bytes.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -83,7 +84,8 @@ fn groups_of(drives: &[Rc<MemoryDrive>]) -> Vec<Vec<(usize, u64)>> {
             if block.iter().all(|&byte| byte == 0) {
                 continue;
             }
-            // Blocks of superblocks say where they are: those at the same place in their slot belong together.
+            // Blocks of superblocks say where they are: those at the same place in their slot
+            // belong together.
             let key = match at {
                 _ if at < SLOTS_BYTES => at.to_le_bytes().to_vec(),
                 _ if at >= DRIVE_BYTES - SLOTS_BYTES => {

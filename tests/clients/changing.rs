@@ -1,8 +1,10 @@
-//! Volumes that change all the time: written, zeroed and discarded over NBD while drives are pulled, replaced, taken offline and
-//! back; between rounds they grow and shrink, the daemon ends, in order or by kill -9, and a drive is put back to what it held some
-//! rounds before. Every block is compared with what it has to hold, in each round.
+//! Volumes that change all the time: written, zeroed and discarded over NBD while drives are
+//! pulled, replaced, taken offline and back; between rounds they grow and shrink, the daemon ends,
+//! in order or by kill -9, and a drive is put back to what it held some rounds before. Every block
+//! is compared with what it has to hold, in each round.
 //!
-//! Faults expected of the daemon: a volume cut off with data in it, and a drive believed that was put back.
+//! Faults expected of the daemon: a volume cut off with data in it, and a drive believed that was
+//! put back.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -184,8 +186,8 @@ struct Copies {
 }
 
 impl Copies {
-    /// While no process has the pool: puts a drive back to what it held, or keeps what one holds. The
-    /// drive that was put back.
+    /// While no process has the pool: puts a drive back to what it held, or keeps what one holds.
+    /// The drive that was put back.
     fn change(&mut self, sandbox: &Sandbox, drives: &Drives<'_>, random: &mut SplitMix64) -> Option<String> {
         let members = drives.members();
         // Some have been replaced since.

@@ -1,6 +1,7 @@
-//! A hundred clients that come, misbehave and leave, over NBD, HTTP and the control socket, while others work: what these write they read
-//! back, and nothing that they ask takes longer than a client may be waited for. When the crowd has left, nothing of it is left in
-//! the daemon: no open file, no thread, no memory that grows from crowd to crowd.
+//! A hundred clients that come, misbehave and leave, over NBD, HTTP and the control socket, while
+//! others work: what these write they read back, and nothing that they ask takes longer than a
+//! client may be waited for. When the crowd has left, nothing of it is left in the daemon: no open
+//! file, no thread, no memory that grows from crowd to crowd.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,12 +22,14 @@ use crate::span::Span;
 const CROWD: u64 = 100;
 const MALFORMED: u64 = 1000;
 const MIB: u64 = 1 << 20;
-/// The longest that any client is waited for (`docs/nbd.md`, `docs/http.md`): nobody else may be held up for longer.
+/// The longest that any client is waited for (`docs/nbd.md`, `docs/http.md`): nobody else may be
+/// held up for longer.
 const BOUND: Duration = Duration::from_secs(60);
 /// A head of a request is waited for half as long.
 const HEAD_BOUND: Duration = Duration::from_secs(20);
-/// After the crowd: what the program keeps for the next, and what its allocator has not given back of the most that was needed at a
-/// time. A sixth of what a hundred clients may have under way (`docs/nbd.md`).
+/// After the crowd: what the program keeps for the next, and what its allocator has not given back
+/// of the most that was needed at a time. A sixth of what a hundred clients may have under way
+/// (`docs/nbd.md`).
 const KEPT_BYTES: u64 = 512 * MIB;
 /// From one crowd to the next, whose needs differ by chance.
 const GROWTH_BYTES: u64 = 128 * MIB;
@@ -143,8 +146,9 @@ impl Ways {
         }
     }
 
-    /// A client that has agreed on everything, then sends this. Until then it is answered, if only that there are too many: those
-    /// that have left keep their places until what they asked for is done, and drives may be slow.
+    /// A client that has agreed on everything, then sends this. Until then it is answered, if only
+    /// that there are too many: those that have left keep their places until what they asked for is
+    /// done, and drives may be slow.
     fn after_greeting(&self, bytes: &[u8], pause: Duration) {
         match Client::try_ready(&self.nbd, "tank/a") {
             Ok(mut client) => send_and_leave(&mut client.stream, bytes, pause),
@@ -175,7 +179,8 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// The longest that anything took which somebody asked for who behaves, each kind of it in milliseconds.
+/// The longest that anything took which somebody asked for who behaves, each kind of it in
+/// milliseconds.
 #[derive(Default)]
 struct Longest {
     nbd: AtomicU64,
@@ -438,7 +443,8 @@ fn slow_http_clients_are_given_up() {
     assert!(rest(&mut idle).starts_with(b"HTTP/1.1 200"));
     assert!(half.join().expect("no panic") < HEAD_BOUND);
 
-    // What takes a minute to be given up is for the long run: half a body, and an answer that nobody takes.
+    // What takes a minute to be given up is for the long run: half a body, and an answer that
+    // nobody takes.
     if Span::begin().is_long() {
         let before = Holdings::of(daemon.id());
         let mut stalled = connect(&ways.http);

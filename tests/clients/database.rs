@@ -1,10 +1,11 @@
-//! PostgreSQL on a volume: its daemon is killed under load, again and again, at times while a drive is gone. Each time the database
-//! recovers, with every transaction that was acknowledged.
+//! PostgreSQL on a volume: its daemon is killed under load, again and again, at times while a drive
+//! is gone. Each time the database recovers, with every transaction that was acknowledged.
 //!
-//! Two kinds of clients: pgbench, whose sums have to agree, and writers that note, outside of the volume, the number of each row
-//! whose commit was acknowledged.
+//! Two kinds of clients: pgbench, whose sums have to agree, and writers that note, outside of the
+//! volume, the number of each row whose commit was acknowledged.
 //!
-//! After a kill -9 nothing may be left of what the kernel kept of the dead volume: everything is unmounted before the next start.
+//! After a kill -9 nothing may be left of what the kernel kept of the dead volume: everything is
+//! unmounted before the next start.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -191,7 +192,8 @@ fn open_session(database: &Database<'_>) -> Running {
     Running::start(&mut psql, Duration::ZERO)
 }
 
-/// Inserts rows, one transaction each, and keeps the numbers of those that were acknowledged, until the session ends.
+/// Inserts rows, one transaction each, and keeps the numbers of those that were acknowledged, until
+/// the session ends.
 fn write_rows(mut input: ChildStdin, answers: ChildStdout, first: u64) -> Vec<u64> {
     let mut answers = BufReader::new(answers).lines();
     let mut acknowledged = Vec::new();
@@ -280,7 +282,8 @@ fn a_database_whose_daemon_is_killed_loses_nothing_acknowledged() {
     let span = Span::begin();
     let (mut acknowledged, mut round, mut slowest) = (BTreeSet::new(), 0, Duration::ZERO);
     while round == 0 || (span.is_long() && !span.is_over()) {
-        // A drive is away in every second round, also when the daemon is killed; the next round rebuilds it under load.
+        // A drive is away in every second round, also when the daemon is killed; the next round
+        // rebuilds it under load.
         let gone = (round % 2 == 0).then(|| drives.pull());
         let length = Duration::from_millis(if span.is_long() { 4000 + 3700 * (round % 5) } else { 3000 });
         let new = load_until_killed(&database, &mut mount, round, length);

@@ -1,5 +1,6 @@
-//! ext4 and XFS on loop devices on volumes, under fsx, stress-ng's file system stressors (both check what they read) and trees of files with
-//! a copy in memory, while drives are pulled, replaced, rebuilt, taken offline and back. Then the file system is checked by its own program,
+//! ext4 and XFS on loop devices on volumes, under fsx, stress-ng's file system stressors (both
+//! check what they read) and trees of files with a copy in memory, while drives are pulled,
+//! replaced, rebuilt, taken offline and back. Then the file system is checked by its own program,
 //! every file compared, and every stripe.
 
 use std::fs::File;
@@ -37,7 +38,8 @@ copy_file_range = 2
 ";
 /// Changes in one run of it: short enough to be ended in time.
 const FSX_CHANGES: u32 = 300;
-/// What stress-ng does, one process each, about as xfstests' fsstress; each file is small, since there are many.
+/// What stress-ng does, one process each, about as xfstests' fsstress; each file is small, since
+/// there are many.
 const STRESSORS: &str = "--hdd 1 --hdd-bytes 8M --hdd-opts wr-rnd,rd-rnd,fdatasync --iomix 1 --iomix-bytes 8M --fallocate 1 \
      --fallocate-bytes 8M --sync-file 1 --sync-file-bytes 4M --rename 1 --dir 1 --link 1 \
      --symlink 1 --utime 1 --xattr 1 --dentry 1 --dentries 200";
@@ -45,8 +47,8 @@ const STRESSORS: &str = "--hdd 1 --hdd-bytes 8M --hdd-opts wr-rnd,rd-rnd,fdatasy
 /// Between two rounds of giving up free space.
 const TRIM_EVERY: Duration = Duration::from_millis(500);
 
-/// A drive that does not answer is given up after 30 s; nothing that asks for files is to wait for more than a few of these, on a
-/// machine with much else to do.
+/// A drive that does not answer is given up after 30 s; nothing that asks for files is to wait for
+/// more than a few of these, on a machine with much else to do.
 const HANG: Duration = Duration::from_secs(120);
 
 /// What is kept on what.

@@ -1,4 +1,5 @@
-//! fio, which checks all that it reads, over NBD and on files past the page cache, while drives are pulled, replaced and rebuilt.
+//! fio, which checks all that it reads, over NBD and on files past the page cache, while drives are
+//! pulled, replaced and rebuilt.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,7 +19,8 @@ const SIZE: u64 = 96 * MIB;
 const QUICK_SIZE: u64 = 24 * MIB;
 const VOLUMES: [(&str, &str); 2] = [("a", "raid5"), ("b", "raid10")];
 
-/// Blocks written at random and read back soon after, and stretches one behind the other, each in its half.
+/// Blocks written at random and read back soon after, and stretches one behind the other, each in
+/// its half.
 fn mixed(target: &[String], span: Span) -> Vec<String> {
     let half = size(span) / 2;
     let mut words = common(target);

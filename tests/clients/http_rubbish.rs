@@ -11,8 +11,8 @@ use stripewise_drive::SplitMix64;
 /// Longer than the server waits for any part of a request but a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Requests, right at first, then with bytes changed, cut off, doubled or made up; with lengths that lie, huge heads, broken
-/// chunks and JSON that is none.
+/// Requests, right at first, then with bytes changed, cut off, doubled or made up; with lengths
+/// that lie, huge heads, broken chunks and JSON that is none.
 pub fn malformed(seed: u64) -> Vec<u8> {
     let mut random = SplitMix64::new(seed);
     let pick =

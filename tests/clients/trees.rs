@@ -1,5 +1,6 @@
-//! A folder full of files that come, grow, change, move and go at random, beside a copy in memory: what a file system holds has to be what
-//! the copy says, at any moment and after everything was unmounted.
+//! A folder full of files that come, grow, change, move and go at random, beside a copy in memory:
+//! what a file system holds has to be what the copy says, at any moment and after everything was
+//! unmounted.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,5 @@
-//! Packs a drive file into an image for the tests, or unpacks one to look at: `pack FILE IMAGE`, `pack --unpack IMAGE FILE`.
+//! Packs a drive file into an image for the tests, or unpacks one to look at: `pack FILE IMAGE`,
+//! `pack --unpack IMAGE FILE`.
 
 use std::process::ExitCode;
 

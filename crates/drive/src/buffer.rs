@@ -1,13 +1,15 @@
 //! Buffers: aligned pooled memory, or a *phantom* of a length without bytes.
 //!
-//! A [`Buffer`] is a cheap reference-counted view of a part of one allocation, as `bytes::Bytes` is, but of memory that
-//! may be written. Views may overlap; who writes when is settled by protocol, not by types: a view handed to a drive is
-//! the drive's until the request completes. Access from Rust goes through closures ([`access`], [`Buffer::with`],
-//! [`Buffer::with_mut`]) that cannot nest and that check for overlap, so no two Rust references to the same byte, one of
-//! them mutable, can exist at once. Phantoms make every access a no-op, so performance models move terabytes without
-//! memory and the engine cannot tell the difference.
+//! A [`Buffer`] is a cheap reference-counted view of a part of one allocation, as `bytes::Bytes`
+//! is, but of memory that may be written. Views may overlap; who writes when is settled by
+//! protocol, not by types: a view handed to a drive is the drive's until the request completes.
+//! Access from Rust goes through closures ([`access`], [`Buffer::with`], [`Buffer::with_mut`]) that
+//! cannot nest and that check for overlap, so no two Rust references to the same byte, one of them
+//! mutable, can exist at once. Phantoms make every access a no-op, so performance models move
+//! terabytes without memory and the engine cannot tell the difference.
 //!
-//! Memory that nobody changes any more ([`Buffer::freeze`]) a drive in memory may keep instead of a copy ([`kept`]).
+//! Memory that nobody changes any more ([`Buffer::freeze`]) a drive in memory may keep instead of a
+//! copy ([`kept`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -104,8 +106,8 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `retain_limit_bytes` of returned memory. What is in use is bounded by whoever admits
-    /// requests, not here.
+    /// A pool that keeps at most `retain_limit_bytes` of returned memory. What is in use is bounded
+    /// by whoever admits requests, not here.
     pub fn new(retain_limit_bytes: usize) -> Self {
         let shared = PoolShared {
             free: RefCell::new(std::array::from_fn(|_| Vec::new())),
@@ -199,7 +201,8 @@ impl Buffer {
         self.allocation.is_none()
     }
 
-    /// A view of `range` (bytes, relative to this view) of the same memory. Panics when out of bounds.
+    /// A view of `range` (bytes, relative to this view) of the same memory. Panics when out of
+    /// bounds.
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(
             range.start <= range.end && range.end <= self.length,
@@ -213,15 +216,17 @@ impl Buffer {
         }
     }
 
-    /// The address of the first byte, for executors that hand it to the kernel. `None` for phantoms. The memory lives as
-    /// long as any view of it.
+    /// The address of the first byte, for executors that hand it to the kernel. `None` for
+    /// phantoms. The memory lives as long as any view of it.
     pub fn as_ptr(&self) -> Option<NonNull<u8>> {
         let allocation = self.allocation.as_ref()?;
-        // SAFETY: `start` is within the allocation: `of` and `slice` keep `start + length <= capacity_bytes`.
+        // SAFETY: `start` is within the allocation: `of` and `slice` keep
+        // `start + length <= capacity_bytes`.
         Some(unsafe { allocation.memory.add(self.start) })
     }
 
-    /// Whether `next` is the memory right behind this view, so that both can be one segment of an I/O.
+    /// Whether `next` is the memory right behind this view, so that both can be one segment of an
+    /// I/O.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         match (&self.allocation, &next.allocation) {
             (Some(a), Some(b)) => Rc::ptr_eq(a, b) && self.start + self.length == next.start,
@@ -240,8 +245,9 @@ impl Buffer {
     pub fn with<T>(&self, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let memory = self.as_ptr()?;
         let _guard = AccessGuard::enter();
-        // SAFETY: in bounds and initialised (allocations are zeroed); the guard keeps any other Rust reference away, and
-        // by protocol no drive writes here while the view is not handed to one.
+        // SAFETY: in bounds and initialised (allocations are zeroed); the guard keeps any other
+        // Rust reference away, and by protocol no drive writes here while the view is not handed to
+        // one.
         Some(f(unsafe { std::slice::from_raw_parts(memory.as_ptr(), self.length) }))
     }
 
@@ -254,8 +260,9 @@ impl Buffer {
         Some(f(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), self.length) }))
     }
 
-    /// From now on nobody changes these bytes, nor any others of the same allocation, through whatever view, as long as there is a
-    /// view of it: a drive may keep them instead of a copy. Whoever tries to change them panics.
+    /// From now on nobody changes these bytes, nor any others of the same allocation, through
+    /// whatever view, as long as there is a view of it: a drive may keep them instead of a copy.
+    /// Whoever tries to change them panics.
     pub fn freeze(&self) {
         let _guard = AccessGuard::enter();
         if let Some(allocation) = &self.allocation {
@@ -283,7 +290,8 @@ impl Buffer {
         let (Some(to), Some(from)) = (self.as_ptr(), from.as_ptr()) else { return };
         self.assert_not_frozen();
         let _guard = AccessGuard::enter();
-        // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard keeps Rust references away.
+        // SAFETY: both in bounds for `length`; `copy` allows overlap; the guard keeps Rust
+        // references away.
         unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr(), self.length) }
     }
 
@@ -324,7 +332,8 @@ thread_local! {
     static IN_ACCESS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// At most one closure on this thread sees buffer memory at a time; buffers never leave their thread (`Rc`).
+/// At most one closure on this thread sees buffer memory at a time; buffers never leave their
+/// thread (`Rc`).
 struct AccessGuard;
 
 impl AccessGuard {
@@ -340,8 +349,9 @@ impl Drop for AccessGuard {
     }
 }
 
-/// Calls `f` with the bytes of `sources` to read and of `destinations` to write, for parity arithmetic. `f` is not called
-/// when any of them is a phantom. Panics when a destination overlaps any other buffer named: that is a bug in the caller.
+/// Calls `f` with the bytes of `sources` to read and of `destinations` to write, for parity
+/// arithmetic. `f` is not called when any of them is a phantom. Panics when a destination overlaps
+/// any other buffer named: that is a bug in the caller.
 pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[u8]], &mut [&mut [u8]])) {
     if sources.iter().chain(destinations).any(|buffer| buffer.is_phantom()) {
         return;
@@ -357,12 +367,14 @@ pub fn access(sources: &[&Buffer], destinations: &[&Buffer], f: impl FnOnce(&[&[
     }
     let sources: smallvec::SmallVec<[&[u8]; 16]> = sources
         .iter()
-        // SAFETY: in bounds, initialised; destinations were checked not to overlap; the guard keeps other accesses away.
+        // SAFETY: in bounds, initialised; destinations were checked not to overlap; the guard keeps
+        // other accesses away.
         .map(|b| unsafe { std::slice::from_raw_parts(address(b) as *const u8, b.len()) })
         .collect();
     let mut destinations: smallvec::SmallVec<[&mut [u8]; 4]> = destinations
         .iter()
-        // SAFETY: as above, and destinations do not overlap one another, so each `&mut` is the only reference.
+        // SAFETY: as above, and destinations do not overlap one another, so each `&mut` is the only
+        // reference.
         .map(|b| unsafe { std::slice::from_raw_parts_mut(address(b) as *mut u8, b.len()) })
         .collect();
     f(&sources, &mut destinations);

@@ -1,8 +1,9 @@
 //! A wrapper for tests that panics when the engine breaks the rules of the [`Drive`] trait.
 //!
-//! No two writes in flight overlap (a read beside a write may see either); offsets and lengths are whole blocks within the drive; the
-//! memory adds up and is aligned as direct I/O wants. Breaking them is a bug, so it is an assertion, not an error. Put it
-//! directly under the engine, above any wrapper that changes requests.
+//! No two writes in flight overlap (a read beside a write may see either); offsets and lengths are
+//! whole blocks within the drive; the memory adds up and is aligned as direct I/O wants. Breaking
+//! them is a bug, so it is an assertion, not an error. Put it directly under the engine, above any
+//! wrapper that changes requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! The answer to a submitted request: a future that costs nothing when the drive answered at once, and a recycled cell
-//! when it did not. No allocation per request in steady state.
+//! The answer to a submitted request: a future that costs nothing when the drive answered at once,
+//! and a recycled cell when it did not. No allocation per request in steady state.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -9,8 +9,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::error::IoResult;
 
-/// Told of an answer instead of a task that awaits it. Called from inside the drive: it must only note the answer and wake
-/// someone, never submit to the drive at once.
+/// Told of an answer instead of a task that awaits it. Called from inside the drive: it must only
+/// note the answer and wake someone, never submit to the drive at once.
 pub trait CompletionListener {
     /// The request registered under `token` is answered.
     fn completed(&self, token: u64, result: IoResult);
@@ -61,7 +61,8 @@ impl Completion {
         Self(State::Ready(Some(result)))
     }
 
-    /// The result if it is there already, else the completion back. Lets callers skip a trip through the executor.
+    /// The result if it is there already, else the completion back. Lets callers skip a trip
+    /// through the executor.
     pub fn try_take(mut self) -> Result<IoResult, Self> {
         match &mut self.0 {
             State::Ready(result) => Ok(result.take().expect("taken once")),
@@ -74,8 +75,8 @@ impl Completion {
 }
 
 impl Completion {
-    /// Hands the answer to `listener` under `token` when it comes; gives it back at once if it is there already (the
-    /// listener is then not called).
+    /// Hands the answer to `listener` under `token` when it comes; gives it back at once if it is
+    /// there already (the listener is then not called).
     pub fn notify(mut self, listener: Rc<dyn CompletionListener>, token: u64) -> Option<IoResult> {
         match &mut self.0 {
             State::Ready(result) => Some(result.take().expect("taken once")),
@@ -124,7 +125,8 @@ impl Drop for Completion {
     }
 }
 
-/// The drive's end: answers once. Dropping it unanswered leaves the request without an answer for ever (a stuck drive).
+/// The drive's end: answers once. Dropping it unanswered leaves the request without an answer for
+/// ever (a stuck drive).
 pub struct CompletionSender(Option<Rc<Shared>>);
 
 impl CompletionSender {
@@ -140,7 +142,8 @@ impl CompletionSender {
         if let Some(waker) = shared.waker.take() {
             waker.wake();
         }
-        // The future holds the other reference and recycles the cell; if it is gone already, the cell comes back here.
+        // The future holds the other reference and recycles the cell; if it is gone already, the
+        // cell comes back here.
         recycle(shared);
     }
 }

@@ -59,7 +59,8 @@ impl Context {
         TimeLimit { work, sleep: self.sleep_ns(limit_ns) }
     }
 
-    /// Starts a task; its result can be awaited through the handle, or ignored: dropping the handle lets the task run on.
+    /// Starts a task; its result can be awaited through the handle, or ignored: dropping the handle
+    /// lets the task run on.
     pub fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> JoinHandle<T> {
         let shared = Rc::new(RefCell::new(Joined { result: None, waker: None }));
         self.spawner.spawn(Box::pin(Tells { task, shared: shared.clone() }));
@@ -123,7 +124,8 @@ struct Joined<T> {
     waker: Option<Waker>,
 }
 
-/// A task, and whoever awaits its result. An `async` block would hold the task twice, and copy it when it is polled first.
+/// A task, and whoever awaits its result. An `async` block would hold the task twice, and copy it
+/// when it is polled first.
 struct Tells<F: Future> {
     task: F,
     shared: Rc<RefCell<Joined<F::Output>>>,
@@ -133,8 +135,8 @@ impl<F: Future> Future for Tells<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
-        // SAFETY: `task` is pinned whenever `self` is: nothing here moves it out, there is no `Drop` that could, and `Self` is
-        // `Unpin` only where `F` is. `shared` is never pinned.
+        // SAFETY: `task` is pinned whenever `self` is: nothing here moves it out, there is no
+        // `Drop` that could, and `Self` is `Unpin` only where `F` is. `shared` is never pinned.
         let (task, shared) = unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.task), &this.shared)

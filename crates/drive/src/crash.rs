@@ -1,12 +1,14 @@
-//! A drive in memory with a volatile write cache, whose power can be cut: the drive that crash tests run on.
+//! A drive in memory with a volatile write cache, whose power can be cut: the drive that crash
+//! tests run on.
 //!
-//! Reads see what was written last; a flush makes what was completed before it durable, a FUA write only itself. When
-//! power is cut, everything else is decided sector by sector, by seed: kept, lost (back to any earlier version since it
-//! was last durable) or torn. The settling is in [`settle`]; here is the log it works from: for each write not yet
-//! durable, what was there before it. So a flush only drops entries, and thousands of runs cost little.
+//! Reads see what was written last; a flush makes what was completed before it durable, a FUA write
+//! only itself. When power is cut, everything else is decided sector by sector, by seed: kept, lost
+//! (back to any earlier version since it was last durable) or torn. The settling is in [`settle`];
+//! here is the log it works from: for each write not yet durable, what was there before it. So a
+//! flush only drops entries, and thousands of runs cost little.
 //!
-//! Memory is bounded by the contents plus the cache: the oldest writes in it become durable when it is full, as a drive
-//! may do at any time.
+//! Memory is bounded by the contents plus the cache: the oldest writes in it become durable when it
+//! is full, as a drive may do at any time.
 
 mod settle;
 
@@ -62,7 +64,8 @@ impl Entry {
 struct Cache {
     /// What reads see.
     contents: Chunks,
-    /// In the order submitted. Of the writes of any one sector those that are gone from here came first.
+    /// In the order submitted. Of the writes of any one sector those that are gone from here came
+    /// first.
     log: VecDeque<Entry>,
     log_bytes: u64,
     next_id: u64,
@@ -175,13 +178,14 @@ pub struct CrashDrive {
 }
 
 impl CrashDrive {
-    /// Answers at once, so that no request is ever in flight. `capacity_bytes` is a multiple of 512.
+    /// Answers at once, so that no request is ever in flight. `capacity_bytes` is a multiple of
+    /// 512.
     pub fn new(label: &str, capacity_bytes: u64) -> Rc<Self> {
         Self::of(memory_info(label, capacity_bytes, 512), Chunks::new(capacity_bytes), None)
     }
 
-    /// Answers after a delay drawn for each request, so that requests overlap and end out of order, and a power cut finds
-    /// some in flight.
+    /// Answers after a delay drawn for each request, so that requests overlap and end out of order,
+    /// and a power cut finds some in flight.
     pub fn with_delay(
         context: &Context,
         label: &str,
@@ -235,8 +239,9 @@ impl CrashDrive {
         cache.log.iter().filter(|entry| !entry.durable).map(|entry| entry.before.len() as u64).sum()
     }
 
-    /// Cuts power: decides by `seed` what of the cache was kept, lost or torn, requests in flight included. From now on
-    /// every request, and every one in flight, fails with [`DriveErrorKind::Gone`] until [`Self::power_on`].
+    /// Cuts power: decides by `seed` what of the cache was kept, lost or torn, requests in flight
+    /// included. From now on every request, and every one in flight, fails with
+    /// [`DriveErrorKind::Gone`] until [`Self::power_on`].
     pub fn power_cut(&self, seed: u64) -> CutReport {
         let state = &self.state;
         state.powered.set(false);
@@ -267,7 +272,8 @@ impl CrashDrive {
         self.state.powered.set(true);
     }
 
-    /// What a power cut at this instant would leave, as a drive of its own; this one goes on undisturbed.
+    /// What a power cut at this instant would leave, as a drive of its own; this one goes on
+    /// undisturbed.
     pub fn image_after_cut(&self, label: &str, seed: u64) -> Rc<MemoryDrive> {
         let cache = self.state.cache.borrow();
         let mut contents = cache.contents.copy();
@@ -279,7 +285,8 @@ impl CrashDrive {
         Rc::new(MemoryDrive::of(info, contents))
     }
 
-    /// Copies what reads would see from `offset_bytes` on, past the queue: for tests. Panics beyond the end.
+    /// Copies what reads would see from `offset_bytes` on, past the queue: for tests. Panics beyond
+    /// the end.
     pub fn peek(&self, offset_bytes: u64, into: &mut [u8]) {
         let end = offset_bytes + into.len() as u64;
         assert!(end <= self.state.info.capacity_bytes, "peek beyond the drive's end");

@@ -12,7 +12,8 @@ pub type IoResult = Result<(), DriveError>;
 pub enum DriveErrorKind {
     /// The medium could not be read or written at this place; the drive itself answers.
     Medium,
-    /// The drive is gone: removed, file truncated or unlinked, connection lost. Every later request fails too.
+    /// The drive is gone: removed, file truncated or unlinked, connection lost. Every later request
+    /// fails too.
     Gone,
     /// No answer within the time allowed.
     Timeout,

@@ -1,14 +1,18 @@
-//! A wrapper that makes any drive fail, at run time, by seed: everything a drive may do to the engine, on demand.
+//! A wrapper that makes any drive fail, at run time, by seed: everything a drive may do to the
+//! engine, on demand.
 //!
-//! Loud faults: sectors that cannot be read until rewritten (latent sector errors), sectors that cannot be written,
-//! errors that come and go, slowness, requests that are never answered, a drive that is pulled. Silent ones: torn, lost
-//! and misdirected writes that report success, and bits that rot. Power cuts are another drive's ([`crate::CrashDrive`]).
+//! Loud faults: sectors that cannot be read until rewritten (latent sector errors), sectors that
+//! cannot be written, errors that come and go, slowness, requests that are never answered, a drive
+//! that is pulled. Silent ones: torn, lost and misdirected writes that report success, and bits
+//! that rot. Power cuts are another drive's ([`crate::CrashDrive`]).
 //!
-//! With no fault set, a request goes straight through. The same seed and the same requests give the same faults.
+//! With no fault set, a request goes straight through. The same seed and the same requests give the
+//! same faults.
 //!
-//! Buffers of failed reads are filled with rubbish, as a real drive may have begun to fill them: nothing may rely on
-//! them. Misdirected writes and the silent changes made by [`FaultyDrive::rot`] go to places where other requests may be
-//! in flight; a [`crate::CheckedDrive`] therefore belongs above this drive, never beneath.
+//! Buffers of failed reads are filled with rubbish, as a real drive may have begun to fill them:
+//! nothing may rely on them. Misdirected writes and the silent changes made by [`FaultyDrive::rot`]
+//! go to places where other requests may be in flight; a [`crate::CheckedDrive`] therefore belongs
+//! above this drive, never beneath.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -143,7 +147,8 @@ impl FaultyDrive {
         self.0.counts.get()
     }
 
-    /// Latent sector errors: reads that touch the blocks of `range` (bytes) fail until those blocks are written.
+    /// Latent sector errors: reads that touch the blocks of `range` (bytes) fail until those blocks
+    /// are written.
     pub fn make_unreadable(&self, range: Range<u64>) {
         self.0.unreadable.borrow_mut().insert(self.0.whole_blocks(range));
     }
@@ -153,8 +158,8 @@ impl FaultyDrive {
         self.0.unreadable.borrow().total_bytes()
     }
 
-    /// Writes (and discards, and write-zeroes) that touch the blocks of `range` (bytes) fail, having written what lies
-    /// before the first bad block.
+    /// Writes (and discards, and write-zeroes) that touch the blocks of `range` (bytes) fail,
+    /// having written what lies before the first bad block.
     pub fn make_unwritable(&self, range: Range<u64>) {
         self.0.unwritable.borrow_mut().insert(self.0.whole_blocks(range));
     }
@@ -172,7 +177,8 @@ impl FaultyDrive {
         self.0.unwritable.borrow_mut().remove(range);
     }
 
-    /// From now on each read, and each request that writes, fails with these probabilities and without a trace.
+    /// From now on each read, and each request that writes, fails with these probabilities and
+    /// without a trace.
     pub fn set_transient_errors(&self, of_reads: f64, of_writes: f64) {
         self.0.transient.set((of_reads, of_writes));
     }
@@ -182,12 +188,14 @@ impl FaultyDrive {
         self.0.delay.set(delay);
     }
 
-    /// From now on every answer takes `factor` times as long as the drive beneath takes; 1 or less: as long.
+    /// From now on every answer takes `factor` times as long as the drive beneath takes; 1 or less:
+    /// as long.
     pub fn set_slowdown(&self, factor: f64) {
         self.0.slowdown.set(factor);
     }
 
-    /// The next write goes wrong like this. Several can be armed; each strikes once, in the order armed.
+    /// The next write goes wrong like this. Several can be armed; each strikes once, in the order
+    /// armed.
     pub fn arm_write_fault(&self, fault: WriteFault) {
         self.0.armed.borrow_mut().push(Armed { range: None, fault });
     }
@@ -202,7 +210,8 @@ impl FaultyDrive {
         self.0.write_fault_rate.set((probability > 0.0).then_some((probability, fault)));
     }
 
-    /// From now on nothing is answered, neither what comes nor what is in flight, until [`Self::release`].
+    /// From now on nothing is answered, neither what comes nor what is in flight, until
+    /// [`Self::release`].
     pub fn stick(&self) {
         self.0.stuck.set(true);
     }
@@ -228,7 +237,8 @@ impl FaultyDrive {
         }
     }
 
-    /// The drive is gone: requests, also those in flight and held back, fail until it is plugged in again.
+    /// The drive is gone: requests, also those in flight and held back, fail until it is plugged in
+    /// again.
     pub fn unplug(&self) {
         self.0.gone.set(true);
         self.0.unplugged.set(self.0.unplugged.get() + 1);
@@ -245,12 +255,14 @@ impl FaultyDrive {
         self.0.gone.set(false);
     }
 
-    /// Flips the bits of `mask` in the stored byte at `offset_bytes`, past all faults. Fails if the drive beneath does.
+    /// Flips the bits of `mask` in the stored byte at `offset_bytes`, past all faults. Fails if the
+    /// drive beneath does.
     pub async fn rot(&self, offset_bytes: u64, mask: u8) -> IoResult {
         self.change_stored(offset_bytes..offset_bytes + 1, |bytes, _| bytes[0] ^= mask).await
     }
 
-    /// Replaces the stored bytes of `range` by random ones, past all faults. Fails if the drive beneath does.
+    /// Replaces the stored bytes of `range` by random ones, past all faults. Fails if the drive
+    /// beneath does.
     pub async fn scramble(&self, range: Range<u64>) -> IoResult {
         self.change_stored(range, |bytes, random| bytes.fill_with(|| random.next_u64() as u8)).await
     }

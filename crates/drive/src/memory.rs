@@ -1,9 +1,11 @@
 //! A drive in this process's memory: sparse, and every request is answered before `submit` returns.
 //!
-//! Space is taken in chunks when first written; what was never written reads as zeros. Long pieces that nobody changes any more
-//! ([`Buffer::freeze`]) are kept as they are, and copied only when a part of them is written while others have them too. Phantom buffers pass through
-//! without touching contents, so that the same drive under a model keeps the real metadata of an array whose data are
-//! phantoms. Expects no faults of its own: the only errors are requests outside the drive or off its blocks.
+//! Space is taken in chunks when first written; what was never written reads as zeros. Long pieces
+//! that nobody changes any more ([`Buffer::freeze`]) are kept as they are, and copied only when a
+//! part of them is written while others have them too. Phantom buffers pass through without
+//! touching contents, so that the same drive under a model keeps the real metadata of an array
+//! whose data are phantoms. Expects no faults of its own: the only errors are requests outside the
+//! drive or off its blocks.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,12 +22,13 @@ const CHUNK_BYTES: usize = kept::PIECE_BYTES;
 /// Chunks that the table has one entry for, so that the table of a drive of terabytes is small.
 const GROUP_CHUNKS: usize = 64;
 
-/// Where chunks begin in memory. Buffers begin so too, and there are processors (an AMD EPYC; `rep movsb`) that copy at half the rate
-/// where the destination begins a few bytes further into its page than the source: 64 KiB at 8.2 instead of 16.1 GB/s.
+/// Where chunks begin in memory. Buffers begin so too, and there are processors (an AMD EPYC;
+/// `rep movsb`) that copy at half the rate where the destination begins a few bytes further into
+/// its page than the source: 64 KiB at 8.2 instead of 16.1 GB/s.
 const CHUNK_ALIGNMENT: usize = 4096;
 
-/// The drive's own memory for a chunk. Zeros when new, which cost no memory until they are written: so the room for aligning it is
-/// part of an ordinary allocation.
+/// The drive's own memory for a chunk. Zeros when new, which cost no memory until they are written:
+/// so the room for aligning it is part of an ordinary allocation.
 struct OwnMemory {
     memory: Box<[u8]>,
     start: usize,
@@ -56,7 +59,8 @@ impl OwnMemory {
 /// What a chunk's bytes are in.
 enum Chunk {
     Own(OwnMemory),
-    /// What somebody wrote in one piece, and does not change any more: nor may the drive, as long as he has it.
+    /// What somebody wrote in one piece, and does not change any more: nor may the drive, as long
+    /// as he has it.
     Kept(Kept),
 }
 
@@ -93,7 +97,8 @@ impl Clone for Chunk {
 
 type Group = [Option<Chunk>; GROUP_CHUNKS];
 
-/// The contents of a memory drive: chunks by groups, so that finding a byte is two shifts and two loads.
+/// The contents of a memory drive: chunks by groups, so that finding a byte is two shifts and two
+/// loads.
 #[derive(Clone)]
 pub(crate) struct Chunks {
     groups: Box<[Option<Box<Group>>]>,
@@ -207,12 +212,14 @@ pub struct MemoryDrive {
 }
 
 impl MemoryDrive {
-    /// A drive of `capacity_bytes` (a multiple of 512) that reads as zeros, with blocks of 512 bytes.
+    /// A drive of `capacity_bytes` (a multiple of 512) that reads as zeros, with blocks of 512
+    /// bytes.
     pub fn new(label: &str, capacity_bytes: u64) -> Rc<Self> {
         Self::with_block(label, capacity_bytes, 512)
     }
 
-    /// As [`Self::new`] with blocks of 512 or 4096 bytes, of which `capacity_bytes` must be a multiple.
+    /// As [`Self::new`] with blocks of 512 or 4096 bytes, of which `capacity_bytes` must be a
+    /// multiple.
     pub fn with_block(label: &str, capacity_bytes: u64, logical_block_bytes: u32) -> Rc<Self> {
         let chunks = Chunks::new(capacity_bytes);
         Rc::new(Self::of(memory_info(label, capacity_bytes, logical_block_bytes), chunks))
@@ -227,14 +234,15 @@ impl MemoryDrive {
         self.chunks.borrow().allocated_bytes()
     }
 
-    /// Copies contents from `offset_bytes` on, past the queue and its checks: for tests and tools. Panics beyond the end.
+    /// Copies contents from `offset_bytes` on, past the queue and its checks: for tests and tools.
+    /// Panics beyond the end.
     pub fn peek(&self, offset_bytes: u64, into: &mut [u8]) {
         assert!(offset_bytes + into.len() as u64 <= self.info.capacity_bytes, "peek beyond the drive's end");
         self.chunks.borrow().read(offset_bytes, into);
     }
 
-    /// Changes contents from `offset_bytes` on, past the queue and its checks: for tests and tools. Panics beyond the
-    /// end.
+    /// Changes contents from `offset_bytes` on, past the queue and its checks: for tests and tools.
+    /// Panics beyond the end.
     pub fn poke(&self, offset_bytes: u64, from: &[u8]) {
         assert!(offset_bytes + from.len() as u64 <= self.info.capacity_bytes, "poke beyond the drive's end");
         self.chunks.borrow_mut().write(offset_bytes, from);

@@ -1,18 +1,19 @@
-//! A modelled drive: fixed latency, one serial link, a bounded number of requests inside. Contents live in a drive of
-//! memory (or nothing) beneath.
+//! A modelled drive: fixed latency, one serial link, a bounded number of requests inside. Contents
+//! live in a drive of memory (or nothing) beneath.
 //!
-//! The simplest model that shows what queue depth is good for. Requests are served in the order they come. With `L` the
-//! latency, `B` the link's bytes per second and `D` the queue depth, request `i`, submitted at `s(i)` with `n(i)` bytes
-//! to transfer, ends at
+//! The simplest model that shows what queue depth is good for. Requests are served in the order
+//! they come. With `L` the latency, `B` the link's bytes per second and `D` the queue depth,
+//! request `i`, submitted at `s(i)` with `n(i)` bytes to transfer, ends at
 //!
 //! ```text
 //! enter(i) = max( s(i), end(i - D) )                      a place inside the drive
 //! end(i)   = max( enter(i) + L, end(i - 1) ) + n(i) / B   latencies overlap, transfers do not
 //! ```
 //!
-//! So one request at a time takes `L + n / B`, and under load the rate is the smaller of `B` and `D * n / (L + n / B)`.
-//! Flushes, discards and write-zeroes transfer nothing; as ends never decrease, a flush ends behind every write
-//! submitted before it. It works in virtual and in real time and has no faults of its own.
+//! So one request at a time takes `L + n / B`, and under load the rate is the smaller of `B` and
+//! `D * n / (L + n / B)`. Flushes, discards and write-zeroes transfer nothing; as ends never
+//! decrease, a flush ends behind every write submitted before it. It works in virtual and in real
+//! time and has no faults of its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -100,7 +101,8 @@ impl ModelDrive {
     }
 }
 
-/// What the link transfers in the time that one of many requests takes, in whole blocks, within reason.
+/// What the link transfers in the time that one of many requests takes, in whole blocks, within
+/// reason.
 fn gap_bytes(spec: &ModelSpec) -> u64 {
     let request_ns = spec.latency_ns / u64::from(spec.queue_depth);
     let bytes = u128::from(spec.bytes_per_second) * u128::from(request_ns) / u128::from(SECOND_NS);

@@ -1,7 +1,8 @@
-//! A drive that keeps nothing: every request within it succeeds at once, and reads leave their buffers as they are.
+//! A drive that keeps nothing: every request within it succeeds at once, and reads leave their
+//! buffers as they are.
 //!
-//! For performance models, where contents do not matter, and to measure what the engine alone costs. It lies about data
-//! by design and must never stand where contents are read back.
+//! For performance models, where contents do not matter, and to measure what the engine alone
+//! costs. It lies about data by design and must never stand where contents are read back.
 
 use std::rc::Rc;
 

@@ -1,7 +1,9 @@
-//! How fast a paced drive may be: bytes per second, operations per second, or both, as people write it.
+//! How fast a paced drive may be: bytes per second, operations per second, or both, as people write
+//! it.
 //!
-//! `180MB/s,400iops`, `1.5GB/s`, `100 MiB/s`, `400 iops`. Reading and printing are exact: what is printed reads back as
-//! the same pace. Expects anything a person may type, and says what is wrong with it and what would be right.
+//! `180MB/s,400iops`, `1.5GB/s`, `100 MiB/s`, `400 iops`. Reading and printing are exact: what is
+//! printed reads back as the same pace. Expects anything a person may type, and says what is wrong
+//! with it and what would be right.
 
 use std::fmt;
 use std::str::FromStr;
@@ -89,7 +91,8 @@ fn scaled(number: &str, scale: u128) -> Option<u128> {
     }
     let digits = |text: &str| {
         text.bytes().try_fold(0_u128, |sum, digit| {
-            // Far above what is accepted, so cutting off here changes no answer but avoids overflow.
+            // Far above what is accepted, so cutting off here changes no answer but avoids
+            // overflow.
             Some((sum * 10 + u128::from((digit as char).to_digit(10)?)).min(LARGEST * 1_000))
         })
     };

@@ -1,19 +1,23 @@
 //! A drive held to a pace: real I/O beneath, in real time, never faster than stated.
 //!
-//! Four files on one disk are not four drives; paced to a rate the disk can give to all at once, they are. Each rate has
-//! a *service clock*: a request reserves its share of it when submitted, goes to the drive beneath at once, and is
-//! answered no earlier than the end of what it reserved. So a single request takes as long as it would on a drive of this
-//! rate, and under load exactly the rate is reached, provided that the drive beneath answers in time. With both rates
-//! given and sizes mixed so that now one and now the other is the limit, each idles a little while the other holds.
+//! Four files on one disk are not four drives; paced to a rate the disk can give to all at once,
+//! they are. Each rate has a *service clock*: a request reserves its share of it when submitted,
+//! goes to the drive beneath at once, and is answered no earlier than the end of what it reserved.
+//! So a single request takes as long as it would on a drive of this rate, and under load exactly
+//! the rate is reached, provided that the drive beneath answers in time. With both rates given and
+//! sizes mixed so that now one and now the other is the limit, each idles a little while the other
+//! holds.
 //!
-//! If it does not (a stall, a late timer), a second clock of what has been *answered* keeps the catching up within
-//! [`BURST_NS`]. Over any span of `W` seconds at most `(W + 0.01 s) * rate`, plus one request, is answered. A clock that
-//! ran empty because answers were late, not because there was no load, may be wound back by that lateness, bounded by
-//! [`BURST_NS`] too: otherwise jitter of the host would read as a slower drive.
+//! If it does not (a stall, a late timer), a second clock of what has been *answered* keeps the
+//! catching up within [`BURST_NS`]. Over any span of `W` seconds at most `(W + 0.01 s) * rate`,
+//! plus one request, is answered. A clock that ran empty because answers were late, not because
+//! there was no load, may be wound back by that lateness, bounded by [`BURST_NS`] too: otherwise
+//! jitter of the host would read as a slower drive.
 //!
-//! Every read and write counts as one operation, however sequential, and with all its bytes. A write-zeroes counts as an
-//! operation, and with its bytes only where the drive beneath has to write them. Flushes and discards are not paced: they
-//! transfer nothing, and what they cost is the drive's own doing. Errors are answered at the pace of successes.
+//! Every read and write counts as one operation, however sequential, and with all its bytes. A
+//! write-zeroes counts as an operation, and with its bytes only where the drive beneath has to
+//! write them. Flushes and discards are not paced: they transfer nothing, and what they cost is the
+//! drive's own doing. Errors are answered at the pace of successes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -140,8 +144,8 @@ pub struct PacedDrive {
 }
 
 impl PacedDrive {
-    /// Holds `inner` to `pace`. Its info asks the engine for few requests and bytes in flight (about 50 ms of the rate),
-    /// so that the others wait where neighbours can still be merged.
+    /// Holds `inner` to `pace`. Its info asks the engine for few requests and bytes in flight
+    /// (about 50 ms of the rate), so that the others wait where neighbours can still be merged.
     pub fn new(context: &Context, inner: Rc<dyn Drive>, pace: Pace) -> Rc<Self> {
         let meters = Rc::new(RefCell::new(Meters {
             bytes: pace.bytes_per_second.map(Meter::new),
@@ -177,14 +181,16 @@ impl PacedDrive {
 fn paced_info(inner: &DriveInfo, pace: Pace) -> DriveInfo {
     let in_queue =
         |per_second: u64| (u128::from(per_second) * u128::from(QUEUE_NS) / u128::from(SECOND_NS)) as u64;
-    // With no limit on operations, small ones need more in flight to hide the latency beneath; the bytes are the limit.
+    // With no limit on operations, small ones need more in flight to hide the latency beneath; the
+    // bytes are the limit.
     let queue_depth = pace.iops.map_or(32, |iops| in_queue(iops).clamp(8, 16) as u32);
     let queue_bytes = pace.bytes_per_second.map_or(4 << 20, |rate| in_queue(rate).clamp(1 << 20, 4 << 20));
     // A request this long reaches both rates at once; at least two of the longest fit the queue.
     let balanced = pace.bytes_per_second.zip(pace.iops).map_or(0, |(bytes, iops)| bytes / iops);
     let longest = balanced.max(queue_bytes / 4).min(queue_bytes / 2).next_multiple_of(4096);
     DriveInfo {
-        // What it answers it answers late, so requests to it are worth a queue in which neighbours meet.
+        // What it answers it answers late, so requests to it are worth a queue in which neighbours
+        // meet.
         kind: if inner.kind == DriveKind::Memory { DriveKind::Model } else { inner.kind },
         queue_depth: queue_depth.min(inner.queue_depth),
         queue_bytes: queue_bytes.min(inner.queue_bytes),

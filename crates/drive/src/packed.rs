@@ -1,24 +1,28 @@
-//! A drive's contents as a small file: for images of drives that are kept with the tests, and for what is sent along with a
-//! report of a fault.
+//! A drive's contents as a small file: for images of drives that are kept with the tests, and for
+//! what is sent along with a report of a fault.
 //!
-//! Only blocks of 4 KiB that hold something are in it, each as runs of words of 8 bytes, so that zeros, and data of which every
-//! word is the same, cost next to nothing. A block that was seen before in the same file is named by its number. It needs no
-//! library to read, now or in ten years. Numbers are little endian:
+//! Only blocks of 4 KiB that hold something are in it, each as runs of words of 8 bytes, so that
+//! zeros, and data of which every word is the same, cost next to nothing. A block that was seen
+//! before in the same file is named by its number. It needs no library to read, now or in ten
+//! years. Numbers are little endian:
 //!
 //! ```text
 //! 8 bytes   "SWPACKED"
 //! 8 bytes   the drive's size in bytes, a multiple of 512
 //! then, for each block that is not all zeros, in ascending order:
 //! 8 bytes   the block's number on the drive
-//! 4 bytes   0xffff_ffff: the block follows; else it is the same as that one of the blocks before that followed, counted from 0
+//! 4 bytes   0xffff_ffff: the block follows; else it is the same as that one of the blocks before
+//!           that followed, counted from 0
 //! the block: runs until there are 512 words
-//!     2 bytes   low 15 bits: how many words; top bit: they are all the one that follows; else all of them follow
+//!     2 bytes   low 15 bits: how many words; top bit: they are all the one that follows; else
+//!               all of them follow
 //!     8 bytes   for each word that follows
 //! ```
 //!
-//! A last block that the drive has only a part of is filled up with zeros. Faults expected: any bytes; what is no packed drive is
-//! refused by a word on what is wrong with it, and memory is in proportion to the bytes given, but for the table of the
-//! drive, which [`MAX_UNPACKED_BYTES`] bounds.
+//! A last block that the drive has only a part of is filled up with zeros. Faults expected: any
+//! bytes; what is no packed drive is refused by a word on what is wrong with it, and memory is in
+//! proportion to the bytes given, but for the table of the drive, which [`MAX_UNPACKED_BYTES`]
+//! bounds.
 
 use std::collections::HashMap;
 use std::rc::Rc;

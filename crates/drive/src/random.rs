@@ -1,7 +1,9 @@
-//! A small seeded generator of random numbers for faults, so that a run is repeated exactly by its seed.
+//! A small seeded generator of random numbers for faults, so that a run is repeated exactly by its
+//! seed.
 //!
-//! SplitMix64, from Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (the constants
-//! are Stafford's variant 13 of the MurmurHash3 finaliser, as in Java's `SplittableRandom`). Not for secrets.
+//! SplitMix64, from Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+//! 2014 (the constants are Stafford's variant 13 of the MurmurHash3 finaliser, as in Java's
+//! `SplittableRandom`). Not for secrets.
 
 /// 64 bits of state, 64 bits of output; every seed is a good seed.
 #[derive(Clone, Debug)]
@@ -23,7 +25,8 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `limit - 1`, all equally likely (to within `limit` / 2^64). Panics when `limit` is zero.
+    /// A number from 0 to `limit - 1`, all equally likely (to within `limit` / 2^64). Panics when
+    /// `limit` is zero.
     pub fn below(&mut self, limit: u64) -> u64 {
         assert!(limit > 0, "nothing is below zero");
         ((u128::from(self.next_u64()) * u128::from(limit)) >> 64) as u64
@@ -85,7 +88,8 @@ mod tests {
 
     #[test]
     fn gives_the_published_numbers() {
-        // The first outputs for seed 1234567, as published with the reference implementation's translations.
+        // The first outputs for seed 1234567, as published with the reference implementation's
+        // translations.
         let mut random = SplitMix64::new(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| random.next_u64()).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);

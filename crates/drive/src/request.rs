@@ -140,8 +140,8 @@ pub struct DriveInfo {
     pub capacity_bytes: u64,
     /// Offsets and lengths must be multiples of this: 512 or 4096.
     pub logical_block_bytes: u32,
-    /// How many requests are worth having in flight: beyond it they only wait inside the drive. The engine keeps the rest
-    /// in its own queue, where neighbours can still be merged.
+    /// How many requests are worth having in flight: beyond it they only wait inside the drive. The
+    /// engine keeps the rest in its own queue, where neighbours can still be merged.
     pub queue_depth: u32,
     /// How many bytes are worth having in flight, for the same reason.
     pub queue_bytes: u64,
@@ -151,18 +151,20 @@ pub struct DriveInfo {
     pub volatile_cache: bool,
     /// Whether writes of zeros cost (almost) no transfer, as a hole in a file does.
     pub cheap_zeroes: bool,
-    /// A hole between two reads that is worth reading over, in bytes, because another request costs more than reading that
-    /// much: what the drive transfers in the time of one request. 0 where that is less than a block or not known.
+    /// A hole between two reads that is worth reading over, in bytes, because another request costs
+    /// more than reading that much: what the drive transfers in the time of one request. 0 where
+    /// that is less than a block or not known.
     pub gap_bytes: u64,
 }
 
-/// Something that stores blocks. Requests may complete in any order, and overlapping requests in flight have no order:
-/// the engine never has two overlapping writes in flight, and a read that overlaps a write may see either.
+/// Something that stores blocks. Requests may complete in any order, and overlapping requests in
+/// flight have no order: the engine never has two overlapping writes in flight, and a read that
+/// overlaps a write may see either.
 pub trait Drive {
     /// Identity and geometry.
     fn info(&self) -> &DriveInfo;
 
-    /// Starts a request. Never blocks for long: slow things happen behind the completion. The drive holds the segments
-    /// until it answers (or for ever, if it is stuck).
+    /// Starts a request. Never blocks for long: slow things happen behind the completion. The drive
+    /// holds the segments until it answers (or for ever, if it is stuck).
     fn submit(&self, request: IoRequest) -> Completion;
 }

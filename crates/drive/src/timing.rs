@@ -1,7 +1,8 @@
-//! What drives that take time share: exact rates, and a queue whose items come out when their time has come.
+//! What drives that take time share: exact rates, and a queue whose items come out when their time
+//! has come.
 //!
-//! One task per drive waits for the earliest item, instead of one per request, so steady load allocates nothing. Timers
-//! may fire late (a busy machine); items then come out late but in order.
+//! One task per drive waits for the earliest item, instead of one per request, so steady load
+//! allocates nothing. Timers may fire late (a busy machine); items then come out late but in order.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -19,7 +20,8 @@ use crate::wait::Event;
 /// Nanoseconds in a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Units per second, turned into whole nanoseconds without drift: what is cut off one request is added to the next.
+/// Units per second, turned into whole nanoseconds without drift: what is cut off one request is
+/// added to the next.
 pub(crate) struct Rate {
     units_per_second: u64,
     /// In units of 1 / `units_per_second` nanoseconds.
@@ -74,8 +76,8 @@ struct Shared<T> {
     handles: Cell<usize>,
 }
 
-/// Items that come out, into the function given at the start, at a time of their own. The task behind it ends when all
-/// handles are gone and all items are out.
+/// Items that come out, into the function given at the start, at a time of their own. The task
+/// behind it ends when all handles are gone and all items are out.
 pub(crate) struct DelayQueue<T: 'static>(Rc<Shared<T>>);
 
 impl<T> Clone for DelayQueue<T> {
@@ -95,7 +97,8 @@ impl<T> Drop for DelayQueue<T> {
 }
 
 impl<T> DelayQueue<T> {
-    /// Starts the task that hands every item to `due` in time. `due` gets a handle to add items with.
+    /// Starts the task that hands every item to `due` in time. `due` gets a handle to add items
+    /// with.
     pub(crate) fn start(context: &Context, due: impl FnMut(&Self, T) + 'static) -> Self {
         let shared = Rc::new(Shared {
             heap: RefCell::new(BinaryHeap::new()),

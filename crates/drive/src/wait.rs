@@ -1,5 +1,5 @@
-//! Waiting between tasks of one thread: an event, a counting semaphore and a bounded channel. All are fair (first come,
-//! first served), so that runs in virtual time are repeatable.
+//! Waiting between tasks of one thread: an event, a counting semaphore and a bounded channel. All
+//! are fair (first come, first served), so that runs in virtual time are repeatable.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ impl Event {
         if self.waiting.borrow().is_empty() {
             return;
         }
-        // Out of the cell first: waking may run code that waits here again, or drops someone who waits.
+        // Out of the cell first: waking may run code that waits here again, or drops someone who
+        // waits.
         let mut woken = self.waiting.take();
         for (_, waker) in woken.drain(..) {
             waker.wake();
@@ -63,7 +64,8 @@ impl Future for EventWait<'_> {
         }
         let mut waiting = self.event.waiting.borrow_mut();
         if let Some(ticket) = self.ticket {
-            // Polled again for another reason: still one entry, or polling in a loop would fill memory.
+            // Polled again for another reason: still one entry, or polling in a loop would fill
+            // memory.
             let index = waiting.binary_search_by_key(&ticket, |entry| entry.0).expect("waits until notified");
             waiting[index].1.clone_from(context.waker());
         } else {
@@ -98,7 +100,8 @@ struct SemaphoreShared {
     available: Cell<u64>,
     limit: u64,
     next_ticket: Cell<u64>,
-    /// In the order of their tickets. Whoever is no longer in here has been granted what it asked for.
+    /// In the order of their tickets. Whoever is no longer in here has been granted what it asked
+    /// for.
     queue: RefCell<VecDeque<Waiter>>,
 }
 
@@ -165,8 +168,8 @@ impl Semaphore {
         Some(SemaphorePermit { shared: self.shared.clone(), amount })
     }
 
-    /// Waits for `amount` units; more than the limit counts as the limit, so that a huge request waits for all of it
-    /// instead of for ever.
+    /// Waits for `amount` units; more than the limit counts as the limit, so that a huge request
+    /// waits for all of it instead of for ever.
     pub async fn acquire(&self, amount: u64) -> SemaphorePermit {
         if let Some(permit) = self.try_acquire(amount) {
             return permit;
@@ -243,7 +246,8 @@ impl SemaphorePermit {
 
 struct ChannelShared<T> {
     items: RefCell<VecDeque<T>>,
-    /// One unit for each free place. Waiting for units, not for "something changed", keeps everyone in order.
+    /// One unit for each free place. Waiting for units, not for "something changed", keeps everyone
+    /// in order.
     room: Semaphore,
     /// One unit for each item not promised to a receiver yet.
     filled: Semaphore,

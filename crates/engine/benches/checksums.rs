@@ -1,6 +1,6 @@
-//! What checksums cost: ns to verify a 4 KiB block whose page is in memory, beside the bare CRC-32C of the same block, and
-//! how fast sums of large buffers are computed. One core, processor time, medians over rounds with their range, since the
-//! machine may be shared.
+//! What checksums cost: ns to verify a 4 KiB block whose page is in memory, beside the bare CRC-32C
+//! of the same block, and how fast sums of large buffers are computed. One core, processor time,
+//! medians over rounds with their range, since the machine may be shared.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -62,7 +62,8 @@ fn print(name: &str, (median, least, most): (f64, f64, f64)) {
     println!("bench checksums {name}: {median:.1} ns ({least:.1}..{most:.1}), {ROUNDS} rounds");
 }
 
-/// Blocks of `column_bytes` of four columns verified at random from memory, all with the same bytes.
+/// Blocks of `column_bytes` of four columns verified at random from memory, all with the same
+/// bytes.
 fn verify_at_random(name: &str, column_bytes: u64, bytes: &Buffer) {
     let executor = VirtualExecutor::new();
     let spec = ChecksumSpec { volume_id: 1 << 100 | 7, width: 4, slab_bytes: 64 << 20 };

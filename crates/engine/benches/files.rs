@@ -1,8 +1,9 @@
-//! Arrays over four file-backed drives with direct I/O, against what the same four files give to fio at the same total
-//! depth, in turns. Also the rate of an idle rebuild on paced files against the pace.
+//! Arrays over four file-backed drives with direct I/O, against what the same four files give to
+//! fio at the same total depth, in turns. Also the rate of an idle rebuild on paced files against
+//! the pace.
 //!
-//! The files (1 GiB each by default, `STRIPEWISE_BENCH_MIB` changes it) are made beside the build, or in
-//! `STRIPEWISE_BENCH_DIR`, and removed. Without fio only our own side is printed.
+//! The files (1 GiB each by default, `STRIPEWISE_BENCH_MIB` changes it) are made beside the build,
+//! or in `STRIPEWISE_BENCH_DIR`, and removed. Without fio only our own side is printed.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -230,7 +231,8 @@ async fn ours(executor: &RealExecutor, array: &Array, case: &Case) -> f64 {
     bytes.get() as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Bytes per second that fio gets of the same files, one job each, together at the same depth. `None` without fio.
+/// Bytes per second that fio gets of the same files, one job each, together at the same depth.
+/// `None` without fio.
 fn fio(files: &Files, case: &Case) -> Option<f64> {
     let mut command = Command::new("fio");
     command.args([

@@ -1,6 +1,7 @@
-//! Prints what a pool of sixty drives of 20 TB costs: wall time to make it and to ask how it is, modelled time of a small change of
-//! its record, and memory; new, opened anew, and after writing all over it. Drives are modelled, in virtual time; the
-//! memory of their contents is not counted but where that is said.
+//! Prints what a pool of sixty drives of 20 TB costs: wall time to make it and to ask how it is,
+//! modelled time of a small change of its record, and memory; new, opened anew, and after writing
+//! all over it. Drives are modelled, in virtual time; the memory of their contents is not counted
+//! but where that is said.
 //!
 //! Each run is a process of its own, since the most memory that a process ever had is what counts.
 
@@ -22,8 +23,9 @@ const GROUPS: usize = 6;
 const DRIVE_BYTES: u64 = 20_000_000_000_000;
 const DISK: ModelSpec = ModelSpec { latency_ns: 5_000_000, bytes_per_second: 250_000_000, queue_depth: 32 };
 const RUNS: usize = 5;
-/// Stripes written, spread evenly over the volume: each is in a region of its own, and in a page of checksums of each of sixty drives,
-/// so that there are many times as many pages as are kept in memory.
+/// Stripes written, spread evenly over the volume: each is in a region of its own, and in a page of
+/// checksums of each of sixty drives, so that there are many times as many pages as are kept in
+/// memory.
 const STRIPES: u64 = 8_000;
 const DEPTH: u64 = 32;
 /// Writes between flushes.
@@ -181,7 +183,8 @@ fn ms_since(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
 }
 
-/// Time that this process had a processor, milliseconds: says more than wall time where others work, too.
+/// Time that this process had a processor, milliseconds: says more than wall time where others
+/// work, too.
 fn processor_ms() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns = text.split_whitespace().next().and_then(|field| field.parse::<f64>().ok());

@@ -1,7 +1,8 @@
 //! The engine's own cost: arrays over drives in memory, in this process, on one core.
 //!
-//! Prints IOPS and MB/s of each case and, for large writes, the ratio to a memcpy of the same bytes, taken in turns. Small
-//! runs in pairs with a fixed yardstick, because the machine may be shared: medians over the rounds, with the range.
+//! Prints IOPS and MB/s of each case and, for large writes, the ratio to a memcpy of the same
+//! bytes, taken in turns. Small runs in pairs with a fixed yardstick, because the machine may be
+//! shared: medians over the rounds, with the range.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -13,7 +14,8 @@ use stripewise_layout::LayoutSpec;
 use stripewise_runtime::VirtualExecutor;
 
 const ROUNDS: usize = 7;
-/// 256 MiB in all: random access over more measures the memory of the machine rather than the engine.
+/// 256 MiB in all: random access over more measures the memory of the machine rather than the
+/// engine.
 const MEMBER_BYTES: u64 = 64 << 20;
 const DEPTH: usize = 32;
 
@@ -59,7 +61,8 @@ async fn array(context: &Context, layout: &str, drives: usize) -> Array {
     array
 }
 
-/// Seconds of processor time of this process: one thread, so it is what one core does, however busy the machine is.
+/// Seconds of processor time of this process: one thread, so it is what one core does, however busy
+/// the machine is.
 fn cpu() -> f64 {
     stripewise_runtime::process_cpu_ns() as f64 / 1e9
 }

@@ -1,5 +1,6 @@
-//! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a dedicated spare, in virtual
-//! time on drives of constant bandwidth; `tests/rebuild_speed.rs` asserts the bound.
+//! Prints how much faster one drive of many is rebuilt into distributed spare space than onto a
+//! dedicated spare, in virtual time on drives of constant bandwidth; `tests/rebuild_speed.rs`
+//! asserts the bound.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -13,7 +14,8 @@ fn main() {
         for (layout, columns) in [("raid1", 2), ("raid5", 4), ("raid5", 6), ("raid6", 10)] {
             let dedicated = measure::rebuild_seconds(drives, layout, columns, true);
             let distributed = measure::rebuild_seconds(drives, layout, columns, false);
-            // So many strips are read or written per strip rebuilt: data units read, and the one written.
+            // So many strips are read or written per strip rebuilt: data units read, and the one
+            // written.
             let strips = measure::strips_per_strip(layout, columns);
             let ideal = (drives - 1) as f64 / strips as f64;
             let ratio = dedicated / distributed;

@@ -1,7 +1,9 @@
-//! What checksums cost: two arrays on file-backed drives with direct I/O that differ in nothing else, measured in turns.
+//! What checksums cost: two arrays on file-backed drives with direct I/O that differ in nothing
+//! else, measured in turns.
 //!
-//! Each has four files of its own (512 MiB each by default, `STRIPEWISE_BENCH_MIB` changes it), made beside the build, or in
-//! `STRIPEWISE_BENCH_DIR`, and removed. Both have a journal of the same size. The pages of checksums fit their cache.
+//! Each has four files of its own (512 MiB each by default, `STRIPEWISE_BENCH_MIB` changes it),
+//! made beside the build, or in `STRIPEWISE_BENCH_DIR`, and removed. Both have a journal of the
+//! same size. The pages of checksums fit their cache.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

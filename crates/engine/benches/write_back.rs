@@ -1,6 +1,7 @@
-//! Prints what a journal gives to small writes, in virtual time on modelled drives (`write_back_files.rs`: on paced files): 4 KiB random writes at depth 32 into a RAID 5
-//! over four drives with two journal drives of the same kind, acknowledged by the journal or in place; and what a change of
-//! the record of a pool of sixty large drives takes.
+//! Prints what a journal gives to small writes, in virtual time on modelled drives
+//! (`write_back_files.rs`: on paced files): 4 KiB random writes at depth 32 into a RAID 5 over four
+//! drives with two journal drives of the same kind, acknowledged by the journal or in place; and
+//! what a change of the record of a pool of sixty large drives takes.
 
 #[path = "small_writes/counted.rs"]
 mod counted;
@@ -46,7 +47,8 @@ fn modelled_rates(model: ModelSpec, write_back: bool, checksums: bool) -> Rates 
     rates(&life, &drives(&life, ALL_DRIVES, model, TB), (write_back, checksums), &load)
 }
 
-/// The same on drives held to a pace, as large and as long in use as `write_back_files.rs` would have them if it had the time.
+/// The same on drives held to a pace, as large and as long in use as `write_back_files.rs` would
+/// have them if it had the time.
 fn paced_rates(pace: Pace, write_back: bool, checksums: bool) -> Rates {
     let life = Life::new();
     let one = |index: usize| {
@@ -99,7 +101,8 @@ fn rates(life: &Life, drives: &[Rc<dyn Drive>], how: (bool, bool), load: &Load<'
     })
 }
 
-/// Milliseconds of virtual time that a small change of the record takes: sixty drives of 20 TB in a RAID 60 of six groups.
+/// Milliseconds of virtual time that a small change of the record takes: sixty drives of 20 TB in a
+/// RAID 60 of six groups.
 fn commit_ms() -> (f64, f64) {
     let life = Life::new();
     let buffers = BufferPool::phantom();

@@ -1,9 +1,11 @@
-//! Prints what a journal gives to small writes on paced files, in real time: what `write_back.rs` measures on modelled drives,
-//! acknowledged by the journal or in place, in turns. Bounded in time: less than fifteen minutes.
+//! Prints what a journal gives to small writes on paced files, in real time: what `write_back.rs`
+//! measures on modelled drives, acknowledged by the journal or in place, in turns. Bounded in time:
+//! less than fifteen minutes.
 //!
-//! Six sparse files are made for each run, beside the build or in `STRIPEWISE_BENCH_DIR`, and removed. A pace holds a drive to no more than
-//! stated; whether the disk beneath can give as much to all six at once shows in what writing through comes to.
-//! A word on the command line keeps the kinds of drives whose name has it.
+//! Six sparse files are made for each run, beside the build or in `STRIPEWISE_BENCH_DIR`, and
+//! removed. A pace holds a drive to no more than stated; whether the disk beneath can give as much
+//! to all six at once shows in what writing through comes to. A word on the command line keeps the
+//! kinds of drives whose name has it.
 
 #[path = "../tests/it/kit/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -21,8 +23,8 @@ use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_
 const PAIRS: usize = 5;
 const SECOND_NS: u64 = 1_000_000_000;
 const FILE_BYTES: u64 = 2048 * MIB;
-/// A journal is a share of its volume: this one takes some hundred writes, so that a long run need not be very long to see it
-/// fill and empty.
+/// A journal is a share of its volume: this one takes some hundred writes, so that a long run need
+/// not be very long to see it fill and empty.
 const VOLUME_BYTES: u64 = 2304 * MIB;
 
 /// Drives of one kind, and how long it takes to see what they do.
@@ -39,7 +41,8 @@ const KINDS: [Kind; 2] = [
         name: "hard disk",
         pace: "200MB/s,125iops",
         burst_writes: 400,
-        // The burst goes in place first, one request for each of its writes and more: its gain is not the long run's loss.
+        // The burst goes in place first, one request for each of its writes and more: its gain is
+        // not the long run's loss.
         settling_ns: 10 * SECOND_NS,
         long_run_ns: 40 * SECOND_NS,
     },

@@ -1,13 +1,16 @@
-//! Keeps an array over given block devices or files open and loads it as it is told, in this one process: what the engine
-//! gives without any way in for clients in front of it. `scripts/bench-md.sh` compares Linux md with it.
+//! Keeps an array over given block devices or files open and loads it as it is told, in this one
+//! process: what the engine gives without any way in for clients in front of it.
+//! `scripts/bench-md.sh` compares Linux md with it.
 //!
-//! `array_load LAYOUT plain|checksums SPAN_MIB DRIVE...` makes the array (what the drives hold is lost), fills it, and says
-//! `ready`. `plain` has neither checksums nor a journal; `checksums` has both. Loads stay within the first SPAN_MIB of it. Then each
-//! line of standard input is one order, answered by one line:
+//! `array_load LAYOUT plain|checksums SPAN_MIB DRIVE...` makes the array (what the drives hold is
+//! lost), fills it, and says `ready`. `plain` has neither checksums nor a journal; `checksums` has
+//! both. Loads stay within the first SPAN_MIB of it. Then each line of standard input is one order,
+//! answered by one line:
 //!
 //! - `load PATTERN BLOCK_BYTES DEPTH MILLISECONDS`, PATTERN as fio calls it: `MB_PER_S`
 //! - `fail COLUMN`: `failed`
-//! - `rebuild COLUMN DRIVE PATTERN BLOCK_BYTES DEPTH` onto a new drive, with that load beside it: `MB_PER_S_REBUILT MB_PER_S_LOAD`
+//! - `rebuild COLUMN DRIVE PATTERN BLOCK_BYTES DEPTH` onto a new drive, with that load beside it:
+//!   `MB_PER_S_REBUILT MB_PER_S_LOAD`
 //!
 //! Ends when standard input does. What cannot be done ends it with a message and exit code 1.
 
@@ -188,8 +191,9 @@ impl<'a> Rig<'a> {
         Ok(format!("{rebuilt:.3} {loaded:.3}"))
     }
 
-    /// Keeps as many requests under way as the load says, until told to stop. Nobody looks at the clock for each of them: in the
-    /// guest that is a system call, which costs more than the request.
+    /// Keeps as many requests under way as the load says, until told to stop. Nobody looks at the
+    /// clock for each of them: in the guest that is a system call, which costs more than the
+    /// request.
     fn start(&self, load: Load) -> (Rc<Running>, Vec<JoinHandle<std::result::Result<(), ArrayError>>>) {
         let running = Rc::new(Running::default());
         let blocks = self.span_bytes / load.block_bytes;

@@ -1,7 +1,8 @@
-//! What the fuzzers begin with: pieces of the images of pools in `tests/images`, one file each, for every target of `fuzz/`.
+//! What the fuzzers begin with: pieces of the images of pools in `tests/images`, one file each, for
+//! every target of `fuzz/`.
 //!
-//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` does so. Files are named by their contents, so
-//! that making it again adds nothing.
+//! `cargo run -p stripewise-engine --example fuzz_corpus -- fuzz/corpus`; `make fuzz` does so.
+//! Files are named by their contents, so that making it again adds nothing.
 
 #[path = "../tests/it/kit/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]

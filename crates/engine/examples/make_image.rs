@@ -1,9 +1,11 @@
-//! Makes images of pools in the present format, to be kept in `tests/images` and read by every later version.
+//! Makes images of pools in the present format, to be kept in `tests/images` and read by every
+//! later version.
 //!
-//! `cargo run -p stripewise-engine --example make_image -- FOLDER` writes one folder for each pool below; on the same code the same
-//! bytes each time. A folder that is there is never overwritten: images stay as the version that made them left them
-//! (`docs/format.md`, *Images*). All pools are left in the middle of things, as a power cut leaves them: small writes that are only in
-//! the journal, a drive away, a rebuild, a conversion.
+//! `cargo run -p stripewise-engine --example make_image -- FOLDER` writes one folder for each pool
+//! below; on the same code the same bytes each time. A folder that is there is never overwritten:
+//! images stay as the version that made them left them (`docs/format.md`, *Images*). All pools are
+//! left in the middle of things, as a power cut leaves them: small writes that are only in the
+//! journal, a drive away, a rebuild, a conversion.
 
 #[path = "../tests/it/kit/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -81,14 +83,16 @@ impl Book {
         self.note(volume, offset_bytes, length_bytes, seed);
     }
 
-    /// The first quarter of each MiB, whole stripes and parts of them: fewer blocks, smaller images.
+    /// The first quarter of each MiB, whole stripes and parts of them: fewer blocks, smaller
+    /// images.
     async fn write_quarters(&mut self, volume: &Volume, offset_bytes: u64, length_bytes: u64, seed: u64) {
         for at in (offset_bytes..offset_bytes + length_bytes).step_by(MIB as usize) {
             self.write(volume, at, (offset_bytes + length_bytes - at).min(MIB / 4), seed).await;
         }
     }
 
-    /// Pieces that are less than a stripe, here and there: with write-back they stay in the journal for a while.
+    /// Pieces that are less than a stripe, here and there: with write-back they stay in the journal
+    /// for a while.
     async fn write_small(&mut self, volume: &Volume, seed: u64) {
         let places = (0..12).map(|piece| ((piece * 5 % 12) * 7 * SMALL + BLOCK, seed + piece));
         let write = |(at, seed): (u64, u64)| {
@@ -189,7 +193,8 @@ fn id_of(pool: &Pool, path: &str) -> DriveId {
     pool.status().drives.iter().find(|drive| drive.path == path).expect("a drive").id
 }
 
-/// One drive replaced and kept, one taken offline, and the others written to since; journal drives; a thin volume.
+/// One drive replaced and kept, one taken offline, and the others written to since; journal drives;
+/// a thin volume.
 fn away() -> Made {
     let mut book = Book::default();
     let images = empty_drives(&[32, 32, 32, 32, 40, 16, 16, 32]);
@@ -226,7 +231,8 @@ fn away() -> Made {
     Made { what: "a drive replaced, one offline, writes only in the journal drives", drives, book }
 }
 
-/// A drive failed, a spare being filled, another drive to be emptied; journals on the pool's own drives.
+/// A drive failed, a spare being filled, another drive to be emptied; journals on the pool's own
+/// drives.
 fn rebuild() -> Made {
     let mut book = Book::default();
     let images = empty_drives(&[24, 24, 24, 24, 24, 24, 24]);
@@ -254,7 +260,8 @@ fn rebuild() -> Made {
     Made { what: "a spare being filled for a failed drive, a drive to be emptied", drives, book }
 }
 
-/// A volume half converted, one with a lost block, one without checksums, one on fast drives; a scrub begun.
+/// A volume half converted, one with a lost block, one without checksums, one on fast drives; a
+/// scrub begun.
 fn convert() -> Made {
     let mut book = Book::default();
     let images = empty_drives(&[40, 40, 40, 40, 16, 16, 16]);
@@ -281,7 +288,8 @@ fn convert() -> Made {
         let place = array.rows().run(0).expect("allocated").places_of(0)[0];
         place.drive as usize
     });
-    // The first block of the volume is the only one on the drive that consists of this word from its beginning.
+    // The first block of the volume is the only one on the drive that consists of this word from
+    // its beginning.
     rot(&images[place], &contents(1, 0, 1));
     book.lost_bytes.insert("hurt".to_owned(), vec![0]);
     let life = Life::on(&images);
@@ -359,7 +367,8 @@ fn moving() -> Made {
     Made { what: "a drive that works half way replaced, a rebalance begun", drives, book }
 }
 
-/// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents the first in its slab.
+/// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents
+/// the first in its slab.
 fn rot(drive: &MemoryDrive, block: &[u8]) {
     let mut found = vec![0; BLOCK as usize];
     let places = (0..drive.info().capacity_bytes).step_by(BLOCK as usize);

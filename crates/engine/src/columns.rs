@@ -1,10 +1,10 @@
-//! Which column of which row is where, and whether it is there: from places in the layout to slabs on drives, and what is
-//! missing.
+//! Which column of which row is where, and whether it is there: from places in the layout to slabs
+//! on drives, and what is missing.
 //!
-//! A column of a row counts as missing where its slab holds nothing current: its drive is gone, it is to be filled and the
-//! region in question is not yet, or its drive was away while the region was written. What a drive refuses is counted here;
-//! a drive that is finished is first recorded as excluded on all others, and only then is a write acknowledged that it does
-//! not hold.
+//! A column of a row counts as missing where its slab holds nothing current: its drive is gone, it
+//! is to be filled and the region in question is not yet, or its drive was away while the region
+//! was written. What a drive refuses is counted here; a drive that is finished is first recorded as
+//! excluded on all others, and only then is a write acknowledged that it does not hold.
 
 use std::rc::Rc;
 
@@ -77,7 +77,8 @@ impl Array {
         self.0.rows.borrow().clone()
     }
 
-    /// Takes over a slab map that was recorded. Columns that are being filled go on from where they are if their place stays.
+    /// Takes over a slab map that was recorded. Columns that are being filled go on from where they
+    /// are if their place stays.
     pub fn set_rows(&self, rows: RowTable) {
         let inner = &self.0;
         assert_eq!(rows.width(), inner.geometry.width(), "a column per member of the layout");
@@ -105,8 +106,8 @@ impl Array {
         inner.note_wholeness();
     }
 
-    /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how many more columns could be
-    /// lost (negative where too many are).
+    /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
+    /// many more columns could be lost (negative where too many are).
     pub fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
         let inner = &self.0;
         let rows = inner.rows.borrow();
@@ -236,8 +237,8 @@ impl Inner {
         self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
     }
 
-    /// Sends a request, addressed within the column's linear space and within one of its slabs, to the drive that has it. What
-    /// changes a column that is being moved goes to both its places.
+    /// Sends a request, addressed within the column's linear space and within one of its slabs, to
+    /// the drive that has it. What changes a column that is being moved goes to both its places.
     pub fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
         let slab_bytes = self.spec.slab_bytes;
         let row = request.offset_bytes / slab_bytes;
@@ -280,15 +281,16 @@ impl Inner {
         })
     }
 
-    /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need no flush.
+    /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need
+    /// no flush.
     fn has_rows_on(&self, number: u32) -> bool {
         let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
         self.rows.borrow().runs().any(lies_there)
             || self.moves.borrow().values().any(|moving| moving.goes_to(number))
     }
 
-    /// The drive that gave the error, if the array still has it: while an error of the one before waits to be looked at, a
-    /// replacement may have come, and must not pay for it.
+    /// The drive that gave the error, if the array still has it: while an error of the one before
+    /// waits to be looked at, a replacement may have come, and must not pay for it.
     fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
         self.members.borrow().iter().find(|member| member.member.gave(error)).cloned()
     }
@@ -300,9 +302,10 @@ impl Inner {
         self.exclude_if_failed(&member).await
     }
 
-    /// A write was refused, also the second time. The drive is excluded, unless the array cannot do without it: then the
-    /// write has failed, and what the drive still holds stays readable. A drive whose file system is full is not broken, and
-    /// others are likely to lie there, too: writing stops instead.
+    /// A write was refused, also the second time. The drive is excluded, unless the array cannot do
+    /// without it: then the write has failed, and what the drive still holds stays readable. A
+    /// drive whose file system is full is not broken, and others are likely to lie there, too:
+    /// writing stops instead.
     pub async fn note_write_error(&self, error: &DriveError) -> Result<(), ArrayError> {
         let Some(member) = self.member_that_gave(error) else { return Ok(()) };
         if error.kind == DriveErrorKind::NoSpace {
@@ -370,7 +373,8 @@ impl Inner {
     /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
     pub async fn flush_members(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return self.flush_drives().await };
-        // One at a time, since records of one stripe must be released in order; whoever comes meanwhile needs the next one only.
+        // One at a time, since records of one stripe must be released in order; whoever comes
+        // meanwhile needs the next one only.
         let wanted = log.flushes_begun.get() + 1;
         while log.flushing.get() {
             log.flushed.wait().await;
@@ -388,8 +392,8 @@ impl Inner {
         };
         match flushed {
             Ok(()) => {
-                // Data of a region that reads as zeros after a crash is still needed, and with it whatever was written over it
-                // since: it must not come back alone.
+                // Data of a region that reads as zeros after a crash is still needed, and with it
+                // whatever was written over it since: it must not come back alone.
                 let is_early = |logged: &Logged| {
                     !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
                 };
@@ -419,8 +423,9 @@ impl Inner {
         log.note_durable(known);
     }
 
-    /// Makes what the drives acknowledged durable. An error, too, where a drive that the array cannot do without has refused a
-    /// flush of another array since this one last asked: what it had in its cache may be lost.
+    /// Makes what the drives acknowledged durable. An error, too, where a drive that the array
+    /// cannot do without has refused a flush of another array since this one last asked: what it
+    /// had in its cache may be lost.
     pub async fn flush_drives(&self) -> Result<(), ArrayError> {
         let flush =
             |member: &ArrayMember| (member.clone(), member.member.submit(Class::Upkeep, IoRequest::flush()));
@@ -436,7 +441,8 @@ impl Inner {
             let refused = refused.filter(|_| !mutation::is_chosen(Mutation::FlushErrorDropped));
             let Some(refused) = refused else { continue };
             if member.member.is_still_there_after(&refused) && !self.has_rows_on(member.number) {
-                // The array had nothing in its cache: what the refusal means is for those to say that did.
+                // The array had nothing in its cache: what the refusal means is for those to say
+                // that did.
                 self.losses.deal_with(member.number, failures);
                 continue;
             }
@@ -446,7 +452,8 @@ impl Inner {
             }
         }
         first_error.map_or(Ok(()), Err)?;
-        // One that cannot be spared is not among the drives any more, and has perhaps not kept what it acknowledged.
+        // One that cannot be spared is not among the drives any more, and has perhaps not kept what
+        // it acknowledged.
         if self.lifecycle.is_protected() { Err(ArrayError::Protected) } else { Ok(()) }
     }
 
@@ -463,8 +470,9 @@ impl Inner {
 }
 
 impl OnRefusedFlush for Inner {
-    /// Takes the drive out of service where the array can do without it; the flush that meets the error, or the next one, has it
-    /// excluded. Where the array cannot, that flush reports what was lost.
+    /// Takes the drive out of service where the array can do without it; the flush that meets the
+    /// error, or the next one, has it excluded. Where the array cannot, that flush reports what was
+    /// lost.
     fn flush_was_refused(&self, error: &DriveError) {
         if mutation::is_chosen(Mutation::FlushErrorDropped)
             || mutation::is_chosen(Mutation::RefusedFlushForgotten)

@@ -1,19 +1,23 @@
 //! When it pays to acknowledge writes from the journal, and when they are sooner in place.
 //!
-//! A burst always pays: it is acknowledged at the rate of the journal. When clients have filled the journal, they are served
-//! no faster than it is destaged. That is still faster than writing in place if several writes go in place by one; else each
-//! of them is only written once more. So, if destaging had nothing to put together when the journal was full, writes go in
-//! place for [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of writing through.
+//! A burst always pays: it is acknowledged at the rate of the journal. When clients have filled the
+//! journal, they are served no faster than it is destaged. That is still faster than writing in
+//! place if several writes go in place by one; else each of them is only written once more. So, if
+//! destaging had nothing to put together when the journal was full, writes go in place for
+//! [`REST_FACTOR`] times as long as it took to fill, which leaves the long run at the rate of
+//! writing through.
 //!
-//! In any case they go in place until most of what was pending is destaged. If each bit of room were used again at once, a few
-//! pending records would always lie all over the ring with those of writes in place between them. A ring is freed from its oldest
-//! end, so little would be freed by each release; with checksums that is a checkpoint, which takes as long however little it frees.
+//! In any case they go in place until most of what was pending is destaged. If each bit of room
+//! were used again at once, a few pending records would always lie all over the ring with those of
+//! writes in place between them. A ring is freed from its oldest end, so little would be freed by
+//! each release; with checksums that is a checkpoint, which takes as long however little it frees.
 
 use std::cell::Cell;
 
 /// Filling again may take one part in so many of a long run.
 const REST_FACTOR: u64 = 31;
-/// However long the journal was filling: clients may have been doing something else for most of that.
+/// However long the journal was filling: clients may have been doing something else for most of
+/// that.
 const LONGEST_REST_NS: u64 = 60_000_000_000;
 /// Acknowledged writes per write in place from which destaging is worth its records in the journal.
 const WORTHWHILE: f64 = 1.5;

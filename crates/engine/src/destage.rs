@@ -1,13 +1,16 @@
-//! Write-back: partial stripes are acknowledged when the journal has them, and written in place later.
+//! Write-back: partial stripes are acknowledged when the journal has them, and written in place
+//! later.
 //!
-//! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging takes a stripe and puts pending
-//! pieces together, as many as pays (`destage_round.rs`), plans them as one write, logs the new *parity* (replay has the data
-//! already) and writes in place. It begins when a stripe has waited for [`crate::tuning::Tuning::destage_hold_ns`], so that neighbours can join it, or at once
-//! when the journal fills; oldest records first, since a ring is freed from its oldest end, and within a batch in the order of
-//! the drives. Clients that find no room in the journal write in place (`defer_pace.rs` says when else).
+//! A deferred piece is logged as *data*, kept in memory (`pending.rs`) and acknowledged. Destaging
+//! takes a stripe and puts pending pieces together, as many as pays (`destage_round.rs`), plans
+//! them as one write, logs the new *parity* (replay has the data already) and writes in place. It
+//! begins when a stripe has waited for [`crate::tuning::Tuning::destage_hold_ns`], so that
+//! neighbours can join it, or at once when the journal fills; oldest records first, since a ring is
+//! freed from its oldest end, and within a batch in the order of the drives. Clients that find no
+//! room in the journal write in place (`defer_pace.rs` says when else).
 //!
-//! Whoever writes a stripe in place by another way destages what is pending of it first, under the same lock. So a record of a
-//! write in place stands for all data records of its stripe before it.
+//! Whoever writes a stripe in place by another way destages what is pending of it first, under the
+//! same lock. So a record of a write in place stands for all data records of its stripe before it.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,7 +34,8 @@ use crate::write_log::{Logged, WriteLog};
 const RETRY_NS: u64 = 100_000_000;
 /// Where all stripes are in use, it looks again this much later.
 const BUSY_NS: u64 = 100_000;
-/// What a drive transfers in the time of one request is at least this where that begins with a seek.
+/// What a drive transfers in the time of one request is at least this where that begins with a
+/// seek.
 const SEEK_BYTES: u64 = 64 << 10;
 /// Requests larger than this go to their place at once: they are full stripes for the most part.
 pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
@@ -60,15 +64,17 @@ impl Inner {
         self.write_back && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
     }
 
-    /// Room for each of the parts of a request (`ranges`: bytes of their stripes), all at once, or none if there is not enough now.
-    /// Such a request goes in place: clients that waited would be served at the rate of destaging, while drives that have nothing
-    /// else to do could write for them.
+    /// Room for each of the parts of a request (`ranges`: bytes of their stripes), all at once, or
+    /// none if there is not enough now. Such a request goes in place: clients that waited would be
+    /// served at the rate of destaging, while drives that have nothing else to do could write for
+    /// them.
     pub fn reserve_rooms(
         &self,
         log: &WriteLog,
         ranges: &[Range<u64>],
     ) -> Result<Option<Vec<Room>>, ArrayError> {
-        // Widened to whole blocks, and what describes it. No more than that: what is promised is not there for others.
+        // Widened to whole blocks, and what describes it. No more than that: what is promised is
+        // not there for others.
         let bytes: SmallVec<[u64; 4]> = ranges
             .iter()
             .map(|range| {
@@ -107,13 +113,15 @@ impl Inner {
         }
         self.defer_pace.note_full(self.pending.bytes());
         let request_bytes = self.destage_shape().request_bytes;
-        // Where there is no seek to save, what is saved by putting together few writes is less than what more checkpoints cost.
+        // Where there is no seek to save, what is saved by putting together few writes is less than
+        // what more checkpoints cost.
         if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
             self.defer_pace.rest_unless_merged(self.context.now_ns());
         }
     }
 
-    /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when this ends.
+    /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when
+    /// this ends.
     pub async fn defer(
         &self,
         log: &WriteLog,
@@ -146,8 +154,8 @@ impl Inner {
         result
     }
 
-    /// The piece's bytes in memory of the array's own, since the client may use its buffer again; widened to whole blocks with
-    /// what the stripe holds now.
+    /// The piece's bytes in memory of the array's own, since the client may use its buffer again;
+    /// widened to whole blocks with what the stripe holds now.
     async fn own_copy(
         &self,
         stripe: &Stripe,
@@ -230,7 +238,8 @@ impl Inner {
         Ok(())
     }
 
-    /// For each data unit one contiguous range that covers what is pending; what lies between pieces is read.
+    /// For each data unit one contiguous range that covers what is pending; what lies between
+    /// pieces is read.
     async fn pending_parts(
         &self,
         stripe: &Stripe,
@@ -267,7 +276,8 @@ impl Inner {
         Ok(parts)
     }
 
-    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put over what they bring.
+    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
+    /// over what they bring.
     pub fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
         if self.pending.is_empty() {
             return Vec::new();
@@ -291,7 +301,8 @@ impl Inner {
         self.flush().await
     }
 
-    /// Writes in place what is pending now, however much comes meanwhile, and has the journal release all that is in place.
+    /// Writes in place what is pending now, however much comes meanwhile, and has the journal
+    /// release all that is in place.
     pub async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
         let newest = self.pending.newest_sequence().unwrap_or(0);
         while self.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
@@ -302,13 +313,13 @@ impl Inner {
         self.release_records().await
     }
 
-    /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no longer matter: replayed
-    /// later, it would come over what is written there next.
+    /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no
+    /// longer matter: replayed later, it would come over what is written there next.
     pub async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
-            // What was released is still found after a crash until that is said durably, for which it is not enough that a batch
-            // which says so is on its way.
+            // What was released is still found after a crash until that is said durably, for which
+            // it is not enough that a batch which says so is on its way.
             return log.journal.mark_releases().await;
         }
         for stripe in self.pending.stripes_in(stripes.clone()) {
@@ -323,8 +334,8 @@ impl Inner {
         log.journal.mark().await
     }
 
-    /// Writes the oldest pending stripes in place and flushes the drives. It waits for nobody who may wait for room in the
-    /// journal, for that comes from here.
+    /// Writes the oldest pending stripes in place and flushes the drives. It waits for nobody who
+    /// may wait for room in the journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         let held = self.hold_oldest();
@@ -337,8 +348,9 @@ impl Inner {
         self.flush_members().await
     }
 
-    /// The oldest pending stripes that are idle, or reserved. Others are not waited for: what writes one in place has destaged it
-    /// before, and may be waiting for room; what else has one waits for no room (`lock_order.rs`).
+    /// The oldest pending stripes that are idle, or reserved. Others are not waited for: what
+    /// writes one in place has destaged it before, and may be waiting for room; what else has one
+    /// waits for no room (`lock_order.rs`).
     fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
         let most = self.options.tuning.destage_stripes;
         let oldest = self.pending.oldest(2 * most);
@@ -372,10 +384,12 @@ impl Inner {
                     }
                 }
                 if lock_order::scope(inner.destage_batch()).await.is_err() {
-                    // It stays in the journal, and is tried again: drives may have been excluded meanwhile.
+                    // It stays in the journal, and is tried again: drives may have been excluded
+                    // meanwhile.
                     inner.context.sleep_ns(RETRY_NS).await;
                 } else if let Some(log) = inner.write_log() {
-                    // Regions written for the first time have to be known as written before the journal may forget.
+                    // Regions written for the first time have to be known as written before the
+                    // journal may forget.
                     log.start_marking_regions(&inner);
                 }
             }
@@ -403,7 +417,8 @@ impl Inner {
     }
 }
 
-/// Puts the bytes that begin at `start` over a buffer that begins at `at`, as far as they lie in it.
+/// Puts the bytes that begin at `start` over a buffer that begins at `at`, as far as they lie in
+/// it.
 pub(crate) fn patch(target: &Buffer, at: u64, start: u64, bytes: &Buffer) {
     let end = start + bytes.len() as u64;
     let (from, to) = (start.max(at), end.min(at + target.len() as u64));

@@ -1,11 +1,13 @@
 //! How much of what is pending of a stripe is put in place by one write.
 //!
-//! Pieces of one write are widened to one range in each strip, since a drive takes one large request sooner than many small
-//! ones, and parity is read, logged and written over all of it. That pays for pieces that lie close together or fill much of
-//! the stripe, not for two blocks far apart on a drive that is quick to answer. What is compared are bytes transferred, with
-//! each request counted as what the drive transfers in the time of one ([`DriveInfo::gap_bytes`]).
+//! Pieces of one write are widened to one range in each strip, since a drive takes one large
+//! request sooner than many small ones, and parity is read, logged and written over all of it. That
+//! pays for pieces that lie close together or fill much of the stripe, not for two blocks far apart
+//! on a drive that is quick to answer. What is compared are bytes transferred, with each request
+//! counted as what the drive transfers in the time of one ([`DriveInfo::gap_bytes`]).
 //!
-//! A write takes the oldest pieces, without leaving any out: the journal is told up to which record the data are in place.
+//! A write takes the oldest pieces, without leaving any out: the journal is told up to which record
+//! the data are in place.
 //!
 //! [`DriveInfo::gap_bytes`]: stripewise_drive::DriveInfo::gap_bytes
 
@@ -62,7 +64,8 @@ impl Ranges {
     }
 }
 
-/// How many of the pieces, which are in the order of their sequences, the next write takes; at least one if there is one.
+/// How many of the pieces, which are in the order of their sequences, the next write takes; at
+/// least one if there is one.
 pub(crate) fn next_round(extents: &[Extent], shape: Shape) -> usize {
     let one = |extent: &Extent| Ranges::of(std::slice::from_ref(extent), shape).cost(shape);
     let singly: u64 = extents.iter().map(one).sum();

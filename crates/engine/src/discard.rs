@@ -1,8 +1,9 @@
 //! Discard and write-zeroes.
 //!
-//! Whole regions become unwritten again: their mark is taken from the map, durably, before the drives are told that the
-//! space is free, so a crash in between leaves either the old data or zeros. The rest of a write-zeroes is written as
-//! zeros; the rest of a discard is left as it is, which a discard allows.
+//! Whole regions become unwritten again: their mark is taken from the map, durably, before the
+//! drives are told that the space is free, so a crash in between leaves either the old data or
+//! zeros. The rest of a write-zeroes is written as zeros; the rest of a discard is left as it is,
+//! which a discard allows.
 
 use std::future::Future;
 
@@ -41,8 +42,8 @@ impl Array {
 }
 
 impl Array {
-    /// Rows that have slabs though nothing in them was ever written, or all of it was discarded: their slabs can be given back,
-    /// see [`Self::release_row`].
+    /// Rows that have slabs though nothing in them was ever written, or all of it was discarded:
+    /// their slabs can be given back, see [`Self::release_row`].
     pub fn empty_rows(&self) -> Vec<u64> {
         let inner = &self.0;
         let is_empty = |row: &u64| inner.regions_of_row(*row).all(|region| inner.holds_nothing(region));
@@ -50,8 +51,9 @@ impl Array {
         rows.runs().flat_map(|run| run.first_row..run.end_row()).filter(is_empty).collect()
     }
 
-    /// Keeps everybody out of a row that holds nothing and has `record` take it out of the slab map, durably and by
-    /// [`Self::set_rows`]; when this ends with `true` nobody reads or writes its slabs any more. `false`: somebody has written to it.
+    /// Keeps everybody out of a row that holds nothing and has `record` take it out of the slab
+    /// map, durably and by [`Self::set_rows`]; when this ends with `true` nobody reads or writes
+    /// its slabs any more. `false`: somebody has written to it.
     pub async fn release_row(
         &self,
         row: u64,
@@ -78,7 +80,8 @@ impl Array {
 }
 
 impl Inner {
-    /// Writes zeros from `start` to `end`, but for regions that read as zeros as they are: a thin volume takes no space for them.
+    /// Writes zeros from `start` to `end`, but for regions that read as zeros as they are: a thin
+    /// volume takes no space for them.
     pub async fn zero(&self, start: u64, end: u64) -> Result<(), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;
         let mut at = start;
@@ -96,7 +99,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty, `(end, end)`, if none).
+    /// Makes all whole regions of a range unwritten; gives the volume range that they cover (empty,
+    /// `(end, end)`, if none).
     async fn unwrite_regions(&self, start: u64, end: u64) -> Result<(u64, u64), ArrayError> {
         let region_bytes = self.regions.shape.region_data_bytes;
         let first = start.div_ceil(region_bytes);
@@ -121,9 +125,10 @@ impl Inner {
 
     async fn unwrite_region(&self, region: u64) -> Result<(), ArrayError> {
         let _guards = self.table.lock_all(self.regions.stripes_of(region).collect()).await;
-        // What was acknowledged goes in place before the journal forgets it, and that before the region is unwritten: a crash, and who
-        // reads meanwhile, must not find what was there before that. A flush that ends in between would not make durable what a
-        // region holds that is no longer known as new, while old records of it could still be found.
+        // What was acknowledged goes in place before the journal forgets it, and that before the
+        // region is unwritten: a crash, and who reads meanwhile, must not find what was there
+        // before that. A flush that ends in between would not make durable what a region holds that
+        // is no longer known as new, while old records of it could still be found.
         self.destage_held_region(region).await?;
         if !mutation::is_chosen(Mutation::DiscardKeepsRecords) {
             self.forget_logged(self.regions.stripes_of(region)).await?;

@@ -3,7 +3,8 @@
 use stripewise_drive::DriveError;
 use stripewise_layout::LayoutError;
 
-/// A request to an array that did not work. Cloned to every request that was merged into the one that failed.
+/// A request to an array that did not work. Cloned to every request that was merged into the one
+/// that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ArrayError {
     /// Beyond the end of the volume.
@@ -64,14 +65,16 @@ pub enum ArrayError {
     /// There is no space left for a thin volume to grow into.
     #[error("no space left: {0}")]
     NoSpace(String),
-    /// A drive is a file whose file system has no space left. Nothing more is written, so all drives stay current, and everything
-    /// is as it was when there is space and the pool was opened again.
+    /// A drive is a file whose file system has no space left. Nothing more is written, so all
+    /// drives stay current, and everything is as it was when there is space and the pool was opened
+    /// again.
     #[error("writing stopped: the file system under {drive} is full (ENOSPC)")]
     FileSystemFull {
         /// The drive's label.
         drive: String,
     },
-    /// A column of a row is not, or no longer, being moved or filled: its drive went, or the pool gave it another place.
+    /// A column of a row is not, or no longer, being moved or filled: its drive went, or the pool
+    /// gave it another place.
     #[error("column {column} of row {row} has another place now")]
     Moved {
         /// The row.

@@ -1,8 +1,9 @@
 //! What of a volume was ever written, for whoever copies it and would rather not read zeros.
 //!
-//! Told from memory, without a drive: regions never written, and within one that is being written for the first time its
-//! stripes. A moment later a client may have written there, as with any answer about a volume in use. Nothing of it is
-//! recorded: after a cut it is as right as the region map, which is brought to all its places when it is loaded (`map.rs`).
+//! Told from memory, without a drive: regions never written, and within one that is being written
+//! for the first time its stripes. A moment later a client may have written there, as with any
+//! answer about a volume in use. Nothing of it is recorded: after a cut it is as right as the
+//! region map, which is brought to all its places when it is loaded (`map.rs`).
 
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
@@ -18,8 +19,8 @@ pub struct Extent {
 }
 
 impl Array {
-    /// The stretches of a range, neighbours of one kind joined: all of it, or as much as `most` of them (at least one) tell.
-    /// Offset and length are multiples of 512.
+    /// The stretches of a range, neighbours of one kind joined: all of it, or as much as `most` of
+    /// them (at least one) tell. Offset and length are multiples of 512.
     pub fn extents(
         &self,
         offset_bytes: u64,
@@ -41,7 +42,8 @@ impl Array {
         Ok(extents)
     }
 
-    /// Whether a range reads as zeros because nothing was ever written there. Offset and length are multiples of 512.
+    /// Whether a range reads as zeros because nothing was ever written there. Offset and length are
+    /// multiples of 512.
     pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length_bytes)?;
@@ -56,8 +58,8 @@ impl Array {
         Ok(at >= end)
     }
 
-    /// Whether [`Array::write_zeroes`] of a range writes no zeros: regions in part inside hold nothing, and others become
-    /// unwritten as a whole.
+    /// Whether [`Array::write_zeroes`] of a range writes no zeros: regions in part inside hold
+    /// nothing, and others become unwritten as a whole.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         inner.check_range(offset_bytes, length_bytes)?;
@@ -92,7 +94,8 @@ impl Inner {
     }
 }
 
-/// Adds a stretch, joined with the one before if that is of its kind; `false` if that would be one too many.
+/// Adds a stretch, joined with the one before if that is of its kind; `false` if that would be one
+/// too many.
 pub(crate) fn push_extent(extents: &mut Vec<Extent>, length_bytes: u64, written: bool, most: usize) -> bool {
     if let Some(last) = extents.last_mut().filter(|last| last.written == written) {
         last.length_bytes += length_bytes;

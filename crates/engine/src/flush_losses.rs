@@ -1,22 +1,26 @@
 //! What becomes of a flush that a drive refused.
 //!
-//! A drive that refuses a flush may have dropped its cache, and the next flush succeeds: Linux files and many drives behave
-//! so. The refusal therefore concerns everything that was written to the drive since its last good flush, by every array on
-//! it, and not only the caller that met it.
+//! A drive that refuses a flush may have dropped its cache, and the next flush succeeds: Linux
+//! files and many drives behave so. The refusal therefore concerns everything that was written to
+//! the drive since its last good flush, by every array on it, and not only the caller that met it.
 //!
-//! The drive's queue counts the refusals ([`FlushFailures`], one per drive). Every array compares that count with the one
-//! that it has dealt with ([`FlushLosses`], one per array) after each flush, its own or one that it joined. Where they differ
-//! the array has lost writes, whichever client asked for the flush that was refused. It excludes the drive, or, where it cannot do
-//! without it, fails the flush and keeps the error until the next flush of a client has reported it, as `fsync` does.
+//! The drive's queue counts the refusals ([`FlushFailures`], one per drive). Every array compares
+//! that count with the one that it has dealt with ([`FlushLosses`], one per array) after each
+//! flush, its own or one that it joined. Where they differ the array has lost writes, whichever
+//! client asked for the flush that was refused. It excludes the drive, or, where it cannot do
+//! without it, fails the flush and keeps the error until the next flush of a client has reported
+//! it, as `fsync` does.
 //!
-//! An operation of the engine that writes, flushes and then relies on it (a rebuild, a move, a checkpoint, a conversion)
-//! notes the count before its first write: another flush may meet the refusal between its write and its own flush.
+//! An operation of the engine that writes, flushes and then relies on it (a rebuild, a move, a
+//! checkpoint, a conversion) notes the count before its first write: another flush may meet the
+//! refusal between its write and its own flush.
 //!
-//! What the drive lost must not be read either. So the queue also tells the arrays at once, before it passes on the answer to
-//! anything that the drive read later ([`OnRefusedFlush`]): an array that can do without the drive reads nothing more from it.
+//! What the drive lost must not be read either. So the queue also tells the arrays at once, before
+//! it passes on the answer to anything that the drive read later ([`OnRefusedFlush`]): an array
+//! that can do without the drive reads nothing more from it.
 //!
-//! Faults expected: a drive that refuses one flush and accepts the next; two arrays, or two tasks of one array, that flush at
-//! the same time. No I/O here.
+//! Faults expected: a drive that refuses one flush and accepts the next; two arrays, or two tasks
+//! of one array, that flush at the same time. No I/O here.
 
 use std::cell::{Cell, RefCell};
 
@@ -37,7 +41,8 @@ pub(crate) struct FlushFailures {
 }
 
 impl FlushFailures {
-    /// Counts the error where it is that of a flush; also of one that the drive itself made a forced write of.
+    /// Counts the error where it is that of a flush; also of one that the drive itself made a
+    /// forced write of.
     pub fn note(&self, error: &DriveError) {
         if error.operation == Operation::Flush {
             self.count.set(self.count.get() + 1);
@@ -69,7 +74,8 @@ pub(crate) struct FlushLosses {
 }
 
 impl FlushLosses {
-    /// What the drive has refused so far needs nothing more: the drive has just come in, or the array has nothing there.
+    /// What the drive has refused so far needs nothing more: the drive has just come in, or the
+    /// array has nothing there.
     pub fn deal_with(&self, number: u32, failures: &FlushFailures) {
         self.dealt_with.borrow_mut().insert(number, failures.count());
     }
@@ -87,7 +93,8 @@ impl FlushLosses {
         *self.last.borrow_mut() = Some(error.clone());
     }
 
-    /// What clients were not told of yet is told by this one's flushes from now on: `other` is not asked any more.
+    /// What clients were not told of yet is told by this one's flushes from now on: `other` is not
+    /// asked any more.
     pub fn take_over(&self, other: &Self) {
         if other.told.replace(other.lost.get()) != other.lost.get() {
             self.lost.set(self.lost.get() + 1);
@@ -95,7 +102,8 @@ impl FlushLosses {
         }
     }
 
-    /// How often writes were lost so far: to be compared by a caller that relies on writes that lie between.
+    /// How often writes were lost so far: to be compared by a caller that relies on writes that lie
+    /// between.
     pub fn count(&self) -> u64 {
         self.lost.get()
     }
@@ -108,8 +116,8 @@ impl FlushLosses {
         }
     }
 
-    /// What a client's flush that began when there were `count` losses has to report. Each loss is reported by the next flush
-    /// to end, and by all others that were under way when it was met.
+    /// What a client's flush that began when there were `count` losses has to report. Each loss is
+    /// reported by the next flush to end, and by all others that were under way when it was met.
     pub fn tell_client(&self, count: u64) -> Result<(), DriveError> {
         self.check_since(self.told.replace(self.lost.get()).min(count))
     }

@@ -1,26 +1,28 @@
-//! Ways in for fuzzers and for the tests that stand in for them: every decoder of what lies on drives, behind its checksums.
+//! Ways in for fuzzers and for the tests that stand in for them: every decoder of what lies on
+//! drives, behind its checksums.
 //!
-//! A fuzzer never guesses a checksum, so each way in makes those right that stand before the decoder. None of them may panic,
-//! hang, or take memory out of proportion to the bytes given.
+//! A fuzzer never guesses a checksum, so each way in makes those right that stand before the
+//! decoder. None of them may panic, hang, or take memory out of proportion to the bytes given.
 
 use crate::checksums;
 use crate::journal;
 use crate::pool;
 use crate::regions::Regions;
 
-/// Reads bytes as the sections of a checkpoint, and, where they make a pool, writes and reads them again: nothing may change.
-/// Gives whether they made one.
+/// Reads bytes as the sections of a checkpoint, and, where they make a pool, writes and reads them
+/// again: nothing may change. Gives whether they made one.
 pub fn sections(bytes: &[u8]) -> bool {
     pool::manifest::changes::survives_rewriting(bytes)
 }
 
-/// Reads bytes as the head of a batch of a journal, with what says how long it is and whose made right. Gives whether it was one.
+/// Reads bytes as the head of a batch of a journal, with what says how long it is and whose made
+/// right. Gives whether it was one.
 pub fn journal_head(bytes: &[u8]) -> bool {
     journal::decode_sealed(bytes)
 }
 
-/// Makes the checksums of what begins at these places of a drive right again: headers of slots, and the entries behind them as
-/// far as their lengths are possible. `image` is a whole drive.
+/// Makes the checksums of what begins at these places of a drive right again: headers of slots, and
+/// the entries behind them as far as their lengths are possible. `image` is a whole drive.
 pub fn reseal_slots(image: &mut [u8]) {
     pool::manifest::entries::reseal_slots(image);
 }
@@ -31,15 +33,16 @@ pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
     pool::manifest::entries::change_numbers(image, &mut number);
 }
 
-/// Reads bytes as a page of checksums and as a page of a region map, whose and where it is and its checksum made right. Gives whether it
-/// was taken for both.
+/// Reads bytes as a page of checksums and as a page of a region map, whose and where it is and its
+/// checksum made right. Gives whether it was taken for both.
 pub fn page(bytes: &[u8]) -> bool {
     let regions = Regions::survives_page(bytes);
     checksums::page_is_taken(bytes) && regions
 }
 
-/// Makes the checksum of a block of 4 KiB right again, if it begins as one that has its checksum in itself: a page of checksums or of
-/// a region map, the head of a journal's area, or the head of a batch that is one block long.
+/// Makes the checksum of a block of 4 KiB right again, if it begins as one that has its checksum in
+/// itself: a page of checksums or of a region map, the head of a journal's area, or the head of a
+/// batch that is one block long.
 pub fn reseal_page(block: &mut [u8]) {
     let Some(magic) = block.first_chunk::<8>() else { return };
     // Where the checksum is, and up to where it counts as zero.

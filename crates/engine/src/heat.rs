@@ -1,12 +1,14 @@
 //! How much clients ask of each row of a volume: what tiers are decided by.
 //!
-//! Counted in what a hard disk can do in the time of one seek (about 8 ms): a request counts 1, and 1 more for each MiB that
-//! it moves; one that goes on where another just ended needs no seek and counts its bytes only, so that reading a volume
-//! from end to end warms nothing much. What was counted halves with every half-life. In memory only: it is of use within
-//! minutes of its making, and to record it would cost writes where there is nothing to be saved.
+//! Counted in what a hard disk can do in the time of one seek (about 8 ms): a request counts 1, and
+//! 1 more for each MiB that it moves; one that goes on where another just ended needs no seek and
+//! counts its bytes only, so that reading a volume from end to end warms nothing much. What was
+//! counted halves with every half-life. In memory only: it is of use within minutes of its making,
+//! and to record it would cost writes where there is nothing to be saved.
 //!
-//! Memory: [`MAX_ROWS`] entries of 24 bytes and their table, about 3 MiB for each volume; beyond that the colder half is
-//! forgotten. Counts nothing, and costs a look at a flag, in pools without fast drives.
+//! Memory: [`MAX_ROWS`] entries of 24 bytes and their table, about 3 MiB for each volume; beyond
+//! that the colder half is forgotten. Counts nothing, and costs a look at a flag, in pools without
+//! fast drives.
 
 use std::cell::{Cell, RefCell};
 

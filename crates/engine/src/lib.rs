@@ -1,11 +1,14 @@
-//! The RAID engine: everything between a client's request and the drives, in plain `async` Rust that knows no threads,
-//! sockets, system calls or wall clock. It sees drives and a clock (`stripewise-drive`), addresses and plans
-//! (`stripewise-layout`) and arithmetic (`stripewise-parity`), and runs the same on real drives and on modelled ones.
+//! The RAID engine: everything between a client's request and the drives, in plain `async` Rust
+//! that knows no threads, sockets, system calls or wall clock. It sees drives and a clock
+//! (`stripewise-drive`), addresses and plans (`stripewise-layout`) and arithmetic
+//! (`stripewise-parity`), and runs the same on real drives and on modelled ones.
 //!
-//! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing), `write.rs` and `write/`,
-//! `stripe_table.rs` (who works on which stripe), `regions.rs` (what was ever written, and where writes are under way),
-//! `member.rs` (the queue in front of a drive). Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`,
-//! `discard.rs`, and `sums.rs` with `checksums/`: whether what was read is what was written. Above them all `pool/`: drives, volumes, and what is recorded of both.
+//! The rooms, in the order a write passes them: `array.rs` (what an array is, who is missing),
+//! `write.rs` and `write/`, `stripe_table.rs` (who works on which stripe), `regions.rs` (what was
+//! ever written, and where writes are under way), `member.rs` (the queue in front of a drive).
+//! Beside them `read.rs`, `recover.rs`, `rebuild.rs`, `scrub.rs`, `discard.rs`, and `sums.rs` with
+//! `checksums/`: whether what was read is what was written. Above them all `pool/`: drives,
+//! volumes, and what is recorded of both.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! Arrays without a pool: every row on the same drives, one slab after the other, the region map in the first slabs of each.
-//! For tests and benchmarks of the engine by itself; nothing of it is recorded anywhere.
+//! Arrays without a pool: every row on the same drives, one slab after the other, the region map in
+//! the first slabs of each. For tests and benchmarks of the engine by itself; nothing of it is
+//! recorded anywhere.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +19,8 @@ use crate::tuning::MapGrain;
 const SUMS_CACHE_BYTES: usize = 64 << 20;
 
 thread_local! {
-    /// Arrays put together on this thread: each opening's pages are newer than those of the ones before.
+    /// Arrays put together on this thread: each opening's pages are newer than those of the ones
+    /// before.
     static OPENINGS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -37,8 +39,8 @@ pub struct LinearSpec {
     pub journal_slabs: u64,
     /// Acknowledge partial stripes when the journal has them.
     pub write_back: bool,
-    /// Whether its blocks have checksums. With them a volume of any layout needs a journal: without one, what was being
-    /// written when power was cut does not agree with its sums afterwards.
+    /// Whether its blocks have checksums. With them a volume of any layout needs a journal: without
+    /// one, what was being written when power was cut does not agree with its sums afterwards.
     pub checksums: bool,
 }
 
@@ -146,8 +148,8 @@ impl LinearSpec {
         ArrayMember { number, member, slabs_base_bytes, sums_base_bytes: self.base_bytes }
     }
 
-    /// Puts a new drive, under the number of the one that is gone, into a column that is missing. It holds nothing current until
-    /// it was rebuilt.
+    /// Puts a new drive, under the number of the one that is gone, into a column that is missing.
+    /// It holds nothing current until it was rebuilt.
     pub async fn attach(&self, array: &Array, column: usize, member: Rc<Member>) -> Result<(), ArrayError> {
         let number = column as u32;
         array.drive_gone(number);

@@ -2,7 +2,8 @@
 //!
 //! A wait is allowed only for what stands *behind* everything that the waiting code holds:
 //!
-//! 1. a request's admission, a range of a volume that is converted, the turn to change drives or volumes;
+//! 1. a request's admission, a range of a volume that is converted, the turn to change drives or
+//!    volumes;
 //! 2. stripes: all at once and holding none ([`StripeTable::lock_all`]; a write leads each of its
 //!    stripes by itself, and no stripe it leads waits for another one);
 //! 3. room in the journal for a write in place: holding only stripes of which nothing is pending,
@@ -69,8 +70,8 @@ mod checked {
         }
     }
 
-    /// Runs a future as one course of work. What is around it is looked at when it runs: a task that was
-    /// spawned has nothing around it.
+    /// Runs a future as one course of work. What is around it is looked at when it runs: a task
+    /// that was spawned has nothing around it.
     pub(crate) async fn scope<F: Future>(work: F) -> F::Output {
         let outer = CURRENT.with_borrow(Clone::clone);
         let scope = Rc::new(Scope { held: RefCell::default(), outer });

@@ -1,8 +1,10 @@
-//! The region map on the drives: loading it, bringing it up to date, flushing, and taking dirty marks back.
+//! The region map on the drives: loading it, bringing it up to date, flushing, and taking dirty
+//! marks back.
 //!
-//! The map lies the same at several places, each on another drive. A page is durable when every place that is there has it;
-//! a place whose drive refuses it is excluded like any drive that misses a write. A power cut may leave a page at some places
-//! only. The newest counts when the map is loaded, and is brought to the other places, durably, before anything rests on it.
+//! The map lies the same at several places, each on another drive. A page is durable when every
+//! place that is there has it; a place whose drive refuses it is excluded like any drive that
+//! misses a write. A power cut may leave a page at some places only. The newest counts when the map
+//! is loaded, and is brought to the other places, durably, before anything rests on it.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, IoRequest};
@@ -20,7 +22,8 @@ impl Array {
         self.0.map_places.borrow().clone()
     }
 
-    /// Puts the map at further places, up to date and durable when this ends; they are kept up to date from now on.
+    /// Puts the map at further places, up to date and durable when this ends; they are kept up to
+    /// date from now on.
     pub async fn add_map_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
         self.0.map_places.borrow_mut().extend_from_slice(places);
         self.0.rewrite_map().await
@@ -47,8 +50,8 @@ impl Inner {
     pub async fn flush(&self) -> Result<(), ArrayError> {
         lock_order::assert_holds_none(&self.table, "a flush");
         if self.lifecycle.is_protected() {
-            // What was written before cannot be made durable any more: part of it is on members that are gone, or in regions
-            // not yet marked as written.
+            // What was written before cannot be made durable any more: part of it is on members
+            // that are gone, or in regions not yet marked as written.
             return if self.lifecycle.is_changed() { Err(ArrayError::Protected) } else { Ok(()) };
         }
         if self.lifecycle.is_full() {
@@ -65,10 +68,11 @@ impl Inner {
         self.flush_what_is_whole().await.map(drop)
     }
 
-    /// As [`Self::flush`], but for regions that were written in part, for the first time: these take space where nothing was
-    /// written yet. Whether there is no such region.
+    /// As [`Self::flush`], but for regions that were written in part, for the first time: these
+    /// take space where nothing was written yet. Whether there is no such region.
     pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
-        // Regions that another flush is about to mark may be this caller's: they must be marked when this ends.
+        // Regions that another flush is about to mark may be this caller's: they must be marked
+        // when this ends.
         self.marking.until_free().await;
         let repairs = self.bad.repairs();
         if self.regions.has_fresh() {
@@ -124,7 +128,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes the page durable as it is now; joins a write of it that is under way where that suffices.
+    /// Makes the page durable as it is now; joins a write of it that is under way where that
+    /// suffices.
     pub async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
         let version = self.regions.page_version(page);
         while !self.regions.page_is_durable(page, version) {
@@ -196,9 +201,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the map: of each page the newest that any place has. Where something may be written, the page is at all places when
-    /// this ends, durably. It may be at one only because power was cut; nothing would bring it to the others before it changes
-    /// again, and if the drive that has it were lost, acknowledged flushes that rest on it would be lost too.
+    /// Reads the map: of each page the newest that any place has. Where something may be written,
+    /// the page is at all places when this ends, durably. It may be at one only because power was
+    /// cut; nothing would bring it to the others before it changes again, and if the drive that has
+    /// it were lost, acknowledged flushes that rest on it would be lost too.
     pub async fn load_map(&self) -> Result<(), ArrayError> {
         for page in 0..self.regions.page_count() {
             let offset = page as u64 * 2 * PAGE_BYTES as u64;
@@ -242,8 +248,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Brings a page as it is to a place that has an older one, into the slot that it has at the others: what the place has in
-    /// the other slot stays, should this be torn.
+    /// Brings a page as it is to a place that has an older one, into the slot that it has at the
+    /// others: what the place has in the other slot stays, should this be torn.
     async fn copy_page(&self, place: AreaPlace, offset: u64, bytes: &Buffer) -> Result<(), ArrayError> {
         let write = || self.submit_to_map(place, IoRequest::write(offset, bytes.clone(), true));
         let mut written = write().await;
@@ -261,7 +267,8 @@ impl Inner {
         }
     }
 
-    /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write under way.
+    /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write
+    /// under way.
     pub async fn settle(&self, all: bool) -> Result<(), ArrayError> {
         self.check_writable()?;
         let quiet = self.regions.quiet_chunks(all);
@@ -272,7 +279,8 @@ impl Inner {
         // A chunk that is clean has nothing in the journal.
         self.release_records().await?;
         if let Some(log) = self.write_log() {
-            // Else the next burst would find the journal full: what is released is free when that is said durably.
+            // Else the next burst would find the journal full: what is released is free when that
+            // is said durably.
             log.journal.mark_releases().await?;
         }
         self.regions.mark_clean(&quiet);

@@ -1,18 +1,20 @@
-//! One drive as the engine uses it: a queue in front of it, its health, and the share that background work gets.
+//! One drive as the engine uses it: a queue in front of it, its health, and the share that
+//! background work gets.
 //!
-//! The queue does what a kernel's elevator does: requests that arrive in the same turn of the executor, and requests that
-//! wait because the drive has all it can use, are merged with their neighbours on the drive, whoever issued them. Two
-//! classes share the drive by measured service time: foreground (clients) and background (rebuild, scrub), so a rebuild
-//! at 30 % gets 30 % of the drive while there is other load and all of it when there is none. A third, upkeep, goes before both
-//! and is nobody's load.
+//! The queue does what a kernel's elevator does: requests that arrive in the same turn of the
+//! executor, and requests that wait because the drive has all it can use, are merged with their
+//! neighbours on the drive, whoever issued them. Two classes share the drive by measured service
+//! time: foreground (clients) and background (rebuild, scrub), so a rebuild at 30 % gets 30 % of
+//! the drive while there is other load and all of it when there is none. A third, upkeep, goes
+//! before both and is nobody's load.
 //!
-//! One flush is with the drive at a time; those that come meanwhile are one flush together, sent when it was answered. So a
-//! flush that succeeds was not overtaken by one that failed and dropped what both should have made durable
-//! (`flush_losses.rs`).
+//! One flush is with the drive at a time; those that come meanwhile are one flush together, sent
+//! when it was answered. So a flush that succeeds was not overtaken by one that failed and dropped
+//! what both should have made durable (`flush_losses.rs`).
 //!
-//! Faults expected: errors at places (a merged request that fails is split and each part asked again), a drive that never
-//! answers (after a time-out the drive counts as failed and every waiter is told), a drive that is gone, a flush that fails
-//! once.
+//! Faults expected: errors at places (a merged request that fails is split and each part asked
+//! again), a drive that never answers (after a time-out the drive counts as failed and every waiter
+//! is told), a drive that is gone, a flush that fails once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -35,8 +37,9 @@ pub enum Class {
     Foreground,
     /// Rebuild, scrub, resync.
     Background,
-    /// What both need before they can go on: checksum pages, maps, flushes, the pool's records. Goes first, is small, and counts
-    /// as nobody's load: a rebuild that loads a page must not hold itself back as if a client had come.
+    /// What both need before they can go on: checksum pages, maps, flushes, the pool's records.
+    /// Goes first, is small, and counts as nobody's load: a rebuild that loads a page must not hold
+    /// itself back as if a client had come.
     Upkeep,
 }
 
@@ -61,11 +64,11 @@ impl Default for MemberOptions {
     }
 }
 
-/// A client that sends its next request when it has the answer to the last is still load in between: background work that
-/// is ahead of its share waits this long for it.
+/// A client that sends its next request when it has the answer to the last is still load in
+/// between: background work that is ahead of its share waits this long for it.
 const ANTICIPATION_NS: u64 = 2_000_000;
-/// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a rebuild that waits for
-/// other drives, yet a long idle time is not saved up.
+/// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a
+/// rebuild that waits for other drives, yet a long idle time is not saved up.
 const CREDIT_NS: f64 = 50_000_000.0;
 /// Looks at what has no answer yet: bounds both the delay of the verdict and the cost of watching.
 const LOOKS_PER_TIMEOUT: u64 = 4;
@@ -147,8 +150,8 @@ impl ClassQueue {
         None
     }
 
-    /// The oldest request with all waiting neighbours on the drive that fit into one request, in drive order. Reads count
-    /// as neighbours across a hole of up to `gap_bytes`.
+    /// The oldest request with all waiting neighbours on the drive that fit into one request, in
+    /// drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
     fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
         let MergeLimits { max_bytes, gap_bytes, max_segments } = limits;
         let oldest = self.pop_oldest()?;
@@ -235,7 +238,8 @@ struct Queue {
     flushes: FlushQueue,
 }
 
-/// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to end.
+/// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to
+/// end.
 #[derive(Default)]
 struct FlushQueue {
     is_under_way: bool,
@@ -300,7 +304,8 @@ pub struct MemberCounters {
     pub read_bytes: u64,
     /// Bytes written to the drive.
     pub written_bytes: u64,
-    /// Time the drive spent serving background requests, ns (see the module's words on service time).
+    /// Time the drive spent serving background requests, ns (see the module's words on service
+    /// time).
     pub background_busy_ns: u64,
     /// Time the drive spent serving foreground and upkeep requests, ns.
     pub foreground_busy_ns: u64,
@@ -309,8 +314,9 @@ pub struct MemberCounters {
 /// One drive of an array or pool, shared by all volumes on it.
 pub struct Member {
     context: Context,
-    /// The drive's label, in memory of this member's own: every error that it gives carries this very one, so that whose
-    /// error it is can be told even when another drive of the same name has taken its place.
+    /// The drive's label, in memory of this member's own: every error that it gives carries this
+    /// very one, so that whose error it is can be told even when another drive of the same name has
+    /// taken its place.
     label: Rc<str>,
     info: DriveInfo,
     /// `None` once it was let go of.
@@ -334,7 +340,8 @@ pub struct Member {
     stopped: Cell<bool>,
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
     answers_at_once: bool,
-    /// Where bytes go that are read over because they lie between two requests; nobody looks at them.
+    /// Where bytes go that are read over because they lie between two requests; nobody looks at
+    /// them.
     ditch: Buffer,
 }
 
@@ -386,15 +393,16 @@ impl Member {
         &self.info
     }
 
-    /// Lets go of the drive, so that it can be closed, pulled, or given back under the same name. To be called when the
-    /// member has failed or was stopped: it answers "gone" from now on.
+    /// Lets go of the drive, so that it can be closed, pulled, or given back under the same name.
+    /// To be called when the member has failed or was stopped: it answers "gone" from now on.
     pub fn release(&self) {
         // Dropped outside the borrow: closing a drive may run code of its own.
         let drive = self.drive.borrow_mut().take();
         drop(drive);
     }
 
-    /// The drive behind the queue, past which nothing is to be written; `None` once it was let go of.
+    /// The drive behind the queue, past which nothing is to be written; `None` once it was let go
+    /// of.
     pub(crate) fn drive(&self) -> Option<Rc<dyn Drive>> {
         self.drive.borrow().clone()
     }
@@ -452,8 +460,8 @@ impl Member {
         }
     }
 
-    /// Makes durable what was written to the drive since it had refused `failures` flushes; an error where it has refused one
-    /// since, whichever caller asked for it.
+    /// Makes durable what was written to the drive since it had refused `failures` flushes; an
+    /// error where it has refused one since, whichever caller asked for it.
     pub(crate) async fn flush_since(self: &Rc<Self>, failures: u64) -> IoResult {
         self.submit(Class::Upkeep, IoRequest::flush()).await?;
         self.flush_failures.since(failures).map_or(Ok(()), Err)
@@ -497,7 +505,8 @@ impl Member {
         self.failed.borrow().is_some()
     }
 
-    /// Whether it failed because the drive is not there any more, rather than because of what it answered.
+    /// Whether it failed because the drive is not there any more, rather than because of what it
+    /// answered.
     pub fn was_pulled(&self) -> bool {
         self.was_pulled.get()
     }
@@ -518,7 +527,8 @@ impl Member {
         self.fail(reason);
     }
 
-    /// Takes the member out of service: everything waiting or in flight is answered "gone", later requests too.
+    /// Takes the member out of service: everything waiting or in flight is answered "gone", later
+    /// requests too.
     pub fn fail(&self, reason: &str) {
         if self.is_failed() {
             return;
@@ -563,8 +573,8 @@ impl Member {
         request.error(self.label(), DriveErrorKind::Gone, None)
     }
 
-    /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it, after too many errors of
-    /// late.
+    /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it,
+    /// after too many errors of late.
     pub fn note_read_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.read_errors += 1);
         let now = self.context.now_ns();
@@ -584,8 +594,8 @@ impl Member {
         !self.is_failed() && !is_final(error.kind)
     }
 
-    /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what it holds there is no
-    /// longer known.
+    /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what
+    /// it holds there is no longer known.
     pub fn note_write_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.write_errors += 1);
         if spare || is_final(error.kind) {
@@ -722,7 +732,8 @@ impl Member {
         foreground.then_some(Class::Foreground)
     }
 
-    /// Time until the drive counts as free of foreground load; `None` while foreground requests are there.
+    /// Time until the drive counts as free of foreground load; `None` while foreground requests are
+    /// there.
     fn load_ends_in_ns(&self, queue: &Queue) -> Option<u64> {
         if queue.foreground.length > 0 || queue.foreground.in_flight > 0 {
             return None;
@@ -869,8 +880,8 @@ fn merged_request(parts: &[Pending], ditch: &Buffer) -> IoRequest {
     merged
 }
 
-/// Runs for the member's life: lands answers, dispatches what may go. Runs after the tasks that submitted, so all that
-/// they asked for in this turn is there to be merged.
+/// Runs for the member's life: lands answers, dispatches what may go. Runs after the tasks that
+/// submitted, so all that they asked for in this turn is there to be merged.
 async fn dispatch_loop(member: Weak<Member>) {
     loop {
         let Some(strong) = member.upgrade() else { return };
@@ -892,8 +903,9 @@ async fn dispatch_loop(member: Weak<Member>) {
     }
 }
 
-/// Runs while requests are in flight: fails the drive when the oldest got no answer in time. A process that stood still (stopped, the
-/// machine asleep) may not have heard the answers yet: a look that comes late leaves the verdict to the next one.
+/// Runs while requests are in flight: fails the drive when the oldest got no answer in time. A
+/// process that stood still (stopped, the machine asleep) may not have heard the answers yet: a
+/// look that comes late leaves the verdict to the next one.
 async fn watch_loop(member: Weak<Member>, context: Context) {
     let mut wanted_ns = context.now_ns();
     let mut was_put_off = false;

@@ -1,11 +1,13 @@
-//! Moving a column of a row to another slab while clients go on: for retiring drives, tiers and spreading load.
+//! Moving a column of a row to another slab while clients go on: for retiring drives, tiers and
+//! spreading load.
 //!
-//! From the beginning of a move everything written to the column goes to both places; then, region by region and under the
-//! locks of its stripes, what was there before is copied. When that is done both places hold the same and go on being written,
-//! until the pool has recorded the new place and calls [`Array::set_rows`]. So the old place stays current and redundancy is
-//! never less than before. A block that no drive has any more is lost at the new place as well, which the commit that records it
-//! says. If the new place fails, the move is off and nothing else; if the old one fails the column is
-//! missing as without a move.
+//! From the beginning of a move everything written to the column goes to both places; then, region
+//! by region and under the locks of its stripes, what was there before is copied. When that is done
+//! both places hold the same and go on being written, until the pool has recorded the new place and
+//! calls [`Array::set_rows`]. So the old place stays current and redundancy is never less than
+//! before. A block that no drive has any more is lost at the new place as well, which the commit
+//! that records it says. If the new place fails, the move is off and nothing else; if the old one
+//! fails the column is missing as without a move.
 
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, Completion, IoRequest, completion};
@@ -18,7 +20,8 @@ use crate::member::Class;
 use crate::regions::RegionState;
 use crate::rows::SlotPlace;
 
-/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is to be given up.
+/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is
+/// to be given up.
 pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
 
 /// A move under way.
@@ -44,8 +47,9 @@ impl Move {
 }
 
 impl Array {
-    /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and go on being written until the
-    /// pool records the new place ([`Array::set_rows`]) or gives up ([`Array::cancel_move`]). The column must be current.
+    /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and
+    /// go on being written until the pool records the new place ([`Array::set_rows`]) or gives up
+    /// ([`Array::cancel_move`]). The column must be current.
     pub async fn move_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
         self.move_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
     }
@@ -94,9 +98,9 @@ impl Inner {
         }
     }
 
-    /// Writes to a column that is being moved. It is answered when both places have answered. A new place that refuses ends the
-    /// move, and the writer is told, so that the drive is excluded before the write counts: the pool may just be recording the
-    /// new place as the column's own.
+    /// Writes to a column that is being moved. It is answered when both places have answered. A new
+    /// place that refuses ends the move, and the writer is told, so that the drive is excluded
+    /// before the write counts: the pool may just be recording the new place as the column's own.
     pub fn submit_to_both(
         &self,
         class: Class,
@@ -155,7 +159,8 @@ impl Inner {
             self.check_move(row, column)?;
         }
         if let Some(sums) = self.sums.get() {
-            // Pages whose writing began before the move went to the old place only, and count as written.
+            // Pages whose writing began before the move went to the old place only, and count as
+            // written.
             sums.table.checkpoint().await?;
         }
         self.rewrite_sums(row, column).await?;

@@ -22,7 +22,8 @@ macro_rules! mutations {
 mutations! {
     /// After a crash what the journal has of partial stripes written in place is passed over.
     ReplayWithoutRedo,
-    /// A parity record counts for all data records of its stripe before it, also those that it does not cover.
+    /// A parity record counts for all data records of its stripe before it, also those that it does
+    /// not cover.
     ParityCoversAll,
     /// What the journal has released comes back: it may be forgotten before it is durable in place.
     ReleaseBeforeFlush,
@@ -30,23 +31,29 @@ mutations! {
     ChecksumsAlwaysAgree,
     /// A change of the pool's record counts when one drive has it.
     CommitOnOneDrive,
-    /// A write that a drive lacks is acknowledged while the exclusion of that drive is still being recorded.
+    /// A write that a drive lacks is acknowledged while the exclusion of that drive is still being
+    /// recorded.
     AcknowledgeBeforeExclusion,
     /// Who wants a stripe alone does not wait for who has it.
     LockWithoutWaiting,
-    /// Work on many stripes takes one after the other, and holds those that it has while it waits for the next.
+    /// Work on many stripes takes one after the other, and holds those that it has while it waits
+    /// for the next.
     LockOneByOne,
-    /// Maps and journals are put where most is free, whatever room drives need that are to be emptied.
+    /// Maps and journals are put where most is free, whatever room drives need that are to be
+    /// emptied.
     PlaceAreasCarelessly,
-    /// While a volume is converted, what is copied counts in the new array before it is durable there.
+    /// While a volume is converted, what is copied counts in the new array before it is durable
+    /// there.
     FrontierBeforeFlush,
-    /// Where nothing is written in the old array a conversion that is resumed leaves in the new one what it finds there.
+    /// Where nothing is written in the old array a conversion that is resumed leaves in the new one
+    /// what it finds there.
     StaleBeyondFrontier,
     /// What is in both arrays of a volume that is being converted is written in the old one only.
     WriteOldArrayOnly,
     /// A flush that a drive refused concerns only the caller that met the refusal.
     RefusedFlushForgotten,
-    /// A page of the region map that is at one of its places only stays so when the volume is opened.
+    /// A page of the region map that is at one of its places only stays so when the volume is
+    /// opened.
     MapPageAtOnePlace,
     /// A drive of the pool that is out comes in as a new one, and keeps its old place.
     OwnDriveTwice,

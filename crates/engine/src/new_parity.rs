@@ -7,7 +7,8 @@ use stripewise_layout::{UnitRange, WriteMethod, WritePlan};
 use crate::array::Inner;
 use crate::write::UnitParts;
 
-/// What is known of a unit's content, old and new: start, end and bytes; where pieces overlap the first counts.
+/// What is known of a unit's content, old and new: start, end and bytes; where pieces overlap the
+/// first counts.
 type KnownPieces = SmallVec<[(u64, u64, Buffer); 2]>;
 
 impl Inner {
@@ -78,7 +79,8 @@ impl Inner {
         let length = (end - start) as usize;
         let data_units = self.geometry.data_units();
         let decoded = plan.decode.as_ref().map(|decode| self.decode(decode, old));
-        // Old data first, new data over it; what remains are stretches in which every unit is one piece of memory.
+        // Old data first, new data over it; what remains are stretches in which every unit is one
+        // piece of memory.
         let mut units: SmallVec<[KnownPieces; 8]> = SmallVec::new();
         let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_iter([start, end]);
         for (unit, new) in parts.iter().enumerate().take(data_units) {

@@ -1,9 +1,12 @@
-//! Writes that are acknowledged and in the journal, but not yet in place: what reads must see, and what destaging has to do.
+//! Writes that are acknowledged and in the journal, but not yet in place: what reads must see, and
+//! what destaging has to do.
 //!
-//! One entry per stripe with the pieces in the order in which they were acknowledged; where they overlap the last counts. A
-//! piece stays until it is in place, so a read always finds the newest version either here or there.
+//! One entry per stripe with the pieces in the order in which they were acknowledged; where they
+//! overlap the last counts. A piece stays until it is in place, so a read always finds the newest
+//! version either here or there.
 //!
-//! Memory: the pieces are copies, at most [`crate::tuning::Tuning::pending_bytes`] of them; further writes wait.
+//! Memory: the pieces are copies, at most [`crate::tuning::Tuning::pending_bytes`] of them; further
+//! writes wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Reads: healthy ones go straight to the drives, strip by strip; the rest decode what is missing.
 //!
-//! A read of a healthy array takes no locks: beside a write to the same blocks it sees either. A read that decodes shares
-//! its stripes with other readers and keeps writers out, so that data and parity belong together. Whatever a drive refuses
-//! goes to `recover.rs`.
+//! A read of a healthy array takes no locks: beside a write to the same blocks it sees either. A
+//! read that decodes shares its stripes with other readers and keeps writers out, so that data and
+//! parity belong together. Whatever a drive refuses goes to `recover.rs`.
 
 use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
@@ -110,7 +110,8 @@ impl Inner {
         Ok(self.with_recovered(buffer, recovered))
     }
 
-    /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each with its place in the buffer.
+    /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each
+    /// with its place in the buffer.
     async fn await_direct(
         &self,
         class: Class,
@@ -157,8 +158,8 @@ impl Inner {
         result.map(|()| recovered)
     }
 
-    /// A drive that was given up may still write into the memory it was handed, whenever it pleases: where something had
-    /// to be recovered, the request gets other memory.
+    /// A drive that was given up may still write into the memory it was handed, whenever it
+    /// pleases: where something had to be recovered, the request gets other memory.
     fn with_recovered(&self, buffer: Buffer, recovered: Recovered) -> Buffer {
         if recovered.is_empty() {
             return buffer;
@@ -178,8 +179,8 @@ impl Inner {
         UnitRange { unit: (from / interleave) as usize, start, end: start + length }
     }
 
-    /// Where to read the byte at `offset` of the volume, and how many follow it there; of several copies the one whose turn
-    /// it is, unless it is much busier.
+    /// Where to read the byte at `offset` of the volume, and how many follow it there; of several
+    /// copies the one whose turn it is, unless it is much busier.
     fn read_place(&self, offset: u64) -> (Place, u64) {
         let copies = self.geometry.copies();
         if copies == 1 {
@@ -234,7 +235,8 @@ impl Inner {
         Ok(self.with_recovered(buffer, recovered?))
     }
 
-    /// Sends the reads of a stripe in which everything asked for is there. `false` if something has to be decoded.
+    /// Sends the reads of a stripe in which everything asked for is there. `false` if something has
+    /// to be decoded.
     fn read_directly(
         &self,
         class: Class,
@@ -282,8 +284,8 @@ impl Inner {
         true
     }
 
-    /// Each stripe by itself: it is held only while it is read, so that a request over many stripes does not keep the first
-    /// while it waits for the last.
+    /// Each stripe by itself: it is held only while it is read, so that a request over many stripes
+    /// does not keep the first while it waits for the last.
     async fn read_decoding(&self, class: Class, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
         let read = |(segment, target)| lock_order::scope(self.read_stripe_decoding(class, segment, target));
         let reads = segments.into_iter().map(read);

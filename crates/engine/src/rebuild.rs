@@ -1,16 +1,18 @@
 //! Rebuild: fills new slabs, row by row, while clients go on.
 //!
-//! A region is rebuilt under the locks of its stripes and counts as current in the new slab from then on: reads may use it and
-//! writes keep it up to date. Regions never written are passed over, and for a slab whose drive was only away so is all that
-//! was not written meanwhile. Where a source cannot be read and nothing else makes up for it, the block is remembered as lost,
-//! which is reported, and the rebuild goes on: what can be saved is saved.
+//! A region is rebuilt under the locks of its stripes and counts as current in the new slab from
+//! then on: reads may use it and writes keep it up to date. Regions never written are passed over,
+//! and for a slab whose drive was only away so is all that was not written meanwhile. Where a
+//! source cannot be read and nothing else makes up for it, the block is remembered as lost, which
+//! is reported, and the rebuild goes on: what can be saved is saved.
 //!
-//! Checksum pages have their two places on neighbouring columns. Where both were gone, nothing is recorded of what comes back, so
-//! it is recorded when it is put in place; and until the pages are on the new slab they are kept in memory, since no place that
-//! counts may have them.
+//! Checksum pages have their two places on neighbouring columns. Where both were gone, nothing is
+//! recorded of what comes back, so it is recorded when it is put in place; and until the pages are
+//! on the new slab they are kept in memory, since no place that counts may have them.
 //!
-//! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several regions are in work at once,
-//! as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions) allows.
+//! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several
+//! regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions)
+//! allows.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -47,7 +49,8 @@ pub(crate) struct Fill {
     /// Flushes that the drive had refused when the filling began.
     failures: u64,
     complete: bool,
-    /// The column's checksum pages of the regions that are done, until it is complete: at most 0.3 MiB.
+    /// The column's checksum pages of the regions that are done, until it is complete: at most 0.3
+    /// MiB.
     pages: BTreeMap<u64, Pin>,
 }
 
@@ -78,9 +81,10 @@ pub struct RowRebuild {
 }
 
 impl Array {
-    /// Fills all columns of a row that are to be filled; durable when this ends. Ends with [`ArrayError::Closed`] when the array
-    /// is closed; to be stopped so, not by dropping this future. The row does not count as filled after a restart before the
-    /// pool has recorded it ([`Self::rebuilt`]).
+    /// Fills all columns of a row that are to be filled; durable when this ends. Ends with
+    /// [`ArrayError::Closed`] when the array is closed; to be stopped so, not by dropping this
+    /// future. The row does not count as filled after a restart before the pool has recorded it
+    /// ([`Self::rebuilt`]).
     pub async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
@@ -171,9 +175,10 @@ impl Inner {
         Ok(bytes.get())
     }
 
-    /// To be called when a column that was missing in a row was filled, before it counts as current: what the journal has of the
-    /// row from before is released, durably. Writes that found the column missing left it out of their records; older records
-    /// have it, and carried out after a cut they would put what they say over what was filled, and nothing newer after it.
+    /// To be called when a column that was missing in a row was filled, before it counts as
+    /// current: what the journal has of the row from before is released, durably. Writes that found
+    /// the column missing left it out of their records; older records have it, and carried out
+    /// after a cut they would put what they say over what was filled, and nothing newer after it.
     async fn release_older_records(&self, row: u64) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         let stripes = row * self.stripes_per_row..(row + 1) * self.stripes_per_row;
@@ -185,7 +190,8 @@ impl Inner {
             }
             self.release_records().await?;
         }
-        // Also where all were released before: not necessarily durably. What areas on drives that are out hold is not found again.
+        // Also where all were released before: not necessarily durably. What areas on drives that
+        // are out hold is not found again.
         log.journal.mark_releases().await
     }
 
@@ -207,8 +213,8 @@ impl Inner {
             if self.is_current_from_before(key, region) && !is_unwritten() {
                 self.keep_pages(key, region).await?;
             }
-            // Looked at only now: what was written meanwhile missed the column. The locks are held until the region is marked: a
-            // write in between would miss the new slab.
+            // Looked at only now: what was written meanwhile missed the column. The locks are held
+            // until the region is marked: a write in between would miss the new slab.
             let _guards = if self.is_current_from_before(key, region) || is_unwritten() {
                 Vec::new()
             } else {
@@ -245,7 +251,8 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now begins to be written.
+    /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now
+    /// begins to be written.
     pub fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
         let row = region / self.regions_per_row;
         if let Some(fill) = self.fills.borrow_mut().get_mut(&(row, column))
@@ -255,7 +262,8 @@ impl Inner {
         }
     }
 
-    /// Copies what a column should hold of a region; the caller gets the locks of its stripes with it.
+    /// Copies what a column should hold of a region; the caller gets the locks of its stripes with
+    /// it.
     async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
         let of_column = self.units_on(column, region);
         let guards = self.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
@@ -268,7 +276,8 @@ impl Inner {
             answers: SmallVec::new(),
         };
         let mut sources: Vec<Source> = written.map(source).collect();
-        // Before the reads and beside them: afterwards, one by one, each would take as long as they.
+        // Before the reads and beside them: afterwards, one by one, each would take as long as
+        // they.
         let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
         let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
         let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
@@ -305,7 +314,8 @@ impl Inner {
         Ok((bytes, guards))
     }
 
-    /// The stripes of a region that have a unit on the column, and which that is; each has one at most.
+    /// The stripes of a region that have a unit on the column, and which that is; each has one at
+    /// most.
     pub fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
         let on_column = |index: u64| {
             let stripe = self.geometry.stripe(index);
@@ -402,8 +412,9 @@ impl Inner {
         self.release_records().await
     }
 
-    /// The drive that is being filled has refused a flush, and may have lost any part of what was filled: it is excluded, or, where
-    /// the array cannot do without it, the column is filled from the beginning.
+    /// The drive that is being filled has refused a flush, and may have lost any part of what was
+    /// filled: it is excluded, or, where the array cannot do without it, the column is filled from
+    /// the beginning.
     async fn fill_refused(&self, key: (u64, usize), place: SlotPlace, error: &DriveError) -> ArrayError {
         self.fills.borrow_mut().remove(&key);
         match self.note_write_error(error).await {

@@ -1,9 +1,11 @@
-//! When a drive says no: get the bytes from the rest of the stripe, and give them back to the drive.
+//! When a drive says no: get the bytes from the rest of the stripe, and give them back to the
+//! drive.
 //!
-//! A range that cannot be read is reconstructed from other units. If one of those cannot be read either, others take its
-//! place as far as the layout goes; when that ends, the range is tried block by block, because errors at different places
-//! on several drives lose nothing. What was reconstructed is written back: a drive replaces a bad sector when it is
-//! written. Everything here works under the stripe's lock.
+//! A range that cannot be read is reconstructed from other units. If one of those cannot be read
+//! either, others take its place as far as the layout goes; when that ends, the range is tried
+//! block by block, because errors at different places on several drives lose nothing. What was
+//! reconstructed is written back: a drive replaces a bad sector when it is written. Everything here
+//! works under the stripe's lock.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest, access};
@@ -17,8 +19,8 @@ use crate::read::slice_of;
 use crate::sums::Recording;
 
 impl Inner {
-    /// After a read without a lock was refused, or gave what it should not have (then there is no error): counts the error,
-    /// then reads under the stripe's lock by every means.
+    /// After a read without a lock was refused, or gave what it should not have (then there is no
+    /// error): counts the error, then reads under the stripe's lock by every means.
     pub async fn recover_read(
         &self,
         stripe: u64,
@@ -55,8 +57,8 @@ impl Inner {
         self.fetch_unit(&stripe, UnitRange { unit, ..range }, class).await
     }
 
-    /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no drive was handed. The caller
-    /// holds the stripe alone.
+    /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no
+    /// drive was handed. The caller holds the stripe alone.
     pub async fn fetch_data(
         &self,
         stripe: &Stripe,
@@ -74,11 +76,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads a range of a unit by every means: from its member, else from the rest of the stripe, and then repairs the
-    /// member. For mirrors any copy will do. The caller holds the stripe alone.
+    /// Reads a range of a unit by every means: from its member, else from the rest of the stripe,
+    /// and then repairs the member. For mirrors any copy will do. The caller holds the stripe
+    /// alone.
     ///
-    /// The bytes come in memory of their own: a drive that was given up may still write into what it was handed, so what
-    /// was handed to a drive that refused is never used again.
+    /// The bytes come in memory of their own: a drive that was given up may still write into what
+    /// it was handed, so what was handed to a drive that refused is never used again.
     pub async fn fetch_unit(
         &self,
         stripe: &Stripe,
@@ -109,7 +112,8 @@ impl Inner {
         Ok(fresh)
     }
 
-    /// Replaces the blocks of what was read of a unit that are not what they should be, there and on the member.
+    /// Replaces the blocks of what was read of a unit that are not what they should be, there and
+    /// on the member.
     async fn put_right(
         &self,
         stripe: &Stripe,
@@ -146,8 +150,8 @@ impl Inner {
         Ok(read)
     }
 
-    /// What was recorded of a block is lost: where the others are what is recorded of them, and give the block, that counts, and is recorded.
-    /// Otherwise it stays as it was read.
+    /// What was recorded of a block is lost: where the others are what is recorded of them, and
+    /// give the block, that counts, and is recorded. Otherwise it stays as it was read.
     async fn settle_doubt(
         &self,
         stripe: &Stripe,
@@ -235,7 +239,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Tries sources until as many as needed were read; each that refuses is left out of the next try.
+    /// Tries sources until as many as needed were read; each that refuses is left out of the next
+    /// try.
     async fn reconstruct_once(
         &self,
         stripe: &Stripe,
@@ -303,8 +308,8 @@ impl Inner {
         }
         let is_parity = self.geometry.copies() == 1 && range.unit >= needed;
         if is_parity && units.iter().all(|unit| *unit < needed) {
-            // Of data that are all right parity follows, whatever was recorded of it: a write that failed half-way, with the
-            // drive of the parity gone, leaves a sum that nothing has.
+            // Of data that are all right parity follows, whatever was recorded of it: a write that
+            // failed half-way, with the drive of the parity gone, leaves a sum that nothing has.
             if !self.lifecycle.is_protected() {
                 self.record_content(stripe, range, target, Recording::All).await?;
             }
@@ -320,9 +325,10 @@ impl Inner {
         Err(self.lost(stripe, range, &self.missing_in(stripe.index), &refused))
     }
 
-    /// Whether units that were not needed to reconstruct `found` agree with it, so that what is recorded of it is what is wrong: the drive
-    /// with one place of its page is missing, and the write of the other was lost. All others have to be what is recorded of them,
-    /// and at least one that was not used has to follow from `found`; none may contradict.
+    /// Whether units that were not needed to reconstruct `found` agree with it, so that what is
+    /// recorded of it is what is wrong: the drive with one place of its page is missing, and the
+    /// write of the other was lost. All others have to be what is recorded of them, and at least
+    /// one that was not used has to follow from `found`; none may contradict.
     async fn is_borne_out(
         &self,
         stripe: &Stripe,

@@ -1,20 +1,22 @@
 //! The map of a volume: which regions were ever written, and where writes were under way.
 //!
-//! A *region* is 1 MiB of every member (more where rows of stripes need it). A region never written reads as zeros without
-//! touching a drive; so a new volume needs no initial sync, and rebuild and scrub pass over what holds nothing. Inside a
-//! region that is being written for the first time, stripes count one by one: the first write to a stripe writes it
-//! whole, with zeros around the new data, so it needs no pre-reads and leaves the stripe consistent.
+//! A *region* is 1 MiB of every member (more where rows of stripes need it). A region never written
+//! reads as zeros without touching a drive; so a new volume needs no initial sync, and rebuild and
+//! scrub pass over what holds nothing. Inside a region that is being written for the first time,
+//! stripes count one by one: the first write to a stripe writes it whole, with zeros around the new
+//! data, so it needs no pre-reads and leaves the stripe consistent.
 //!
-//! A *chunk* is 64 regions ([`MapGrain`]). Its dirty mark is durable before the first write into it and is taken back when it has been
-//! quiet for a while: after a crash only dirty chunks can have copies or parity that disagree, and only they are
-//! resynchronised.
+//! A *chunk* is 64 regions ([`MapGrain`]). Its dirty mark is durable before the first write into it
+//! and is taken back when it has been quiet for a while: after a crash only dirty chunks can have
+//! copies or parity that disagree, and only they are resynchronised.
 //!
-//! A region that is written while a column of its row is away is marked too: when the drive comes back, only such regions
-//! have to be copied to it.
+//! A region that is written while a column of its row is away is marked too: when the drive comes
+//! back, only such regions have to be copied to it.
 //!
-//! On the members the map is a row of 4 KiB pages, each in two slots used in turn, each with a sequence number and a
-//! checksum: a torn write leaves the other slot. A "written" mark becomes durable only after the data it speaks of, so a
-//! crash in between leaves a region that still reads as zeros, as it did before.
+//! On the members the map is a row of 4 KiB pages, each in two slots used in turn, each with a
+//! sequence number and a checksum: a torn write leaves the other slot. A "written" mark becomes
+//! durable only after the data it speaks of, so a crash in between leaves a region that still reads
+//! as zeros, as it did before.
 
 use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
@@ -123,7 +125,8 @@ pub(crate) struct Regions {
     chunks: RefCell<Vec<Chunk>>,
     pages: RefCell<Vec<Page>>,
     pub page_changed: Event,
-    /// A stripe of a region written in part was written for the first time, or the region is no longer such.
+    /// A stripe of a region written in part was written for the first time, or the region is no
+    /// longer such.
     pub initialised: Event,
     /// Every region is written: the common case of a filled volume, looked at first.
     all_written: Cell<bool>,
@@ -212,7 +215,8 @@ impl Regions {
         first..first + self.shape.stripes_per_region
     }
 
-    /// Beyond the end there is nothing: the volume may have been made smaller since somebody took a region's number.
+    /// Beyond the end there is nothing: the volume may have been made smaller since somebody took a
+    /// region's number.
     pub fn state(&self, region: u64) -> RegionState {
         self.states.borrow().get(region as usize).copied().unwrap_or(RegionState::Unwritten)
     }
@@ -272,7 +276,8 @@ impl Regions {
         self.partial.borrow().values().any(|mask| mask.iter().any(|word| *word != 0))
     }
 
-    /// From where on, between two places of the volume, a crash may take back what was written for the first time.
+    /// From where on, between two places of the volume, a crash may take back what was written for
+    /// the first time.
     pub fn first_undurable(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let region_bytes = self.shape.region_data_bytes;
         let is_new = |region: &u64| {
@@ -283,8 +288,8 @@ impl Regions {
         first.clamp(start_bytes, end_bytes)
     }
 
-    /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the row misses it. `true` if
-    /// the marks of chunk and region have to become durable first.
+    /// Before a write: counts it in, and makes an unwritten region partial. `away`: a column of the
+    /// row misses it. `true` if the marks of chunk and region have to become durable first.
     pub fn begin_write(&self, region: u64, away: bool) -> bool {
         if self.state(region) == RegionState::Unwritten {
             let words = self.shape.stripes_per_region.div_ceil(64) as usize;
@@ -295,7 +300,8 @@ impl Regions {
         let chunk = &mut chunks[self.chunk_of(region)];
         chunk.in_flight += 1;
         chunk.touched = true;
-        // A region that the durable map does not know as written needs no mark: after a crash it reads as zeros.
+        // A region that the durable map does not know as written needs no mark: after a crash it
+        // reads as zeros.
         let needs_mark = matches!(self.state(region), RegionState::Ready | RegionState::Written);
         if needs_mark && !chunk.dirty {
             chunk.dirty = true;
@@ -315,7 +321,8 @@ impl Regions {
         self.behind_count.get() > 0
     }
 
-    /// Whether the region was written while a column of its row was away. Beyond the end there is nothing to be behind.
+    /// Whether the region was written while a column of its row was away. Beyond the end there is
+    /// nothing to be behind.
     pub fn is_behind(&self, region: u64) -> bool {
         self.behind.borrow().get(region as usize).copied().unwrap_or(false)
     }
@@ -327,8 +334,8 @@ impl Regions {
         }
     }
 
-    /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what may be lacking on it counts
-    /// as written while it was away.
+    /// A drive went, perhaps with writes in its cache that were never flushed, or half done: what
+    /// may be lacking on it counts as written while it was away.
     pub fn mark_unsettled_behind(&self, regions: std::ops::Range<u64>) {
         for region in regions {
             let unsettled = match self.state(region) {
@@ -386,7 +393,8 @@ impl Regions {
         !self.fresh.borrow().is_empty()
     }
 
-    /// Regions to be marked once the data now in them is durable. The caller flushes, then calls [`Self::mark_ready`].
+    /// Regions to be marked once the data now in them is durable. The caller flushes, then calls
+    /// [`Self::mark_ready`].
     pub fn take_fresh(&self) -> Vec<u64> {
         std::mem::take(&mut *self.fresh.borrow_mut())
     }
@@ -396,9 +404,9 @@ impl Regions {
         self.fresh.borrow_mut().extend(regions);
     }
 
-    /// Their data is durable: the next write of their pages says "written", and "dirty" with it, since writes that began
-    /// before may still be under way. Not those that are unwritten again, nor those that were complete anew since: what these hold
-    /// now was perhaps not flushed.
+    /// Their data is durable: the next write of their pages says "written", and "dirty" with it,
+    /// since writes that began before may still be under way. Not those that are unwritten again,
+    /// nor those that were complete anew since: what these hold now was perhaps not flushed.
     pub fn mark_ready(&self, regions: &[u64]) {
         for &region in regions {
             let is_new_again = self.fresh.borrow().contains(&region);
@@ -455,7 +463,8 @@ impl Regions {
         self.pages.borrow()[page].durable_version >= version
     }
 
-    /// Starts writing a page: `None` if somebody else is at it. Gives the offset in the map and the bytes.
+    /// Starts writing a page: `None` if somebody else is at it. Gives the offset in the map and the
+    /// bytes.
     pub fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
         let (sequence, version) = {
             let mut pages = self.pages.borrow_mut();
@@ -487,8 +496,9 @@ impl Regions {
             if durable {
                 state.durable_version = write.version;
             } else {
-                // Some places may have it and others not. The next write goes to the same slot again: the other one holds
-                // the last page that is at all places, and a torn write must leave that.
+                // Some places may have it and others not. The next write goes to the same slot
+                // again: the other one holds the last page that is at all places, and a torn write
+                // must leave that.
                 state.sequence += 1;
             }
         }
@@ -523,9 +533,9 @@ impl Regions {
         (page as u64 * 2 + (sequence & 1)) * PAGE_BYTES as u64
     }
 
-    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field zero 4, grain 4; then a
-    /// bit per region (written), a bit per region (written while a column was away), a bit per chunk (dirty), little endian,
-    /// lowest bit first.
+    /// Page: magic 8, volume id 16, page index 8, sequence 8, CRC-32C of the page with this field
+    /// zero 4, grain 4; then a bit per region (written), a bit per region (written while a column
+    /// was away), a bit per chunk (dirty), little endian, lowest bit first.
     fn encode(&self, page: usize, sequence: u64, bytes: &mut [u8]) {
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.volume_id.to_le_bytes());
@@ -596,7 +606,8 @@ impl Regions {
         pages[page] = Page { sequence, version: 1, durable_version: 1, writing: false };
     }
 
-    /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives whether they were one.
+    /// For fuzzers: takes bytes for a page of a map, whose, where and checksum made right. Gives
+    /// whether they were one.
     pub fn survives_page(bytes: &[u8]) -> bool {
         let shape = RegionShape {
             stripes_per_region: 16,
@@ -642,8 +653,8 @@ impl Regions {
         self.chunks.borrow().iter().any(|chunk| chunk.dirty && !chunk.unsynced)
     }
 
-    /// Chunks that were quiet since the last call (or, with `all`, that have no write under way): candidates to be marked
-    /// clean once a flush has made their data durable.
+    /// Chunks that were quiet since the last call (or, with `all`, that have no write under way):
+    /// candidates to be marked clean once a flush has made their data durable.
     pub fn quiet_chunks(&self, all: bool) -> Vec<u64> {
         let mut chunks = self.chunks.borrow_mut();
         let mut quiet = Vec::new();
@@ -656,7 +667,8 @@ impl Regions {
         quiet
     }
 
-    /// Marks those of `chunks` clean that are still quiet; the caller has flushed since [`Self::quiet_chunks`].
+    /// Marks those of `chunks` clean that are still quiet; the caller has flushed since
+    /// [`Self::quiet_chunks`].
     pub fn mark_clean(&self, quiet: &[u64]) {
         let mut changed = Vec::new();
         {

@@ -1,9 +1,11 @@
 //! After a crash: the journal's live records are carried out, before the array serves anybody.
 //!
-//! A redo record is written in place as it stands: whichever of its writes had been done, afterwards data and parity belong
-//! together, also where drives are missing now. An intent says that a full stripe was being written; of every block of it some
-//! version is in place. With all data units there, parity is computed anew. With one missing nobody can tell which version
-//! parity speaks of, so the blocks that were on it are dead: reading them is an error until they are written.
+//! A redo record is written in place as it stands: whichever of its writes had been done,
+//! afterwards data and parity belong together, also where drives are missing now. An intent says
+//! that a full stripe was being written; of every block of it some version is in place. With all
+//! data units there, parity is computed anew. With one missing nobody can tell which version parity
+//! speaks of, so the blocks that were on it are dead: reading them is an error until they are
+//! written.
 
 use std::rc::{Rc, Weak};
 
@@ -27,13 +29,14 @@ pub struct ReplayReport {
     pub redone: u64,
     /// Full stripes whose parity was computed anew.
     pub settled: u64,
-    /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive is gone.
+    /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive
+    /// is gone.
     pub dead_blocks: u64,
 }
 
 impl Array {
-    /// Takes further areas into the journal's use, after the drives were added; entries that have too few copies get more. Nothing
-    /// happens where the array has no journal.
+    /// Takes further areas into the journal's use, after the drives were added; entries that have
+    /// too few copies get more. Nothing happens where the array has no journal.
     pub async fn add_journal_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
         let Some(log) = self.0.write_log() else { return Ok(()) };
         for area in self.0.journal_areas(places) {
@@ -42,9 +45,10 @@ impl Array {
         log.journal.restore_copies().await.map(drop)
     }
 
-    /// Begins a journal where the array has been going on without one; `epoch` as for [`Array::create`]. Requests wait meanwhile:
-    /// after a crash whatever the journal does not know counts as whole, so all that was written without it is durable in place
-    /// first. `false`: not yet, since an earlier crash left something to be compared, or there is a journal.
+    /// Begins a journal where the array has been going on without one; `epoch` as for
+    /// [`Array::create`]. Requests wait meanwhile: after a crash whatever the journal does not know
+    /// counts as whole, so all that was written without it is durable in place first. `false`: not
+    /// yet, since an earlier crash left something to be compared, or there is a journal.
     pub(crate) async fn begin_journal(&self, places: &[AreaPlace], epoch: u64) -> Result<bool, ArrayError> {
         let inner = &self.0;
         let _nobody_else = inner.admission.acquire(inner.options.in_flight_bytes).await;
@@ -58,14 +62,14 @@ impl Array {
         Ok(inner.write_log().is_some())
     }
 
-    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many drives as the layout can spare asks
-    /// for. `false` without a journal.
+    /// Whether the journal has fewer areas, or some entries fewer copies, than losing as many
+    /// drives as the layout can spare asks for. `false` without a journal.
     pub fn is_journal_short(&self) -> bool {
         self.0.write_log().is_some_and(|log| log.journal.is_short())
     }
 
-    /// How many more areas may be lost before something that the journal holds, or the journal itself, is on none. 0 where it takes
-    /// nothing more; `None` without a journal.
+    /// How many more areas may be lost before something that the journal holds, or the journal
+    /// itself, is on none. 0 where it takes nothing more; `None` without a journal.
     pub fn journal_redundancy(&self) -> Option<usize> {
         Some(self.0.write_log()?.journal.least_copies().saturating_sub(1))
     }
@@ -154,8 +158,8 @@ impl Inner {
         self.replay_journal(areas, fresh_epoch).await.map(drop)
     }
 
-    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to them. Whether the journal
-    /// held anything; `false` also where that was done before.
+    /// What [`Self::open_journal`] left out, on members that keep in memory what is written to
+    /// them. Whether the journal held anything; `false` also where that was done before.
     pub async fn recover_in_memory(&self) -> Result<bool, ArrayError> {
         let _alone = self.reading_journal.acquire(1).await;
         let Some((places, fresh_epoch)) = self.unread_journal.borrow().clone() else { return Ok(false) };
@@ -210,8 +214,8 @@ impl Inner {
         }
         self.set_limits(&journal);
         if is_any_over {
-            // Durably, before anything is written: the first write of a region is not in the journal, and what is found there
-            // after the next crash must not be older than that.
+            // Durably, before anything is written: the first write of a region is not in the
+            // journal, and what is found there after the next crash must not be older than that.
             journal.mark().await?;
         }
         *self.log.borrow_mut() = Some(log);
@@ -219,9 +223,10 @@ impl Inner {
         Ok(!replay.records.is_empty())
     }
 
-    /// Releases the records that the replay kept because of dead blocks; to be called when the pool has recorded these, and before
-    /// anything is logged. The replay has settled their stripes, perhaps to older versions or to what stands in for dead blocks, so
-    /// beside a newer record they would be wrong.
+    /// Releases the records that the replay kept because of dead blocks; to be called when the pool
+    /// has recorded these, and before anything is logged. The replay has settled their stripes,
+    /// perhaps to older versions or to what stands in for dead blocks, so beside a newer record
+    /// they would be wrong.
     pub async fn forget_replayed(&self) -> Result<(), ArrayError> {
         let _alone = self.reading_journal.acquire(1).await;
         let Some(log) = self.write_log().filter(|log| log.has_replayed()) else { return Ok(()) };
@@ -240,7 +245,8 @@ impl Inner {
         self.log.borrow().as_ref().is_some_and(|log| log.has_replayed())
     }
 
-    /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is kept free.
+    /// Destaging logs the parity of what it puts in place, each stripe by itself: room for that is
+    /// kept free.
     fn set_limits(&self, journal: &Journal) {
         if self.write_back {
             journal.set_destage_percent(120 + 100 * self.geometry.parity_units() as u64);
@@ -267,10 +273,12 @@ impl Inner {
             }
             let region = self.regions.region_of(record.stripe);
             if region >= self.regions.count() || self.regions.state(region) == RegionState::Unwritten {
-                // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what
+                // is pending over it.
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it, perhaps in several steps.
+            // Whoever writes a stripe in place has first put in place what was pending of it,
+            // perhaps in several steps.
             let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
             let placed = if covers_all { record.sequence } else { record.covers };
             let pending = self.pending.up_to(record.stripe, placed);
@@ -371,7 +379,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes parity fit the data of a stripe that was being written as a whole. Gives the number of blocks that are lost.
+    /// Makes parity fit the data of a stripe that was being written as a whole. Gives the number of
+    /// blocks that are lost.
     async fn settle_stripe(&self, stripe: &Stripe) -> Result<u64, ArrayError> {
         let interleave = self.geometry.interleave_bytes();
         let data_units = self.geometry.data_units();
@@ -422,8 +431,8 @@ impl Inner {
         Ok(dead_blocks)
     }
 
-    /// One block of a data unit is lost; `start` is its place in the strip. `false`: what was acknowledged since is pending,
-    /// and nobody needs it.
+    /// One block of a data unit is lost; `start` is its place in the strip. `false`: what was
+    /// acknowledged since is pending, and nobody needs it.
     pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
         let in_stripe = unit as u64 * self.geometry.interleave_bytes() + start;
         let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;
@@ -440,7 +449,8 @@ impl Inner {
         blocks.filter(|&start| self.declare_block_dead(stripe, unit, start)).count() as u64
     }
 
-    /// Whether the journal has newer data of a block of the volume. Pending pieces are whole blocks.
+    /// Whether the journal has newer data of a block of the volume. Pending pieces are whole
+    /// blocks.
     pub fn is_block_pending(&self, block: u64) -> bool {
         let location = self.geometry.locate(block * BLOCK_BYTES);
         !self.pending.overlapping(location.stripe, location.from, location.from + BLOCK_BYTES).is_empty()

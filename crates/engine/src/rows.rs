@@ -1,10 +1,12 @@
 //! The slab map of a volume: which slab of which drive holds each column of each row.
 //!
-//! A *row* is one slab on each of `width` distinct drives. Rows that follow each other on the same drives in consecutive
-//! slabs, in the same states, are one *run*, so a volume on equal drives is a handful of runs however large it is. The map is
-//! cut into blocks of [`ROWS_PER_BLOCK`] rows that are shared between versions of it: a clone costs a pointer per block, and
-//! what a change touched can be told by comparing pointers. Rows that are not there (a thin volume's that nobody wrote)
-//! are *holes*. Pure data; the engine looks places up here, the pool allocates, records and changes it.
+//! A *row* is one slab on each of `width` distinct drives. Rows that follow each other on the same
+//! drives in consecutive slabs, in the same states, are one *run*, so a volume on equal drives is a
+//! handful of runs however large it is. The map is cut into blocks of [`ROWS_PER_BLOCK`] rows that
+//! are shared between versions of it: a clone costs a pointer per block, and what a change touched
+//! can be told by comparing pointers. Rows that are not there (a thin volume's that nobody wrote)
+//! are *holes*. Pure data; the engine looks places up here, the pool allocates, records and changes
+//! it.
 
 use std::rc::Rc;
 
@@ -19,11 +21,13 @@ pub enum SlotState {
     /// All of it is current.
     #[default]
     Active,
-    /// Nothing current, or not reachable; what the slab held when its drive left may serve to catch up.
+    /// Nothing current, or not reachable; what the slab held when its drive left may serve to catch
+    /// up.
     Missing,
     /// A new slab that is to be filled; nothing current until the row is done.
     Rebuilding,
-    /// An old slab whose drive was away: current but for the regions that are marked as changed meanwhile.
+    /// An old slab whose drive was away: current but for the regions that are marked as changed
+    /// meanwhile.
     CatchingUp,
 }
 
@@ -131,7 +135,8 @@ impl RowTable {
             self.clear(rows, self.rows - rows);
         }
         self.rows = rows;
-        // Blocks of holes are one and the same, so that a large map of nothing costs a pointer per block.
+        // Blocks of holes are one and the same, so that a large map of nothing costs a pointer per
+        // block.
         self.blocks.resize(rows.div_ceil(ROWS_PER_BLOCK) as usize, Block::default());
     }
 
@@ -140,14 +145,15 @@ impl RowTable {
         &self.blocks
     }
 
-    /// Takes a block over that was recorded. The caller has checked that it lies within the block, in order, with the right
-    /// width (see [`check_block`]).
+    /// Takes a block over that was recorded. The caller has checked that it lies within the block,
+    /// in order, with the right width (see [`check_block`]).
     pub fn set_block(&mut self, index: usize, runs: Vec<Run>) {
         self.blocks[index] = Rc::new(runs);
     }
 
-    /// Puts `runs` in place of whatever rows `from` to `to` have; all of them lie in one block. The caller has checked the
-    /// runs (see [`check_runs`]). Runs at the seams are not joined: the map becomes exactly what was recorded.
+    /// Puts `runs` in place of whatever rows `from` to `to` have; all of them lie in one block. The
+    /// caller has checked the runs (see [`check_runs`]). Runs at the seams are not joined: the map
+    /// becomes exactly what was recorded.
     pub fn replace_runs(&mut self, from: u64, to: u64, runs: Vec<Run>) {
         assert!(from < to && to <= self.rows && from / ROWS_PER_BLOCK == (to - 1) / ROWS_PER_BLOCK);
         let block = &mut self.blocks[(from / ROWS_PER_BLOCK) as usize];
@@ -220,8 +226,8 @@ impl RowTable {
         }
     }
 
-    /// Changes places in whole runs: `change` is told first row, rows and places of each run, may change the places, and
-    /// says whether it did. To change part of a run only, use [`Self::set`].
+    /// Changes places in whole runs: `change` is told first row, rows and places of each run, may
+    /// change the places, and says whether it did. To change part of a run only, use [`Self::set`].
     pub fn update(&mut self, mut change: impl FnMut(u64, u64, &mut Places) -> bool) {
         for block in &mut self.blocks {
             let mut changed = false;
@@ -248,13 +254,15 @@ fn push(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// Whether runs read from a record can be block `index` of a map of `width` columns and `rows` rows; what is wrong otherwise.
+/// Whether runs read from a record can be block `index` of a map of `width` columns and `rows`
+/// rows; what is wrong otherwise.
 pub fn check_block(runs: &[Run], index: u64, width: usize, rows: u64) -> Result<(), String> {
     let first = index.checked_mul(ROWS_PER_BLOCK).ok_or("a block beyond the end")?;
     check_runs(runs, first, rows.min(first.saturating_add(ROWS_PER_BLOCK)), width)
 }
 
-/// Whether runs read from a record can be rows `from` to `to` of a map of `width` columns; what is wrong otherwise.
+/// Whether runs read from a record can be rows `from` to `to` of a map of `width` columns; what is
+/// wrong otherwise.
 pub fn check_runs(runs: &[Run], from: u64, to: u64, width: usize) -> Result<(), String> {
     let mut next = from;
     for run in runs {

@@ -1,18 +1,21 @@
 //! Scrub and resync: read everything that was written, compare, repair.
 //!
-//! A scrub reads every unit of every written stripe. What a drive cannot read is reconstructed and written back. Where
-//! copies or parity disagree: with two parities, or three copies, the unit that lied is named, repaired from the others
-//! and counted against its drive; with one, nobody can tell who is right, so data are taken as they are (of two copies the
-//! first) and the rest is made to agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
+//! A scrub reads every unit of every written stripe. What a drive cannot read is reconstructed and
+//! written back. Where copies or parity disagree: with two parities, or three copies, the unit that
+//! lied is named, repaired from the others and counted against its drive; with one, nobody can tell
+//! who is right, so data are taken as they are (of two copies the first) and the rest is made to
+//! agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
 //! disagreement is nobody's lie: parity is recomputed, or the first copy copied.
 //!
-//! With checksums every block says by itself whether it is right, in any layout; what is said above is then left for blocks
-//! of which nothing is recorded. The pages of checksums are compared with their copies first, because a drive that lost the
-//! write of a block may have lost that of its page too.
+//! With checksums every block says by itself whether it is right, in any layout; what is said above
+//! is then left for blocks of which nothing is recorded. The pages of checksums are compared with
+//! their copies first, because a drive that lost the write of a block may have lost that of its
+//! page too.
 //!
-//! Blocks of which nothing is recorded are those of pages that were lost. Where the others of their row are known to be right
-//! they are made to follow from these; and of all that agree with the rest of their row (without redundancy: that could be
-//! read) a sum is recorded by a scrub, so that from then on they are verified like all others (`scrub/recording.rs`).
+//! Blocks of which nothing is recorded are those of pages that were lost. Where the others of their
+//! row are known to be right they are made to follow from these; and of all that agree with the
+//! rest of their row (without redundancy: that could be read) a sum is recorded by a scrub, so that
+//! from then on they are verified like all others (`scrub/recording.rs`).
 
 mod recording;
 
@@ -46,9 +49,11 @@ pub struct ScrubReport {
     pub unreadable_strips: u64,
     /// Regions that could not be compared because members are missing.
     pub regions_without_redundancy: u64,
-    /// Blocks of 4 KiB that did not agree with their checksums; those that could be put right are among `blamed` too.
+    /// Blocks of 4 KiB that did not agree with their checksums; those that could be put right are
+    /// among `blamed` too.
     pub checksum_errors: u64,
-    /// Pages of checksums of which one place was wrong or old, and was written again from the other.
+    /// Pages of checksums of which one place was wrong or old, and was written again from the
+    /// other.
     pub pages_repaired: u64,
     /// Pages of checksums of which no place was right: nothing is known of their blocks.
     pub pages_lost: u64,
@@ -100,7 +105,8 @@ enum Purpose {
 }
 
 impl Array {
-    /// Checks and repairs all that was written. Ends early with [`ArrayError::Closed`] when the array is closed.
+    /// Checks and repairs all that was written. Ends early with [`ArrayError::Closed`] when the
+    /// array is closed.
     pub async fn scrub(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         self.scrub_from(0, progress).await
     }
@@ -134,8 +140,9 @@ impl Array {
         Ok(())
     }
 
-    /// Makes copies and parity agree in the chunks that a crash left open. Where members went meanwhile there is nothing to
-    /// compare: these chunks stay open ([`Self::needs_resync`]) until all is there again.
+    /// Makes copies and parity agree in the chunks that a crash left open. Where members went
+    /// meanwhile there is nothing to compare: these chunks stay open ([`Self::needs_resync`]) until
+    /// all is there again.
     pub async fn resync(&self, progress: ScrubProgress<'_>) -> Result<ScrubReport, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
@@ -228,7 +235,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts right what does not agree with its checksum, on the drive and in what was read. `false` if that cannot be done.
+    /// Puts right what does not agree with its checksum, on the drive and in what was read. `false`
+    /// if that cannot be done.
     async fn check_sums(
         &self,
         stripe: &Stripe,
@@ -283,7 +291,8 @@ impl Inner {
         self.note_unrecorded(unrecorded, stripe, found, guard).await
     }
 
-    /// Sends the reads of all units of a region's stripes. The region's memory is bounded by its size times the width.
+    /// Sends the reads of all units of a region's stripes. The region's memory is bounded by its
+    /// size times the width.
     async fn read_stripes(&self, region: u64) -> Vec<StripeRead> {
         let length = self.geometry.interleave_bytes();
         let mut reads = Vec::new();
@@ -372,8 +381,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Reads a unit block by block that could not be read at once; writes back what was reconstructed. `None` if some of it
-    /// is lost.
+    /// Reads a unit block by block that could not be read at once; writes back what was
+    /// reconstructed. `None` if some of it is lost.
     async fn repair_unreadable(&self, stripe: &Stripe, unit: usize) -> Result<Option<Buffer>, ArrayError> {
         let length = self.geometry.interleave_bytes();
         let whole = self.buffers.allocate(length as usize);
@@ -403,7 +412,8 @@ impl Inner {
         agrees
     }
 
-    /// Makes a row of blocks agree; `start`: where in their strips they are. Gives the blocks of which a sum may be recorded.
+    /// Makes a row of blocks agree; `start`: where in their strips they are. Gives the blocks of
+    /// which a sum may be recorded.
     async fn check_row(
         &self,
         stripe: &Stripe,
@@ -477,11 +487,13 @@ impl Inner {
         liar
     }
 
-    /// Writes a range in place. Nothing is recorded of it afterwards: that has to wait until it is durable.
+    /// Writes a range in place. Nothing is recorded of it afterwards: that has to wait until it is
+    /// durable.
     async fn write_unit(&self, stripe: &Stripe, range: UnitRange, data: Buffer) -> Result<(), ArrayError> {
         let place = stripe.units[range.unit];
         if self.sums.get().is_some() {
-            // No journal says what is changed here: until it is done nothing must be recorded of the block.
+            // No journal says what is changed here: until it is done nothing must be recorded of
+            // the block.
             self.set_sums(&self.unit_sums(stripe, range).await?, 1);
             self.release_records().await?;
         }

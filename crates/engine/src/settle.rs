@@ -1,18 +1,22 @@
 //! After a crash, with checksums: what was being written is told by its sums, block by block.
 //!
-//! The records of a stripe say which sums its blocks had, one after the other. What the last record holds whole (*redo*) is
-//! written in place. A block of which the last record says only its sum (*intent*) is compared: it holds the newest version,
-//! or an older one back to the last that was surely durable, or it is torn. A row of blocks, one of each unit, is put
-//! together like this: where all data blocks hold a version each, parity is computed anew, since every block may be old or
-//! new on its own. A data block that is torn, on a drive that is gone, or behind the others is reconstructed from blocks that
-//! all hold the same version, if what comes out has the sum of that version; one that holds no version is dead otherwise. Of
-//! several copies the newest counts for all.
+//! The records of a stripe say which sums its blocks had, one after the other. What the last record
+//! holds whole (*redo*) is written in place. A block of which the last record says only its sum
+//! (*intent*) is compared: it holds the newest version, or an older one back to the last that was
+//! surely durable, or it is torn. A row of blocks, one of each unit, is put together like this:
+//! where all data blocks hold a version each, parity is computed anew, since every block may be old
+//! or new on its own. A data block that is torn, on a drive that is gone, or behind the others is
+//! reconstructed from blocks that all hold the same version, if what comes out has the sum of that
+//! version; one that holds no version is dead otherwise. Of several copies the newest counts for
+//! all.
 //!
-//! What was before a redo record is durable in place, as the stripe was flushed before a record of another kind followed
-//! (`write_log.rs`); so only versions from the row's last redo record on can be met.
+//! What was before a redo record is durable in place, as the stripe was flushed before a record of
+//! another kind followed (`write_log.rs`); so only versions from the row's last redo record on can
+//! be met.
 //!
-//! Faults expected: torn blocks, blocks that cannot be read, and drives missing. Done again from the beginning if it is
-//! interrupted; memory is bounded by the records of one stripe and the stripe itself.
+//! Faults expected: torn blocks, blocks that cannot be read, and drives missing. Done again from
+//! the beginning if it is interrupted; memory is bounded by the records of one stripe and the
+//! stripe itself.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +51,8 @@ struct Settling<'a> {
     stripe: &'a Stripe,
     missing: MemberSet,
     records: Vec<Record>,
-    /// What was acknowledged from the journal and is written in place with the record of this number: byte of the stripe's data,
-    /// oldest first.
+    /// What was acknowledged from the journal and is written in place with the record of this
+    /// number: byte of the stripe's data, oldest first.
     pending: Vec<(usize, u64, Buffer)>,
     interleave: u64,
     data_units: usize,
@@ -94,8 +98,8 @@ impl Settling<'_> {
         Some(part.segments.first()?.slice(from..from + BLOCK_BYTES as usize))
     }
 
-    /// The sum that the block had after so many of the records. Of copies one says it for all: of one that was not there
-    /// nothing may be recorded.
+    /// The sum that the block had after so many of the records. Of copies one says it for all: of
+    /// one that was not there nothing may be recorded.
     fn sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
         let own = self.own_sum_after(inner, unit, block, records);
         if own.is_some() || inner.geometry.copies() == 1 {
@@ -139,7 +143,8 @@ impl Inner {
             if region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten {
                 stripes.entry(found.record.stripe).or_default().push(found);
             } else if found.record.kind == Kind::Data {
-                // Never made durable as a whole, or forgotten since: it reads as zeros, with what is pending over it.
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what
+                // is pending over it.
                 self.keep_data(&journal.load(found).await?);
             }
         }
@@ -176,8 +181,8 @@ impl Inner {
                 data.push(record);
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it, or does so now, perhaps not all at
-            // once.
+            // Whoever writes a stripe in place has first put in place what was pending of it, or
+            // does so now, perhaps not all at once.
             let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
             let is_placed = |data: &Record| covers_all || data.sequence <= record.covers;
             let (placed, later): (Vec<Record>, Vec<Record>) = data.into_iter().partition(is_placed);
@@ -243,7 +248,8 @@ impl Inner {
             for run in record.sums.iter().filter(|run| (run.unit & OLD_SUMS != 0) == is_old) {
                 let unit = usize::from(run.unit & !OLD_SUMS);
                 for (block, &sum) in (run.first_block as usize..).zip(&run.sums) {
-                    // Records are checked by their own checksum; one of another shape is another volume's.
+                    // Records are checked by their own checksum; one of another shape is another
+                    // volume's.
                     if unit >= units || block >= blocks {
                         continue;
                     }
@@ -347,8 +353,9 @@ impl Inner {
         }
 
         let data_units = self.geometry.data_units();
-        // The newest version that so many blocks hold that the others follow from them: then these hold it too, also one that
-        // holds an older one, since its drive may have lost a write that was durable on all others.
+        // The newest version that so many blocks hold that the others follow from them: then these
+        // hold it too, also one that holds an older one, since its drive may have lost a write that
+        // was durable on all others.
         let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
         for records in (floor..=newest).rev() {
             let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
@@ -405,8 +412,9 @@ impl Inner {
         Ok(())
     }
 
-    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been there before: should this be
-    /// interrupted, the block must not be taken for an old version of itself when it is done again.
+    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
+    /// there before: should this be interrupted, the block must not be taken for an old version of
+    /// itself when it is done again.
     fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
         let is_dead = self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
         settling.dead_blocks += u64::from(is_dead);

@@ -1,13 +1,14 @@
-//! Who works on which stripe: every write, degraded read, repair and rebuild of a stripe goes one at a time, in order of
-//! arrival, and writes that wait for the same stripe are handed over together, so that they can become one.
+//! Who works on which stripe: every write, degraded read, repair and rebuild of a stripe goes one
+//! at a time, in order of arrival, and writes that wait for the same stripe are handed over
+//! together, so that they can become one.
 //!
-//! The first to ask for an idle stripe *leads* it: it holds the stripe and works for itself and for all writes queued
-//! there that fit. A write that finds the stripe held queues its piece and later learns either that it was carried out by
-//! a leader, or that it leads now itself. The table holds only stripes in use, so its size is bounded by the requests
-//! admitted.
+//! The first to ask for an idle stripe *leads* it: it holds the stripe and works for itself and for
+//! all writes queued there that fit. A write that finds the stripe held queues its piece and later
+//! learns either that it was carried out by a leader, or that it leads now itself. The table holds
+//! only stripes in use, so its size is bounded by the requests admitted.
 //!
-//! Work on many stripes (rebuild, discard, scrub, moves) takes them as a *group*: it queues in all of
-//! them in one step and holds none until it is its turn in every one. A stripe in which only a
+//! Work on many stripes (rebuild, discard, scrub, moves) takes them as a *group*: it queues in all
+//! of them in one step and holds none until it is its turn in every one. A stripe in which only a
 //! group's turn has come is *reserved*: later requests wait, but destaging may have it in between.
 //! So the record that the journal's room hangs on is never held by work that waits for another
 //! stripe (`lock_order.rs`).
@@ -83,7 +84,8 @@ enum Wish {
     Write(Piece),
     /// Have the stripe alone, together with the group's others.
     Group(Rc<Group>),
-    /// Have it beside other readers: for reads that decode, which need data and parity to belong together.
+    /// Have it beside other readers: for reads that decode, which need data and parity to belong
+    /// together.
     Shared,
 }
 
@@ -157,7 +159,8 @@ pub(crate) struct StripeTable {
 const KEPT_QUEUES: usize = 256;
 
 impl StripeTable {
-    /// Queues a write. Returns its ticket if the caller leads the stripe at once, else what to wait for.
+    /// Queues a write. Returns its ticket if the caller leads the stripe at once, else what to wait
+    /// for.
     pub fn enter(&self, stripe: u64, piece: Piece) -> Result<Rc<Ticket>, Waiting> {
         self.enter_with(stripe, Wish::Write(piece))
     }
@@ -201,13 +204,14 @@ impl StripeTable {
         self.lock_all(vec![stripe]).await.pop().expect("one stripe, one guard")
     }
 
-    /// Takes these stripes (in order, each once) alone, all at the same time. Until then it holds none.
+    /// Takes these stripes (in order, each once) alone, all at the same time. Until then it holds
+    /// none.
     pub async fn lock_all(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, false).await
     }
 
-    /// As [`Self::lock_all`], before all that wait for any of the stripes. Those that have one now must not be
-    /// waiting for what the caller is to bring about.
+    /// As [`Self::lock_all`], before all that wait for any of the stripes. Those that have one now
+    /// must not be waiting for what the caller is to bring about.
     pub async fn lock_all_ahead(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
         self.lock_group(stripes, true).await
     }
@@ -361,8 +365,9 @@ impl StripeTable {
         taken
     }
 
-    /// For a leader that holds back: bytes of the stripe's data covered by the pieces queued, and an event that tells
-    /// of the next one. Pieces that overlap count twice: then the stripe is taken for complete early, which is harmless.
+    /// For a leader that holds back: bytes of the stripe's data covered by the pieces queued, and
+    /// an event that tells of the next one. Pieces that overlap count twice: then the stripe is
+    /// taken for complete early, which is harmless.
     pub fn gathered(&self, stripe: u64) -> (u64, Rc<Event>) {
         let mut stripes = self.stripes.borrow_mut();
         let state = stripes.get_mut(&stripe).expect("a leader's stripe is in the table");
@@ -435,7 +440,8 @@ impl Drop for Membership<'_> {
     }
 }
 
-/// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader may count on it.
+/// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader
+/// may count on it.
 pub(crate) struct Waiting {
     ticket: Rc<Ticket>,
 }
@@ -562,7 +568,8 @@ mod tests {
         });
     }
 
-    /// Groups, writers, readers and attempts at random: none is with another where it must not be, and all end.
+    /// Groups, writers, readers and attempts at random: none is with another where it must not be,
+    /// and all end.
     #[test]
     fn all_get_their_turn_and_none_is_in_a_stripe_with_another() {
         for seed in 0..30 {

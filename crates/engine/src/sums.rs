@@ -1,13 +1,16 @@
-//! Where an array meets its checksums: verified reads, regions that begin and end, and when the journal may forget. Where the
-//! pages lie on the slabs is in `sums/pages.rs`, what is recorded of what is written in `sums/recorded.rs`.
+//! Where an array meets its checksums: verified reads, regions that begin and end, and when the
+//! journal may forget. Where the pages lie on the slabs is in `sums/pages.rs`, what is recorded of
+//! what is written in `sums/recorded.rs`.
 //!
-//! What was read without its stripe's lock and does not agree may have met a write under way, so it is looked at again under
-//! the lock; only then it is the drive's fault, counted against it once, and put right from the rest of the stripe
-//! (`recover.rs`). The sums of a write are in the journal before anything is written in place (`write_log.rs`), and in the pages
-//! when all of it is in place; until a checkpoint has made the pages durable the journal keeps its record.
+//! What was read without its stripe's lock and does not agree may have met a write under way, so it
+//! is looked at again under the lock; only then it is the drive's fault, counted against it once,
+//! and put right from the rest of the stripe (`recover.rs`). The sums of a write are in the journal
+//! before anything is written in place (`write_log.rs`), and in the pages when all of it is in
+//! place; until a checkpoint has made the pages durable the journal keeps its record.
 //!
-//! The sums of all columns are kept up, also of those that are missing, so that what is reconstructed can be verified; where
-//! parity that nobody has is not even computed, nothing is recorded of it.
+//! The sums of all columns are kept up, also of those that are missing, so that what is
+//! reconstructed can be verified; where parity that nobody has is not even computed, nothing is
+//! recorded of it.
 //!
 //! Memory: the pages' cache, and [`crate::tuning::Tuning::known_bad_blocks`] names of blocks.
 
@@ -35,7 +38,8 @@ pub(crate) use recorded::{NewSums, OLD_SUMS, Recording, UnitSums};
 /// How an array keeps checksums.
 #[derive(Clone, Copy, Debug)]
 pub struct SumsInit {
-    /// Above all stamps of earlier openings of this array: for instance the pool's generation shifted left by 32 bits.
+    /// Above all stamps of earlier openings of this array: for instance the pool's generation
+    /// shifted left by 32 bits.
     pub first_stamp: u64,
     /// Memory for pages.
     pub cache_bytes: usize,
@@ -111,8 +115,8 @@ impl Inner {
         join(answer, Box::pin(sums.table.pin(column, offset_bytes, length_bytes))).await.0
     }
 
-    /// Whether what was read at a place of a column is what should be there. Not where that is not known any more: then it is to be compared
-    /// with its redundancy ([`Self::fetch_unit`]).
+    /// Whether what was read at a place of a column is what should be there. Not where that is not
+    /// known any more: then it is to be compared with its redundancy ([`Self::fetch_unit`]).
     pub async fn is_right(
         &self,
         column: usize,
@@ -142,7 +146,8 @@ impl Inner {
         self.is_right(place.member, place.offset_bytes + range.start, data).await
     }
 
-    /// Whether nothing that is recorded speaks against a range of a unit: for what was computed from others.
+    /// Whether nothing that is recorded speaks against a range of a unit: for what was computed
+    /// from others.
     pub async fn is_possible(
         &self,
         stripe: &Stripe,
@@ -152,7 +157,8 @@ impl Inner {
         Ok(self.bad_blocks(stripe, range, data).await?.is_empty())
     }
 
-    /// Blocks of a range of a unit of which something was recorded that nobody has any more, each by its first byte in the strip.
+    /// Blocks of a range of a unit of which something was recorded that nobody has any more, each
+    /// by its first byte in the strip.
     pub async fn doubted_blocks(
         &self,
         stripe: &Stripe,
@@ -224,7 +230,8 @@ impl Inner {
         let mut result = Ok(());
         for column in 0..self.geometry.width() {
             match sums.table.fresh(column as u16, region * length, length).await {
-                // Not kept in memory but where a column is being filled: what is lost of them to others is written first.
+                // Not kept in memory but where a column is being filled: what is lost of them to
+                // others is written first.
                 Ok(pages) => self.keep_fresh_pages(column, region, pages),
                 Err(error) => {
                     result = Err(error);
@@ -263,8 +270,8 @@ impl Inner {
     pub async fn release_records(&self) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         let Some(log) = self.write_log() else { return sums.table.checkpoint().await.map(drop) };
-        // One at a time: of records of one stripe a later one must not go before an earlier one. Whoever comes meanwhile is served
-        // by the next one, whoever makes it.
+        // One at a time: of records of one stripe a later one must not go before an earlier one.
+        // Whoever comes meanwhile is served by the next one, whoever makes it.
         let wanted = log.releases_begun.get() + 1;
         while log.releasing.get() {
             log.released.wait().await;

@@ -1,18 +1,19 @@
-//! Times and sizes that the engine works with: how long it waits, how much it takes at a time, how much
-//! it remembers. None of them decides what is right, so each may have any value of its range; the
-//! defaults are what serves real drives well.
+//! Times and sizes that the engine works with: how long it waits, how much it takes at a time, how
+//! much it remembers. None of them decides what is right, so each may have any value of its range;
+//! the defaults are what serves real drives well.
 //!
-//! They are given at opening, so that tests can make them small. Then what takes gigabytes and minutes
-//! on real drives (pages of maps that fill, caches that overflow, checkpoints that are due) happens
-//! within milliseconds on a few MiB. Every opening of a volume may use other values, but for
+//! They are given at opening, so that tests can make them small. Then what takes gigabytes and
+//! minutes on real drives (pages of maps that fill, caches that overflow, checkpoints that are due)
+//! happens within milliseconds on a few MiB. Every opening of a volume may use other values, but
+//! for
 //! [`MapGrain`], which says how a region map lies on the drives.
 //!
 //! Faults expected: none. A value out of range is a bug of the caller, and asserted.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How many regions share a dirty mark and a page of a region map. Part of what is on the drives: a map
-/// is opened with the grain that it was made with, and each page says which that is
+/// How many regions share a dirty mark and a page of a region map. Part of what is on the drives: a
+/// map is opened with the grain that it was made with, and each page says which that is
 /// (`docs/format.md`, *Region map*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapGrain {
@@ -52,8 +53,8 @@ pub struct Tuning {
     pub map_grain: MapGrain,
     /// Dirty marks are taken back when their chunk was quiet for this long.
     pub settle_interval_ns: u64,
-    /// Regions that may be partly initialised at once; writers into further new regions wait until some
-    /// were completed.
+    /// Regions that may be partly initialised at once; writers into further new regions wait until
+    /// some were completed.
     pub partial_regions: usize,
     /// A stripe that is written in a sequence waits this long for its rest.
     pub gather_hold_ns: u64,
@@ -61,8 +62,8 @@ pub struct Tuning {
     pub destage_hold_ns: u64,
     /// Stripes destaged at a time.
     pub destage_stripes: usize,
-    /// Bytes of deferred writes in memory, at least one of the largest (256 KiB); further writes go in
-    /// place at once.
+    /// Bytes of deferred writes in memory, at least one of the largest (256 KiB); further writes go
+    /// in place at once.
     pub pending_bytes: u64,
     /// A batch of the journal that holds several appends ends here.
     pub journal_batch_bytes: u64,
@@ -70,18 +71,19 @@ pub struct Tuning {
     pub journal_batch_notes: usize,
     /// Zeros are written in writes of at most this size.
     pub zero_write_bytes: u64,
-    /// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all copies
-    /// busy with long runs.
+    /// Copies of a mirror take turns in zones of this size, so that a sequential reader keeps all
+    /// copies busy with long runs.
     pub mirror_zone_bytes: u64,
     /// Scattered segments of memory in one merged request to a drive (the kernel takes 1024).
     pub merged_segments: usize,
-    /// Memory for the checksums of each volume: 256 MiB are enough for 200 GB of drives in use at a time.
+    /// Memory for the checksums of each volume: 256 MiB are enough for 200 GB of drives in use at a
+    /// time.
     pub checksum_cache_bytes: usize,
     /// Pages of checksums under way at a time when they are written. Neighbours are merged by the
     /// drives' queues.
     pub checksum_window_pages: usize,
-    /// Bad blocks remembered by name, so that each is counted once however often it is read; of more
-    /// than that, some are counted again.
+    /// Bad blocks remembered by name, so that each is counted once however often it is read; of
+    /// more than that, some are counted again.
     pub known_bad_blocks: usize,
     /// Regions whose checksums are noted as begun, before those that are past it are forgotten.
     pub begun_regions: usize,
@@ -91,7 +93,8 @@ pub struct Tuning {
     pub thin_rows: u64,
     /// How long a write to a thin volume waits for slabs that are free but still in use.
     pub thin_patience_ns: u64,
-    /// Rows given back by one commit: those of thin volumes, and those that a conversion leaves behind.
+    /// Rows given back by one commit: those of thin volumes, and those that a conversion leaves
+    /// behind.
     pub released_rows: u64,
     /// What a rebuild has filled is recorded this often.
     pub rebuild_checkpoint_ns: u64,

@@ -1,13 +1,15 @@
 //! Writes: gather what belongs to one stripe, plan it, read what parity needs, compute, log, write.
 //!
-//! A request enters every stripe it touches at once. Stripes that nobody holds it leads; where it has to wait it may find
-//! its piece carried out by another leader. A leader takes all waiting pieces that fit, so that writes that come together
-//! become one, and the last, partial stripe of a sequential writer is held back for the rest of it: a full stripe needs no
-//! reads. All stripes led go through each step together, so their I/Os are in the drives' queues together and merge there.
+//! A request enters every stripe it touches at once. Stripes that nobody holds it leads; where it
+//! has to wait it may find its piece carried out by another leader. A leader takes all waiting
+//! pieces that fit, so that writes that come together become one, and the last, partial stripe of a
+//! sequential writer is held back for the rest of it: a full stripe needs no reads. All stripes led
+//! go through each step together, so their I/Os are in the drives' queues together and merge there.
 //!
-//! Here a request enters its stripes, and leads or waits. What a leader does stands in `write/`: `lead.rs` (the steps in their
-//! order), `work.rs` (one stripe on its way through them), `ready.rs` (what must be there before a stripe is written),
-//! `content.rs` (the plan, old data, parity), `logging.rs` (in the journal first), `in_place.rs` (on the drives).
+//! Here a request enters its stripes, and leads or waits. What a leader does stands in `write/`:
+//! `lead.rs` (the steps in their order), `work.rs` (one stripe on its way through them), `ready.rs`
+//! (what must be there before a stripe is written), `content.rs` (the plan, old data, parity),
+//! `logging.rs` (in the journal first), `in_place.rs` (on the drives).
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -36,7 +38,8 @@ mod work;
 pub(crate) use work::{UnitParts, written_ranges};
 
 impl Array {
-    /// Writes `data` at `offset_bytes`, both multiples of 512. With `fua` it is durable when this ends, else after the next
+    /// Writes `data` at `offset_bytes`, both multiples of 512. With `fua` it is durable when this
+    /// ends, else after the next
     /// [`Array::flush`]. The caller must not change the buffer until then.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         self.write_as(Class::Foreground, offset_bytes, data, fua).await
@@ -99,8 +102,8 @@ impl Inner {
         let result = if waiting.is_empty() {
             self.lead_holding_tail(led, sequential).await
         } else {
-            // All at once: a stripe that this request is given to lead must not wait for another one, because somebody
-            // who has that may be waiting for this.
+            // All at once: a stripe that this request is given to lead must not wait for another
+            // one, because somebody who has that may be waiting for this.
             let leading = self.lead_holding_tail(led, sequential);
             let following = join_all(waiting.into_iter().map(|(stripe, wait)| self.follow(stripe, wait)));
             let (first, others) = Box::pin(join(leading, following)).await;
@@ -109,8 +112,8 @@ impl Inner {
         drop(counted);
         result?;
         self.forget_dead(offset_bytes, end_bytes);
-        // The data are durable, but a region that the map does not know as written would read as zeros after a crash, and a block
-        // that was lost is recorded as lost.
+        // The data are durable, but a region that the map does not know as written would read as
+        // zeros after a crash, and a block that was lost is recorded as lost.
         let is_known =
             || self.all_regions_written(offset_bytes, end_bytes) && !self.bad.has_undurable_repairs();
         if fua && !is_known() {
@@ -119,7 +122,8 @@ impl Inner {
         if fua { Box::pin(self.record_lost()).await } else { Ok(()) }
     }
 
-    /// Room for each of the request's pieces to be deferred with; none where it goes in place at once.
+    /// Room for each of the request's pieces to be deferred with; none where it goes in place at
+    /// once.
     fn rooms_for(&self, offset_bytes: u64, data: &Buffer) -> Result<Vec<Room>, ArrayError> {
         let Some(log) = self.write_log().filter(|_| self.may_defer(data.len() as u64)) else {
             return Ok(Vec::new());
@@ -152,7 +156,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Leads the stripes; the last one, if a sequential writer filled it only in part, apart from the others and later.
+    /// Leads the stripes; the last one, if a sequential writer filled it only in part, apart from
+    /// the others and later.
     async fn lead_holding_tail(&self, led: SmallVec<[u64; 8]>, sequential: bool) -> Result<(), ArrayError> {
         let Some((&tail, rest)) = led.split_last() else { return Ok(()) };
         let hold = sequential
@@ -172,7 +177,8 @@ impl Inner {
         first.and(second)
     }
 
-    /// Waits until the stripe's queue covers it, or no write is being carried out whose end could bring more.
+    /// Waits until the stripe's queue covers it, or no write is being carried out whose end could
+    /// bring more.
     async fn hold_for_more(&self, stripe: u64) {
         // Only while other writes are being carried out, so a lone writer never waits.
         let deadline = self.context.now_ns() + self.options.tuning.gather_hold_ns;

@@ -1,14 +1,17 @@
 //! What an array tells its journal before it writes in place, and when the journal may forget it.
 //!
-//! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power is cut then and a drive is
-//! lost with it, blocks that nobody was writing could not be reconstructed. So all that is about to be written in place, data
-//! and parity, is in the journal first (*redo*). A full stripe needs less, since all its data blocks are being written: that
-//! it is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until it is complete.
+//! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power
+//! is cut then and a drive is lost with it, blocks that nobody was writing could not be
+//! reconstructed. So all that is about to be written in place, data and parity, is in the journal
+//! first (*redo*). A full stripe needs less, since all its data blocks are being written: that it
+//! is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until
+//! it is complete.
 //!
-//! A record is live until its effects are durable in place: when a flush of the drives has ended that began after them. With
-//! checksums it stays in the journal for longer, until a checkpoint has made durable what it says of its blocks' sums. An
-//! intent does not say what is written, so replay could not put a stripe together of intents and redo records: before a record
-//! of one kind is logged, a stripe with a live one of the other kind is made durable.
+//! A record is live until its effects are durable in place: when a flush of the drives has ended
+//! that began after them. With checksums it stays in the journal for longer, until a checkpoint has
+//! made durable what it says of its blocks' sums. An intent does not say what is written, so replay
+//! could not put a stripe together of intents and redo records: before a record of one kind is
+//! logged, a stripe with a live one of the other kind is made durable.
 //!
 //! Memory: one entry per live record, bounded by the journal's size.
 
@@ -47,14 +50,15 @@ pub(crate) struct WriteLog {
     live: RefCell<FxHashMap<u64, (u32, u32)>>,
     /// In place, though perhaps in the drives' caches only.
     applied: RefCell<Vec<Logged>>,
-    /// What is in place durably, but in regions that the map on the drives does not know as written yet.
+    /// What is in place durably, but in regions that the map on the drives does not know as written
+    /// yet.
     early: RefCell<Vec<Logged>>,
     /// Records are kept until their sums are durable too.
     pub keeps_sums: bool,
     /// Durably in place, though their sums perhaps are not.
     settled: RefCell<Vec<Logged>>,
-    /// Records that were carried out when the array was opened, and are kept until the blocks that are dead because of them are
-    /// recorded as such.
+    /// Records that were carried out when the array was opened, and are kept until the blocks that
+    /// are dead because of them are recorded as such.
     replayed: RefCell<Vec<u64>>,
     /// None of its areas held anything when it was opened.
     pub began_anew: Cell<bool>,
@@ -63,7 +67,8 @@ pub(crate) struct WriteLog {
     /// Releases of settled records that were begun, and the number of the last one that ended well.
     pub releases_begun: Cell<u64>,
     pub releases_done: Cell<u64>,
-    /// Intents released, and how many of them durably: a crash would take the others for writes under way.
+    /// Intents released, and how many of them durably: a crash would take the others for writes
+    /// under way.
     over: Cell<u64>,
     marked: Cell<u64>,
     pub checkpointing: Cell<bool>,
@@ -123,7 +128,8 @@ impl WriteLog {
         self.count(stripe, Kind::Data, 1);
     }
 
-    /// What a crash would make unreachable: to be released when the map on the drives has their regions.
+    /// What a crash would make unreachable: to be released when the map on the drives has their
+    /// regions.
     pub fn note_early(&self, logged: Vec<Logged>) {
         self.early.borrow_mut().extend(logged);
     }
@@ -162,8 +168,8 @@ impl WriteLog {
             .is_some_and(|&(redo, intents)| if kind == Kind::Intent { redo > 0 } else { intents > 0 })
     }
 
-    /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An error where none can be made,
-    /// because the array takes no more writes.
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An
+    /// error where none can be made, because the array takes no more writes.
     pub async fn wait_for_room<T>(
         &self,
         reservation: impl Future<Output = Result<T, ArrayError>>,
@@ -196,9 +202,11 @@ impl WriteLog {
             while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
                 inner.start_destaging();
                 log.start_marking_regions(&inner);
-                // What cannot be flushed shows when somebody asks for a flush. What is under way is not in place yet.
+                // What cannot be flushed shows when somebody asks for a flush. What is under way is
+                // not in place yet.
                 let _ = inner.flush_members().await;
-                // A release takes as long however little it gives, so it waits while destaging comes on towards what gives more.
+                // A release takes as long however little it gives, so it waits while destaging
+                // comes on towards what gives more.
                 let oldest_pending = inner.pending.oldest_sequence();
                 let held = log.journal.held(oldest_pending);
                 let gives_much = held.bytes_before * 8 >= held.ring_bytes;
@@ -217,8 +225,8 @@ impl WriteLog {
         });
     }
 
-    /// What is in new regions can be released only when the map knows them. By itself, since it waits for stripes whose
-    /// holders may wait for room that the drives' flush alone can give.
+    /// What is in new regions can be released only when the map knows them. By itself, since it
+    /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
     pub fn start_marking_regions(&self, inner: &Rc<Inner>) {
         if self.marking_regions.replace(true) {
             return;
@@ -247,8 +255,9 @@ impl WriteLog {
         self.journal.fits(Journal::bytes_of(records))
     }
 
-    /// Makes records durable in the journal, all together; gives them back by their names. Whoever logs more must have applied
-    /// these first: room for them comes only when the oldest records are over.
+    /// Makes records durable in the journal, all together; gives them back by their names. Whoever
+    /// logs more must have applied these first: room for them comes only when the oldest records
+    /// are over.
     pub async fn log(
         &self,
         records: SmallVec<[Record; 1]>,
@@ -344,7 +353,8 @@ impl WriteLog {
         }
     }
 
-    /// Records durably which intents are over, where any are: what was flushed must not be taken for a write under way.
+    /// Records durably which intents are over, where any are: what was flushed must not be taken
+    /// for a write under way.
     pub async fn mark(&self) -> Result<(), ArrayError> {
         let over = self.over.get();
         // Not "somebody is at it": what they record must be durable when this ends.
@@ -355,8 +365,9 @@ impl WriteLog {
         Ok(())
     }
 
-    /// Whether so much of the journal is taken, and so much of that could be released, that it is time to make room.
-    /// `oldest_pending`: the oldest record that is still to be destaged, for nothing behind it is freed by a release.
+    /// Whether so much of the journal is taken, and so much of that could be released, that it is
+    /// time to make room. `oldest_pending`: the oldest record that is still to be destaged, for
+    /// nothing behind it is freed by a release.
     pub fn is_filling(&self, oldest_pending: Option<u64>) -> bool {
         let held = self.journal.held(oldest_pending);
         let over = (self.applied.borrow().len() + self.settled.borrow().len()) as u64;

@@ -1,8 +1,9 @@
-//! The way of requests from other threads into the executor's one thread, and of blocking work out of it: engines know no threads,
-//! but some clients' requests come from one, and some work can only be waited for by sleeping.
+//! The way of requests from other threads into the executor's one thread, and of blocking work out
+//! of it: engines know no threads, but some clients' requests come from one, and some work can only
+//! be waited for by sleeping.
 //!
-//! Expected faults: more requests than can be carried out (whoever brings them waits, so memory stays bounded), an executor that
-//! is gone, a thread that cannot be started.
+//! Expected faults: more requests than can be carried out (whoever brings them waits, so memory
+//! stays bounded), an executor that is gone, a thread that cannot be started.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -89,8 +90,9 @@ pub fn bridge<T: Send>(limit_bytes: u64) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T: Send> Sender<T> {
-    /// Queues a request that takes `bytes` of memory, 1 or more. Blocks the thread while there is no room; one larger than the limit
-    /// goes alone. Gives the request back when nobody will take it any more.
+    /// Queues a request that takes `bytes` of memory, 1 or more. Blocks the thread while there is
+    /// no room; one larger than the limit goes alone. Gives the request back when nobody will take
+    /// it any more.
     pub fn send(&self, request: T, bytes: u64) -> Result<(), T> {
         let mut state = self.0.lock();
         while !state.receiver_gone
@@ -123,7 +125,8 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next request, with what is to live until it was answered; `None` when the sender is gone and everything was taken.
+    /// The next request, with what is to live until it was answered; `None` when the sender is gone
+    /// and everything was taken.
     pub async fn next(&self) -> Option<(T, Admission<T>)> {
         poll_fn(|context| {
             let mut state = self.0.lock();
@@ -153,7 +156,8 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Has `work` done by a thread of its own while the executor goes on. When the future is dropped, the thread goes on to its end.
+/// Has `work` done by a thread of its own while the executor goes on. When the future is dropped,
+/// the thread goes on to its end.
 ///
 /// # Errors
 /// If no thread can be started, or it panicked.

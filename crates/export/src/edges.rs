@@ -1,6 +1,7 @@
-//! Any bytes of an export whose engine takes whole sectors: a write that begins or ends within a sector reads the rest of it
-//! first. Between that read and the write nobody else may write there, so such a write is alone; others, of whole sectors,
-//! go on beside one another. Clients that care write whole sectors.
+//! Any bytes of an export whose engine takes whole sectors: a write that begins or ends within a
+//! sector reads the rest of it first. Between that read and the write nobody else may write there,
+//! so such a write is alone; others, of whole sectors, go on beside one another. Clients that care
+//! write whole sectors.
 //!
 //! Expected faults: a sector that cannot be read, which then fails the write as well.
 

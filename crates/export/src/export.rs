@@ -9,9 +9,9 @@ use stripewise_engine::{ArrayError, Extent};
 
 use crate::edges::EdgeGate;
 
-/// Something clients read and write as a block device. Offsets and lengths that it is asked for are multiples of
-/// [`SECTOR_BYTES`](crate::SECTOR_BYTES) and within its size when asked; errors are the engine's. Its futures are driven to
-/// their end.
+/// Something clients read and write as a block device. Offsets and lengths that it is asked for are
+/// multiples of [`SECTOR_BYTES`](crate::SECTOR_BYTES) and within its size when asked; errors are
+/// the engine's. Its futures are driven to their end.
 pub trait Export: 'static {
     /// Its size now, bytes.
     fn size_bytes(&self) -> u64;
@@ -54,8 +54,8 @@ pub trait Export: 'static {
     fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
 }
 
-/// Tells those who use an export that there is no such export any more: its pool was closed, or it was deleted. It will not be there again,
-/// but another one of the same name may.
+/// Tells those who use an export that there is no such export any more: its pool was closed, or it
+/// was deleted. It will not be there again, but another one of the same name may.
 #[derive(Default)]
 pub struct Ending {
     has_begun: Cell<bool>,

@@ -1,13 +1,15 @@
 //! Volumes as files, through FUSE: programs and loop devices use them where they are mounted.
 //!
-//! The kernel's requests are read on the executor's thread, which carries them out, as many as there are beside one another, and
-//! answers each when it is done. So nothing waits for anything but its own drives. `device.rs` is the kernel's side, `wire.rs` its
-//! language, `files.rs` what there is to see, `carry_out.rs` the work.
+//! The kernel's requests are read on the executor's thread, which carries them out, as many as
+//! there are beside one another, and answers each when it is done. So nothing waits for anything
+//! but its own drives. `device.rs` is the kernel's side, `wire.rs` its language, `files.rs` what
+//! there is to see, `carry_out.rs` the work.
 //!
-//! Files are past the page cache and may be written by many at once: order and overlaps are the engine's matter, which keeps
-//! writes of the same blocks apart.
+//! Files are past the page cache and may be written by many at once: order and overlaps are the
+//! engine's matter, which keeps writes of the same blocks apart.
 //!
-//! Nothing on the executor's thread may touch the mounted files in a way that blocks: it would wait for itself.
+//! Nothing on the executor's thread may touch the mounted files in a way that blocks: it would wait
+//! for itself.
 
 mod carry_out;
 mod device;
@@ -47,8 +49,9 @@ pub trait Host: 'static {
     fn remark(&self, text: String);
 }
 
-/// Volumes, mounted. Serves for as long as the executor runs; unmounting is left to others (`umount`, `fusermount3 -u`), since it
-/// may have to wait, or be done by a program with more rights. Dropping it while mounted unmounts it.
+/// Volumes, mounted. Serves for as long as the executor runs; unmounting is left to others
+/// (`umount`, `fusermount3 -u`), since it may have to wait, or be done by a program with more
+/// rights. Dropping it while mounted unmounts it.
 pub struct FuseMount {
     ended: Rc<Ended>,
     worker: Weak<Worker>,
@@ -61,7 +64,8 @@ pub struct FuseMount {
 pub struct FuseLoad(Weak<Worker>);
 
 impl FuseLoad {
-    /// Reads, writes, zeroings and flushes that are not answered yet; those that still wait in the kernel do not count.
+    /// Reads, writes, zeroings and flushes that are not answered yet; those that still wait in the
+    /// kernel do not count.
     pub fn under_way(&self) -> usize {
         self.0.upgrade().map_or(0, |worker| worker.under_way())
     }

@@ -1,9 +1,11 @@
-//! The ways in for clients: [`nbd`], a server for the network block device protocol, and [`mod@fuse`], volumes as files. [`bridge`]
-//! carries what comes from other threads to the executor.
+//! The ways in for clients: [`nbd`], a server for the network block device protocol, and
+//! [`mod@fuse`], volumes as files. [`bridge`] carries what comes from other threads to the
+//! executor.
 //!
-//! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go while servers run, and so
-//! that servers can be tested on exports that fail on demand. [`PoolExports`] has the volumes of open pools. No system calls
-//! here: sockets are `stripewise-runtime`'s, on the executor that the engine runs on.
+//! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go
+//! while servers run, and so that servers can be tested on exports that fail on demand.
+//! [`PoolExports`] has the volumes of open pools. No system calls here: sockets are
+//! `stripewise-runtime`'s, on the executor that the engine runs on.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
 //! A server for the network block device protocol (NBD), fixed newstyle, as
-//! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md` says what is supported.
+//! [specified](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md). `docs/nbd.md`
+//! says what is supported.
 //!
 //! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it
 //! ends; `turned_away.rs`: who is not; `strangers.rs`: how many have not agreed on anything yet;

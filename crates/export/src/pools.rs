@@ -1,5 +1,5 @@
-//! The volumes of open pools as exports called `POOL/VOL`. Pools are added and taken away while servers run; their volumes come
-//! and go with them.
+//! The volumes of open pools as exports called `POOL/VOL`. Pools are added and taken away while
+//! servers run; their volumes come and go with them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -105,7 +105,8 @@ struct Shared {
     pools: RefCell<Vec<(Pool, bool)>>,
     /// Those in use, by name.
     in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
-    /// Those with which it is over, and that somebody has still: files that are open, and go on with their successors.
+    /// Those with which it is over, and that somebody has still: files that are open, and go on
+    /// with their successors.
     ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
     /// What clients may not open now, by the number of the hold.
     held: RefCell<HashMap<u64, Held>>,
@@ -132,7 +133,8 @@ fn is_of(name: &str, pool: &str, volume: Option<&str>) -> bool {
     parts.is_some_and(|(of_pool, name)| of_pool == pool && volume.is_none_or(|volume| volume == name))
 }
 
-/// For as long as it lives no client opens what it holds. Several holds of the same volume go together.
+/// For as long as it lives no client opens what it holds. Several holds of the same volume go
+/// together.
 pub struct Hold {
     exports: PoolExports,
     number: u64,
@@ -169,8 +171,9 @@ impl PoolExports {
         self.0.pools.borrow_mut().push((pool, read_only));
     }
 
-    /// It is over with the pool's volumes: nobody can connect to them any more, and who is connected is told. If it is opened anew its
-    /// volumes are others, whoever holds the old ones still.
+    /// It is over with the pool's volumes: nobody can connect to them any more, and who is
+    /// connected is told. If it is opened anew its volumes are others, whoever holds the old ones
+    /// still.
     pub fn remove(&self, pool_name: &str) {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
         let is_of_it = |name: &str| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
@@ -181,7 +184,8 @@ impl PoolExports {
         all_ended.retain(|(_, export)| export.strong_count() > 0);
     }
 
-    /// Volumes that somebody has open, as `POOL/VOL`, by name; also those whose pool was closed meanwhile, and perhaps opened anew.
+    /// Volumes that somebody has open, as `POOL/VOL`, by name; also those whose pool was closed
+    /// meanwhile, and perhaps opened anew.
     pub fn in_use(&self) -> Vec<String> {
         let (known, ended) = (self.0.in_use.borrow(), self.0.ended.borrow());
         let all = known.iter().chain(ended.iter().map(|(name, export)| (name, export)));
@@ -197,8 +201,8 @@ impl PoolExports {
         self.0.pools.borrow().iter().map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// What is there now in the place of an export with which it is over: the same volume, as large as it was, of the same pool, opened
-    /// anew.
+    /// What is there now in the place of an export with which it is over: the same volume, as large
+    /// as it was, of the same pool, opened anew.
     pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
         let (then, now) = (&ended.volume, self.take(name)?);
         let is_it = now.volume.id() == then.id()
@@ -207,8 +211,9 @@ impl PoolExports {
         is_it.then_some(now)
     }
 
-    /// Keeps clients from opening a volume, or (`None`) any of a pool, unless one has it open: then its name is the error. A client
-    /// that came between a look at [`Self::in_use`] and what is done after it would have the volume taken from under it.
+    /// Keeps clients from opening a volume, or (`None`) any of a pool, unless one has it open: then
+    /// its name is the error. A client that came between a look at [`Self::in_use`] and what is
+    /// done after it would have the volume taken from under it.
     pub fn hold(&self, pool: &str, volume: Option<&str>) -> Result<Hold, String> {
         if let Some(name) = self.in_use().into_iter().find(|name| is_of(name, pool, volume)) {
             return Err(name);

@@ -1,6 +1,7 @@
-//! What the laboratory itself costs: nanoseconds per request of the native driver over a drive that does nothing, and the
-//! speed at which checkable contents are made and compared, beside memcpy in the same run. One core; limits: the virtual
-//! executor's clock is a memory access, the real one adds a look at the system's clock (about 25 ns) per request.
+//! What the laboratory itself costs: nanoseconds per request of the native driver over a drive that
+//! does nothing, and the speed at which checkable contents are made and compared, beside memcpy in
+//! the same run. One core; limits: the virtual executor's clock is a memory access, the real one
+//! adds a look at the system's clock (about 25 ns) per request.
 
 use std::hint::black_box;
 use std::rc::Rc;

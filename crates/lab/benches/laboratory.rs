@@ -1,6 +1,7 @@
-//! The laboratory against its own promises: requests a second of the native driver beside fio's on the same file, run
-//! after run in turns; a thousand stored runs listed; the report of a hundred runs. Limits: fio's threads have a core of
-//! their own where there are two, and a file system's cache below direct I/O is out of reach of both.
+//! The laboratory against its own promises: requests a second of the native driver beside fio's on
+//! the same file, run after run in turns; a thousand stored runs listed; the report of a hundred
+//! runs. Limits: fio's threads have a core of their own where there are two, and a file system's
+//! cache below direct I/O is out of reach of both.
 
 use std::cell::Cell;
 use std::path::Path;

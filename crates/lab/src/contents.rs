@@ -1,13 +1,15 @@
-//! Contents that can be checked: every 4 KiB block of a target holds bytes that belong to that block, this run's seed and
-//! the *phase* in which it was written last, and to nothing else.
+//! Contents that can be checked: every 4 KiB block of a target holds bytes that belong to that
+//! block, this run's seed and the *phase* in which it was written last, and to nothing else.
 //!
-//! A phase is one fill or one load. All writes of one phase to a block carry identical bytes, so overlapping writes in
-//! flight need no order, and one byte per block is all there is to remember to compare every byte in the end. Between
-//! phases nothing may be in flight (asserted). The bytes are a fixed random megabyte at a block-dependent place, combined
-//! with a block-dependent key: incompressible, no two blocks alike, and made about as fast as memory is copied. Faults
-//! expected, and told apart in the report: lost writes (bytes of an older phase), misdirected writes (bytes of another
-//! block), zeros, anything else. Writes may be multiples of 512 bytes: a block of which only a part was written in its
-//! phase is not checked until it is written whole. Checks go in multiples of 4 KiB.
+//! A phase is one fill or one load. All writes of one phase to a block carry identical bytes, so
+//! overlapping writes in flight need no order, and one byte per block is all there is to remember
+//! to compare every byte in the end. Between phases nothing may be in flight (asserted). The bytes
+//! are a fixed random megabyte at a block-dependent place, combined with a block-dependent key:
+//! incompressible, no two blocks alike, and made about as fast as memory is copied. Faults
+//! expected, and told apart in the report: lost writes (bytes of an older phase), misdirected
+//! writes (bytes of another block), zeros, anything else. Writes may be multiples of 512 bytes: a
+//! block of which only a part was written in its phase is not checked until it is written whole.
+//! Checks go in multiples of 4 KiB.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -34,7 +36,8 @@ const LAST_PHASE: u8 = 254;
 /// How many damaged places are described; beyond it they are only counted.
 const PLACES_KEPT: usize = 8;
 
-/// What written bytes look like to a drive, file system or controller that compresses or deduplicates.
+/// What written bytes look like to a drive, file system or controller that compresses or
+/// deduplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Data {
@@ -81,7 +84,8 @@ pub struct Verification {
     pub corrupt_bytes: u64,
     /// Bytes that could not be read.
     pub unreadable_bytes: u64,
-    /// Bytes in blocks never written, or whose last write failed, so that no contents can be demanded.
+    /// Bytes in blocks never written, or whose last write failed, so that no contents can be
+    /// demanded.
     pub unknown_bytes: u64,
     /// The first few damaged places.
     pub places: Vec<DamagedPlace>,
@@ -114,7 +118,8 @@ impl Verification {
 }
 
 impl Contents {
-    /// For a target of `capacity_bytes`, of which whole 4 KiB blocks are used. Takes one byte per block, and a megabyte.
+    /// For a target of `capacity_bytes`, of which whole 4 KiB blocks are used. Takes one byte per
+    /// block, and a megabyte.
     pub fn new(seed: u64, capacity_bytes: u64) -> Self {
         let mut random = random_stream(seed, 0);
         let base = (0..BASE_BYTES / 8 + WORDS_PER_BLOCK).map(|_| random.next_u64()).collect();
@@ -139,8 +144,9 @@ impl Contents {
         (self.written_in.borrow().len() * BLOCK_BYTES) as u64
     }
 
-    /// Starts the next phase: writes from now on carry new bytes. After 254 phases numbers are used again, which only
-    /// blinds the check to a write lost 254 phases ago. Panics while writes are in flight.
+    /// Starts the next phase: writes from now on carry new bytes. After 254 phases numbers are used
+    /// again, which only blinds the check to a write lost 254 phases ago. Panics while writes are
+    /// in flight.
     pub fn next_phase(&self) {
         assert_eq!(self.writes_in_flight.get(), 0, "phases change only while no write is in flight");
         let phase = self.phase.get();
@@ -163,8 +169,8 @@ impl Contents {
         (&self.base[place..place + WORDS_PER_BLOCK], mix(identity))
     }
 
-    /// Puts this phase's bytes for `offset_bytes` into `buffer` and remembers that they are being written. To be followed
-    /// by [`Self::write_ended`].
+    /// Puts this phase's bytes for `offset_bytes` into `buffer` and remembers that they are being
+    /// written. To be followed by [`Self::write_ended`].
     pub fn write_begins(&self, offset_bytes: u64, buffer: &Buffer) {
         assert!(self.phase.get() != NEVER, "a phase was started");
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
@@ -195,8 +201,8 @@ impl Contents {
         to[random - first..].fill([0; 8]);
     }
 
-    /// A write begun with [`Self::write_begins`] was answered. Blocks of a failed one hold old or new bytes and are not
-    /// checked until written again.
+    /// A write begun with [`Self::write_begins`] was answered. Blocks of a failed one hold old or
+    /// new bytes and are not checked until written again.
     pub fn write_ended(&self, offset_bytes: u64, length_bytes: usize, succeeded: bool) {
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         if !succeeded {
@@ -211,8 +217,9 @@ impl Contents {
         parts(offset_bytes, length_bytes).for_each(|(block, _)| written_in[block] = UNKNOWN);
     }
 
-    /// Compares what was read at `offset_bytes` with what belongs there, and adds the findings to `report`. No writes may
-    /// be in flight. A phantom has no bytes, so nothing is counted as verified.
+    /// Compares what was read at `offset_bytes` with what belongs there, and adds the findings to
+    /// `report`. No writes may be in flight. A phantom has no bytes, so nothing is counted as
+    /// verified.
     pub fn check(&self, offset_bytes: u64, buffer: &Buffer, report: &mut Verification) {
         let blocks = Self::blocks(offset_bytes, buffer.len());
         let written_in = self.written_in.borrow();
@@ -236,7 +243,8 @@ impl Contents {
         });
     }
 
-    /// Adds a range that could not be read to `report`: blocks with known contents count as unreadable.
+    /// Adds a range that could not be read to `report`: blocks with known contents count as
+    /// unreadable.
     pub fn unreadable(&self, offset_bytes: u64, length_bytes: usize, why: &str, report: &mut Verification) {
         let written_in = self.written_in.borrow();
         for block in Self::blocks(offset_bytes, length_bytes) {
@@ -252,7 +260,8 @@ impl Contents {
     fn matches(&self, bytes: &[u8], block: usize, phase: u8) -> bool {
         let (words, key) = self.recipe(block, phase);
         let found = bytes.as_chunks::<8>().0;
-        // Differences are gathered, not returned at the first: without a branch the loop runs at memory speed.
+        // Differences are gathered, not returned at the first: without a branch the loop runs at
+        // memory speed.
         let (random, zeros) = found.split_at(self.random_words);
         let difference = random
             .iter()
@@ -270,7 +279,8 @@ impl Contents {
             return format!("what phase {phase} wrote there");
         }
         let written_in = self.written_in.borrow();
-        // Any block, but only with the phase it was last written in: a full search is (blocks x phases) comparisons.
+        // Any block, but only with the phase it was last written in: a full search is (blocks x
+        // phases) comparisons.
         let other = (0..written_in.len()).find(|&other| {
             let (words, key) = self.recipe(other, written_in[other]);
             bytes[..8] == (words[0] ^ key).to_le_bytes() && self.matches(bytes, other, written_in[other])

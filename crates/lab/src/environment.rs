@@ -1,4 +1,5 @@
-//! The machine that a measurement was taken on, from the system's own files. What cannot be read is left out, never made up.
+//! The machine that a measurement was taken on, from the system's own files. What cannot be read is
+//! left out, never made up.
 
 use std::collections::BTreeMap;
 use std::path::Path;

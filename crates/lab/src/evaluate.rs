@@ -1,13 +1,15 @@
-//! `evaluate`: builds the arrays, measures each of them normal, degraded and rebuilding, times an idle rebuild, compares
-//! every byte, and says what is worth saying of the results.
+//! `evaluate`: builds the arrays, measures each of them normal, degraded and rebuilding, times an
+//! idle rebuild, compares every byte, and says what is worth saying of the results.
 //!
-//! The orchestration is one `async` function that does not know whether its time is real or virtual, or whether its drives
-//! are files or models. Faults expected: no room, no io_uring, drives too few for a layout, an interrupt at any moment
-//! (nothing is left behind), and whatever an array under test does wrong.
+//! The orchestration is one `async` function that does not know whether its time is real or
+//! virtual, or whether its drives are files or models. Faults expected: no room, no io_uring,
+//! drives too few for a layout, an interrupt at any moment (nothing is left behind), and whatever
+//! an array under test does wrong.
 //!
-//! Time: what is not asked for otherwise is planned to fit 8 minutes, 1 minute for a quick look (`plan.rs`). Memory: the loads'
-//! buffers in flight, at most about 150 MB, and 192 MB kept for reuse (`world.rs`); each array what the engine bounds it to.
-//! Modelled drives keep what is written in memory, unless they are phantoms, which keep only the pool's own records.
+//! Time: what is not asked for otherwise is planned to fit 8 minutes, 1 minute for a quick look
+//! (`plan.rs`). Memory: the loads' buffers in flight, at most about 150 MB, and 192 MB kept for
+//! reuse (`world.rs`); each array what the engine bounds it to. Modelled drives keep what is
+//! written in memory, unless they are phantoms, which keep only the pool's own records.
 
 pub(crate) mod host;
 mod options;
@@ -45,7 +47,8 @@ use crate::workload::Workload;
 /// How often progress is shown.
 const PROGRESS_NS: u64 = 200_000_000;
 
-/// Carries out a whole evaluation. Blocks until it is done. An interrupt (SIGINT, SIGTERM, SIGHUP) ends it with
+/// Carries out a whole evaluation. Blocks until it is done. An interrupt (SIGINT, SIGTERM, SIGHUP)
+/// ends it with
 /// [`EvaluateError::Interrupted`].
 pub fn evaluate(options: &EvaluateOptions, progress: &dyn Progress) -> Result<Evaluation, EvaluateError> {
     check(options)?;
@@ -122,8 +125,8 @@ fn check(options: &EvaluateOptions) -> Result<(), EvaluateError> {
     Ok(())
 }
 
-/// The array that a layout becomes on `count` drives. Where drives are made, a layout that needs more gets them, and a
-/// mirror of fewer gets larger ones, so that raw space stays the same.
+/// The array that a layout becomes on `count` drives. Where drives are made, a layout that needs
+/// more gets them, and a mirror of fewer gets larger ones, so that raw space stays the same.
 fn subject_of(spec: &LayoutSpec, count: usize, made: bool) -> Result<Subject, EvaluateError> {
     let wanted = match spec.level {
         Level::Single => 1,
@@ -491,7 +494,8 @@ mod tests {
         let seen = Seen(RefCell::default());
         evaluate(&options(&["raid0", "raid5"]), &seen).expect("it works");
         let seen = seen.0.take();
-        // How often depends on the machine: virtual time flies by, and progress is shown by the clock on the wall.
+        // How often depends on the machine: virtual time flies by, and progress is shown by the
+        // clock on the wall.
         assert!(seen.iter().any(|status| status.what.starts_with("raid")), "{seen:?}");
         assert!(seen.windows(2).all(|pair| pair[0].percent <= pair[1].percent), "{seen:?}");
         assert!(seen.iter().all(|status| status.seconds_left >= 0.0 && status.percent < 100.0));

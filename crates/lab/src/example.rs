@@ -1,4 +1,5 @@
-//! Made-up results for tests of remarks, tables and reports: a plausible evaluation on four drives of 200 MB/s.
+//! Made-up results for tests of remarks, tables and reports: a plausible evaluation on four drives
+//! of 200 MB/s.
 
 use std::collections::BTreeMap;
 

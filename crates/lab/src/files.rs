@@ -1,7 +1,8 @@
 //! Methods on files instead of blocks: PostMark and bonnie, on a directory or on any target.
 //!
-//! Both work on a [`FileStore`]. [`Folder`] is a directory of the system; [`Extents`] keeps files on a bare target with
-//! the simplest of allocators, so that the same method runs on a volume without a file system, or in virtual time.
+//! Both work on a [`FileStore`]. [`Folder`] is a directory of the system; [`Extents`] keeps files
+//! on a bare target with the simplest of allocators, so that the same method runs on a volume
+//! without a file system, or in virtual time.
 
 mod bonnie;
 mod extents;
@@ -46,8 +47,8 @@ pub trait FileStore {
         write_back: bool,
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Visits places of a file, each with whether it is written back, by so many visitors at once that take the next
-    /// place in turns.
+    /// Visits places of a file, each with whether it is written back, by so many visitors at once
+    /// that take the next place in turns.
     fn visit_by(
         &self,
         visitors: usize,

@@ -1,8 +1,9 @@
 //! A run in the form in which the tool prints it that its method follows. Pure.
 //!
-//! CrystalDiskMark's text (the best of the runs, as it prints, and study 000's groups of small and large files beside
-//! it), bonnie's line, PostMark's report, ATTO's bars, Orion's matrices, IOMeter's shares of reads by shares of random
-//! requests. What `lab import` reads of the first three it reads of ours, too. A run whose figures do not fill a form has none.
+//! CrystalDiskMark's text (the best of the runs, as it prints, and study 000's groups of small and
+//! large files beside it), bonnie's line, PostMark's report, ATTO's bars, Orion's matrices,
+//! IOMeter's shares of reads by shares of random requests. What `lab import` reads of the first
+//! three it reads of ours, too. A run whose figures do not fill a form has none.
 
 use std::fmt::Write;
 
@@ -217,7 +218,8 @@ fn atto(run: &RunRecord) -> Option<String> {
     (most > 0.0).then_some(text)
 }
 
-/// Small requests down, large ones across: what the small ones give, how long they take, what the large ones give.
+/// Small requests down, large ones across: what the small ones give, how long they take, what the
+/// large ones give.
 fn orion(run: &RunRecord) -> Option<String> {
     let cell = |name: &str, large: bool| {
         let (name, is_large) = name.strip_suffix(", large").map_or((name, false), |name| (name, true));

@@ -1,8 +1,9 @@
 //! Results of other tools, read into the laboratory's own form. Pure: text in, a [`RunRecord`] out.
 //!
-//! The format is told from the text itself, never from the file's name. Figures keep the tool's meaning; what differs
-//! (a unit, a statistic) is converted and noted in the record. Expects foreign files that are not what they say:
-//! every reader refuses what it does not know, with the line where it stopped.
+//! The format is told from the text itself, never from the file's name. Figures keep the tool's
+//! meaning; what differs (a unit, a statistic) is converted and noted in the record. Expects
+//! foreign files that are not what they say: every reader refuses what it does not know, with the
+//! line where it stopped.
 
 mod bonnie;
 mod bonnie_plus;
@@ -53,7 +54,8 @@ fn broken(format: &'static str, why: impl Into<String>) -> ImportError {
     ImportError::Broken { format, why: why.into() }
 }
 
-/// Reads the output of another tool. `run`, `target` (if the file does not tell) and `date` are left empty.
+/// Reads the output of another tool. `run`, `target` (if the file does not tell) and `date` are
+/// left empty.
 pub fn import(bytes: &[u8]) -> Result<RunRecord, ImportError> {
     let text = decode(bytes);
     let text = text.trim_start_matches('\u{feff}');

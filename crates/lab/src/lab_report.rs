@@ -1,5 +1,6 @@
-//! The page of `lab report`: figures with intervals, a dot for each run, latency percentiles, bandwidth over time, badges,
-//! environment and raw data. One file that needs nothing beside itself, in the style of the evaluation's report.
+//! The page of `lab report`: figures with intervals, a dot for each run, latency percentiles,
+//! bandwidth over time, badges, environment and raw data. One file that needs nothing beside
+//! itself, in the style of the evaluation's report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

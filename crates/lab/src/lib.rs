@@ -1,4 +1,5 @@
-//! The laboratory: workloads, the native driver, contents that can be checked, statistics, results and reports.
+//! The laboratory: workloads, the native driver, contents that can be checked, statistics, results
+//! and reports.
 //!
 //! How each measurement is taken, and why, is in `docs/methods.md`.
 

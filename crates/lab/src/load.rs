@@ -1,9 +1,11 @@
-//! The native driver: keeps a workload's requests in flight against a target and measures them, in the context's clock.
+//! The native driver: keeps a workload's requests in flight against a target and measures them, in
+//! the context's clock.
 //!
-//! A [`Load`] is started, ramped up, measured in one or several windows, and stopped; in between the caller can pull a
-//! drive or start a rebuild. The same code runs in real and in virtual time. One task per request in flight; per request
-//! there is no allocation, one look at the clock and one histogram entry. Expects targets that fail (counted, told, slowed
-//! down), that answer at once for ever (tasks give way to others), and that stop answering (`stop` has a limit).
+//! A [`Load`] is started, ramped up, measured in one or several windows, and stopped; in between
+//! the caller can pull a drive or start a rebuild. The same code runs in real and in virtual time.
+//! One task per request in flight; per request there is no allocation, one look at the clock and
+//! one histogram entry. Expects targets that fail (counted, told, slowed down), that answer at once
+//! for ever (tasks give way to others), and that stop answering (`stop` has a limit).
 
 mod task;
 #[cfg(test)]
@@ -79,8 +81,9 @@ pub struct Load<T: Target> {
 }
 
 impl<T: Target> Load<T> {
-    /// Starts all requests of `workload` on `target`. Writes carry this phase's bytes of `contents`, or whatever the pool's
-    /// memory holds. `moved_bytes` grows with every request that completes, for whoever watches from beside.
+    /// Starts all requests of `workload` on `target`. Writes carry this phase's bytes of
+    /// `contents`, or whatever the pool's memory holds. `moved_bytes` grows with every request that
+    /// completes, for whoever watches from beside.
     pub fn start(
         context: &Context,
         target: &T,
@@ -148,8 +151,8 @@ impl<T: Target> Load<T> {
         self.shared.is_over()
     }
 
-    /// Waits for at least `least_ns` and until as many requests have completed as are kept in flight, so that the burst of
-    /// the start is over; but not longer than `most_ns`.
+    /// Waits for at least `least_ns` and until as many requests have completed as are kept in
+    /// flight, so that the burst of the start is over; but not longer than `most_ns`.
     pub async fn ramp_up(&self, least_ns: u64, most_ns: u64) {
         let start = self.shared.context.now_ns();
         let before = self.completed();

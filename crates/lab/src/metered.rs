@@ -1,8 +1,8 @@
-//! A drive of the laboratory: counts what passes through it (how much each drive really served for what the user asked),
-//! and can be pulled under way. Adds a few nanoseconds a request.
+//! A drive of the laboratory: counts what passes through it (how much each drive really served for
+//! what the user asked), and can be pulled under way. Adds a few nanoseconds a request.
 //!
-//! Pulled means: every later request is answered "gone", as from a drive that lost its cable; what is in flight is answered
-//! by the drive beneath. Nothing else goes wrong here.
+//! Pulled means: every later request is answered "gone", as from a drive that lost its cable; what
+//! is in flight is answered by the drive beneath. Nothing else goes wrong here.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
 //! Methods: what is measured, in which order, how often, and which statistic is the figure.
 //!
-//! A method that is only data is a profile, a TOML file: those of the laboratory are in `profiles/`, users bring their
-//! own. How each differs from the tool that it is named after is in `docs/methods.md`.
+//! A method that is only data is a profile, a TOML file: those of the laboratory are in
+//! `profiles/`, users bring their own. How each differs from the tool that it is named after is in
+//! `docs/methods.md`.
 
 mod profile;
 mod run;

@@ -1,7 +1,8 @@
-//! One run of a method on a target as plain data: what `lab run --json` prints, the store keeps and imports become.
+//! One run of a method on a target as plain data: what `lab run --json` prints, the store keeps and
+//! imports become.
 //!
-//! Key names are part of the command line's contract; units are in the names. What a tool does not report is null or
-//! absent, never zero.
+//! Key names are part of the command line's contract; units are in the names. What a tool does not
+//! report is null or absent, never zero.
 
 use std::collections::BTreeMap;
 

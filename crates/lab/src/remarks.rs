@@ -1,7 +1,8 @@
 //! What a reader should know before believing a figure: a pure function from results to remarks.
 //!
-//! Each remark names the cell it is about, the figures it rests on, and what follows. The thresholds are few and stand in
-//! one place. A remark is never a reason to drop a figure: both are shown.
+//! Each remark names the cell it is about, the figures it rests on, and what follows. The
+//! thresholds are few and stand in one place. A remark is never a reason to drop a figure: both are
+//! shown.
 
 use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
 use crate::tables::short_name;
@@ -25,7 +26,8 @@ const REBUILD_SHARE: f64 = 0.9;
 /// Bytes written to the drives beyond the layout's own need.
 const WRITE_EXCESS: f64 = 1.15;
 
-/// Works out what follows from the measurements: each cell's share of a single drive, and the remarks.
+/// Works out what follows from the measurements: each cell's share of a single drive, and the
+/// remarks.
 pub fn conclude(evaluation: &mut Evaluation) {
     let workloads = evaluation.settings.workloads.iter().map(|workload| workload.name.clone());
     let single: Vec<(String, Option<f64>)> = workloads
@@ -226,8 +228,8 @@ fn single<'a>(evaluation: &'a Evaluation, workload: &str) -> Option<&'a Measurem
     array.cell(State::Normal, workload)
 }
 
-/// How much of what the drives' host gave without an array the drives were asked for: 1 is all of it. `None` where the
-/// host was not measured.
+/// How much of what the drives' host gave without an array the drives were asked for: 1 is all of
+/// it. `None` where the host was not measured.
 pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f64> {
     let host = evaluation.host.as_ref()?;
     let (traffic, seconds) = (&cell.drive_traffic, cell.total_seconds());
@@ -239,9 +241,9 @@ pub fn host_utilisation(evaluation: &Evaluation, cell: &Measurement) -> Option<f
     Some(by_bytes.max(by_requests))
 }
 
-/// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed: sequential reads from all
-/// drives at once, sequential writes to as many drives' worth as hold data; but no more than the host gives to all of them
-/// together.
+/// What the layout's cost model (study 002, Table 2, large requests) gives of one drive's speed:
+/// sequential reads from all drives at once, sequential writes to as many drives' worth as hold
+/// data; but no more than the host gives to all of them together.
 pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workload: &str) -> Option<f64> {
     let drive = single(evaluation, workload)?.mb_per_s;
     let host = evaluation.host.as_ref();
@@ -263,8 +265,8 @@ pub fn cost_model_mb_per_s(evaluation: &Evaluation, array: &ArrayResult, workloa
     }
 }
 
-/// What an idle rebuild can write: one drive's sequential writes, but no more than the host gives to it and to the drives
-/// that are read for it.
+/// What an idle rebuild can write: one drive's sequential writes, but no more than the host gives
+/// to it and to the drives that are read for it.
 fn rebuild_bound_mb_per_s(evaluation: &Evaluation, array: &ArrayResult) -> Option<f64> {
     let drive = single(evaluation, "seq_write")?.mb_per_s;
     let sources = if array.copies > 1 { 1 } else { array.data_units };
@@ -375,7 +377,8 @@ impl CellRemarks<'_> {
             self.say(Severity::Note, text);
         }
         let fewest = cell.run_mean_latencies.iter().copied().fold(f64::INFINITY, f64::min);
-        // The length of a run is settled by the latencies seen in it; a tenth covers what came in its last moments.
+        // The length of a run is settled by the latencies seen in it; a tenth covers what came in
+        // its last moments.
         if !settings.quick && fewest < 0.9 * settings.mean_latencies_per_run {
             let text = format!(
                 "A run lasted only {fewest:.1} mean latencies ({} are wanted): it may not show a steady state.",

@@ -1,8 +1,9 @@
-//! `report.html`: one file that needs nothing beside itself. Tables, charts, remarks, environment, settings, raw data.
+//! `report.html`: one file that needs nothing beside itself. Tables, charts, remarks, environment,
+//! settings, raw data.
 //!
-//! Charts are inline SVG, colours come from a style sheet for light, dark and print. The raw data lie in a script element
-//! of JSON, from which a few lines of script offer them as a file; without script everything else still works. All text
-//! that comes from outside (paths, errors) is escaped.
+//! Charts are inline SVG, colours come from a style sheet for light, dark and print. The raw data
+//! lie in a script element of JSON, from which a few lines of script offer them as a file; without
+//! script everything else still works. All text that comes from outside (paths, errors) is escaped.
 
 mod charts;
 mod png;
@@ -540,7 +541,8 @@ fn raw_data(page: &mut String, evaluation: &Evaluation) {
     let shown = Table { title: "All figures".into(), groups: vec![group], rows };
     table(page, &shown, &escape(&conditions(evaluation)), "names");
     page.push_str("</details>\n<p class=\"screen\"><button id=\"save\" type=\"button\">Save results.json</button></p>\n");
-    // `</script` or `<!--` would end or change a script element; inside JSON strings `<` may be written as its code.
+    // `</script` or `<!--` would end or change a script element; inside JSON strings `<` may be
+    // written as its code.
     let json = serde_json::to_string(evaluation)
         .unwrap_or_else(|error| format!("\"{error}\""))
         .replace('<', "\\u003c");

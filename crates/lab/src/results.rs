@@ -1,7 +1,8 @@
-//! What an evaluation found, as plain data: the shape of `results.json`, which the report and the remarks are made from.
+//! What an evaluation found, as plain data: the shape of `results.json`, which the report and the
+//! remarks are made from.
 //!
-//! Key names are part of the command line's contract; units are in the names (`mb_per_s` is 10^6 bytes a second). Figures
-//! that were not taken are absent or null, never zero.
+//! Key names are part of the command line's contract; units are in the names (`mb_per_s` is 10^6
+//! bytes a second). Figures that were not taken are absent or null, never zero.
 
 use std::collections::BTreeMap;
 
@@ -230,7 +231,8 @@ pub struct Measurement {
     pub read: Option<OneWay>,
     /// Writes alone, where there are any.
     pub write: Option<OneWay>,
-    /// Processor seconds (all threads of the process, making the data included) per 10^9 bytes moved.
+    /// Processor seconds (all threads of the process, making the data included) per 10^9 bytes
+    /// moved.
     pub cpu_seconds_per_gb: Option<f64>,
     /// Processor seconds per second of run.
     pub cpu_share: Option<f64>,
@@ -281,7 +283,8 @@ impl LatencySummary {
 }
 
 impl Measurement {
-    /// From the windows of all runs that count. Panics without one: a cell without runs is no measurement.
+    /// From the windows of all runs that count. Panics without one: a cell without runs is no
+    /// measurement.
     pub fn of(windows: &[Window], outstanding: u64, drive_traffic: Traffic, discarded_runs: u32) -> Self {
         assert!(!windows.is_empty(), "a measurement has at least one run");
         let runs: Vec<f64> = windows.iter().map(Window::mb_per_s).collect();

@@ -1,8 +1,9 @@
 //! Scenarios: a method measured again and again while something becomes of the target.
 //!
-//! The one that there is takes any redundant storage through its states: normal, degraded, rebuilding, recovered. What
-//! fails a drive and gives another is the user's ([`Hooks`]): commands of any system. The offered load is the same in all
-//! states, and goes on while the hooks work; bandwidth over the whole time is kept with markers.
+//! The one that there is takes any redundant storage through its states: normal, degraded,
+//! rebuilding, recovered. What fails a drive and gives another is the user's ([`Hooks`]): commands
+//! of any system. The offered load is the same in all states, and goes on while the hooks work;
+//! bandwidth over the whole time is kept with markers.
 
 mod commands;
 mod failure;

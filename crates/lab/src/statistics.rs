@@ -1,10 +1,13 @@
-//! What several runs of one measurement say: median, spread, and an interval where the runs suffice for one. Pure.
+//! What several runs of one measurement say: median, spread, and an interval where the runs suffice
+//! for one. Pure.
 //!
-//! The method of the 95 % interval, and why: fewer than three runs give none. A run's figure is itself a mean over
-//! hundreds or thousands of requests and so close to normally distributed; three to five runs therefore give Student's t
-//! interval of the mean (with two runs its factor of 12.7 would make any interval meaningless). Six runs or more give the
-//! interval of the median from order statistics, which assumes nothing about the distribution: the k-th lowest to the
-//! k-th highest run, k the largest for which a binomial count says at least 95 %. Either interval contains the median.
+//! The method of the 95 % interval, and why: fewer than three runs give none. A run's figure is
+//! itself a mean over hundreds or thousands of requests and so close to normally distributed; three
+//! to five runs therefore give Student's t interval of the mean (with two runs its factor of 12.7
+//! would make any interval meaningless). Six runs or more give the interval of the median from
+//! order statistics, which assumes nothing about the distribution: the k-th lowest to the k-th
+//! highest run, k the largest for which a binomial count says at least 95 %. Either interval
+//! contains the median.
 
 mod compare;
 mod series;
@@ -61,7 +64,8 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The 95 % interval of non-negative values as the head of this file describes it; `None` with fewer than three.
+/// The 95 % interval of non-negative values as the head of this file describes it; `None` with
+/// fewer than three.
 pub fn interval95(values: &[f64]) -> Option<Interval> {
     // Two-sided 95 % points of Student's t for 2, 3 and 4 degrees of freedom, from any table of it.
     let factor = match values.len() {
@@ -79,8 +83,8 @@ pub fn interval95(values: &[f64]) -> Option<Interval> {
 fn order_statistics_interval(values: &[f64]) -> Interval {
     let sorted = sorted(values);
     let count = sorted.len();
-    // The chance that the median lies outside [k-th lowest, k-th highest] is twice the chance of fewer than k heads in
-    // `count` tosses of a coin.
+    // The chance that the median lies outside [k-th lowest, k-th highest] is twice the chance of
+    // fewer than k heads in `count` tosses of a coin.
     let mut outside_one_side = 0.0;
     let mut chance = 0.5f64.powi(count as i32);
     let mut rank = 0;
@@ -135,7 +139,8 @@ mod tests {
 
     #[test]
     fn many_runs_give_ranks_as_tables_of_the_sign_test_have_them() {
-        // (runs, rank from either end): e.g. Conover, Practical Nonparametric Statistics, intervals for the median.
+        // (runs, rank from either end): e.g. Conover, Practical Nonparametric Statistics, intervals
+        // for the median.
         for (count, rank) in [(6, 1), (7, 1), (8, 1), (9, 2), (10, 2), (12, 3), (15, 4), (20, 6), (25, 8)] {
             let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
             let interval = interval95(&values).unwrap();

@@ -1,8 +1,10 @@
-//! The result store: every run of the laboratory and every import, in one SQLite file. Single-threaded.
+//! The result store: every run of the laboratory and every import, in one SQLite file.
+//! Single-threaded.
 //!
-//! A run is entered when it begins and each figure when it is taken, in a transaction of its own: a process that is
-//! killed loses at most the figure it was taking. Expects another process that writes at the same time (waits up to five
-//! seconds), a file that is no database or of a newer version (refused, never overwritten), and a full disk.
+//! A run is entered when it begins and each figure when it is taken, in a transaction of its own: a
+//! process that is killed loses at most the figure it was taking. Expects another process that
+//! writes at the same time (waits up to five seconds), a file that is no database or of a newer
+//! version (refused, never overwritten), and a full disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +40,8 @@ const TABLES_OF_2: &str = "
     CREATE TABLE timelines (
         run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE, document TEXT NOT NULL);";
 
-/// What version 3 has in addition is in the columns: seconds of samples, and pieces of timelines, have latencies.
+/// What version 3 has in addition is in the columns: seconds of samples, and pieces of timelines,
+/// have latencies.
 const TABLES_OF_3: &str = "";
 
 /// What can go wrong with the store.
@@ -388,7 +391,8 @@ impl Store {
         })
     }
 
-    /// Takes a run out of the store that ended before anything was measured. Best effort: why it ended counts more.
+    /// Takes a run out of the store that ended before anything was measured. Best effort: why it
+    /// ended counts more.
     pub fn forget_empty(&self, run: &str) {
         let asked =
             "DELETE FROM runs WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM measurements WHERE run = ?1)";

@@ -1,8 +1,10 @@
-//! The five published studies, each as one call: their configurations built by our engine, their method, their tables.
+//! The five published studies, each as one call: their configurations built by our engine, their
+//! method, their tables.
 //!
-//! Drives are files held to the speed of the study's drives (or slower by one factor, where the host cannot keep up with
-//! all of them), or models in virtual time. What compares is the share of a single drive. Configurations that only another
-//! system can be (a controller, Storage Spaces' own code) stand in the tables as published only.
+//! Drives are files held to the speed of the study's drives (or slower by one factor, where the
+//! host cannot keep up with all of them), or models in virtual time. What compares is the share of
+//! a single drive. Configurations that only another system can be (a controller, Storage Spaces'
+//! own code) stand in the tables as published only.
 
 mod findings;
 mod measure;

@@ -1,7 +1,9 @@
-//! Going once through a whole target: filling it with contents that can be checked, and comparing every byte with them.
+//! Going once through a whole target: filling it with contents that can be checked, and comparing
+//! every byte with them.
 //!
-//! Both keep a fixed number of large requests in flight. Expects write errors (the fill stops and says so) and read errors
-//! (read again block by block, so that the damage is told as exactly as it is).
+//! Both keep a fixed number of large requests in flight. Expects write errors (the fill stops and
+//! says so) and read errors (read again block by block, so that the damage is told as exactly as it
+//! is).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,8 +57,8 @@ impl Cursor {
     }
 }
 
-/// Writes the current phase of `contents` over all of `target` and flushes. `done_bytes` grows as it goes. Returns how
-/// long it took, in nanoseconds of the context's clock.
+/// Writes the current phase of `contents` over all of `target` and flushes. `done_bytes` grows as
+/// it goes. Returns how long it took, in nanoseconds of the context's clock.
 pub async fn fill<T: Target>(
     context: &Context,
     target: &T,
@@ -96,7 +98,8 @@ pub async fn fill<T: Target>(
     Ok(context.now_ns() - start_ns)
 }
 
-/// Reads all of `target` and compares every byte with `contents`. Nothing may be writing. `done_bytes` grows as it goes.
+/// Reads all of `target` and compares every byte with `contents`. Nothing may be writing.
+/// `done_bytes` grows as it goes.
 pub async fn verify<T: Target>(
     context: &Context,
     target: &T,

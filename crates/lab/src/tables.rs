@@ -1,7 +1,9 @@
-//! The tables of an evaluation as plain data, and their form on a terminal. The report shows the same tables.
+//! The tables of an evaluation as plain data, and their form on a terminal. The report shows the
+//! same tables.
 //!
-//! The main one has the form of study 004's Table 3 (rows are layouts, columns the states with SW, SR and M each, then the
-//! rebuild); the second is "% of a single drive" as in study 000; the last puts the same share from study 004 beside it.
+//! The main one has the form of study 004's Table 3 (rows are layouts, columns the states with SW,
+//! SR and M each, then the rebuild); the second is "% of a single drive" as in study 000; the last
+//! puts the same share from study 004 beside it.
 
 use std::collections::BTreeMap;
 
@@ -171,7 +173,8 @@ fn is_remarked(evaluation: &Evaluation, array: &ArrayResult, state: State, workl
     })
 }
 
-/// The published share of a single drive: study 004, Table 9 over Table 4, for the layouts evaluated here.
+/// The published share of a single drive: study 004, Table 9 over Table 4, for the layouts
+/// evaluated here.
 pub fn published_table(evaluation: &Evaluation) -> Option<Table> {
     let singles = published(include_str!("../../../studies/004-table-4-single-drive.csv"));
     let arrays = published(include_str!("../../../studies/004-table-9-usb-das.csv"));
@@ -223,7 +226,8 @@ pub fn published_table(evaluation: &Evaluation) -> Option<Table> {
     Some(Table { title: title.into(), groups, rows })
 }
 
-/// Rows of a published table by column name. These files have no quoted commas before the columns used here.
+/// Rows of a published table by column name. These files have no quoted commas before the columns
+/// used here.
 fn published(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();

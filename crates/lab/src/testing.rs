@@ -1,4 +1,5 @@
-//! Drives for this crate's tests: one that takes a known time, one with a place that cannot be accessed.
+//! Drives for this crate's tests: one that takes a known time, one with a place that cannot be
+//! accessed.
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! What a load is made of: pattern, block sizes, read share, depth, jobs, region, seed. Plain data.
 //!
-//! One type describes every load of the laboratory, whoever drives it: the native driver in real or virtual time, later
-//! fio. The constants are those of study 004 (`studies/workloads.csv`; a test compares them with that file). Expects
-//! descriptions that make no sense (no blocks, a region beyond the target): [`Workload::resolve`] refuses them.
+//! One type describes every load of the laboratory, whoever drives it: the native driver in real or
+//! virtual time, later fio. The constants are those of study 004 (`studies/workloads.csv`; a test
+//! compares them with that file). Expects descriptions that make no sense (no blocks, a region
+//! beyond the target): [`Workload::resolve`] refuses them.
 
 mod places;
 
@@ -18,17 +19,20 @@ use self::places::Zipf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// Each job goes through its own equal part of the region from start to end and then starts again.
+    /// Each job goes through its own equal part of the region from start to end and then starts
+    /// again.
     Sequential,
     /// Anywhere in the region, each place equally likely, places may repeat (fio's `norandommap`).
     Random,
-    /// Sequential, but so many percent of requests jump anywhere and the job goes on from there (IOMeter's "% random").
+    /// Sequential, but so many percent of requests jump anywhere and the job goes on from there
+    /// (IOMeter's "% random").
     Partly(u32),
     /// Each request begins so many bytes behind the beginning of the one before.
     Strided(u64),
     /// Random by Zipf's law with this exponent in hundredths (fio's `zipf:1.2` is 120).
     Zipf(u32),
-    /// Random, (so many percent of requests, in so many percent of the region), the rest anywhere in the remainder.
+    /// Random, (so many percent of requests, in so many percent of the region), the rest anywhere
+    /// in the remainder.
     HotSpot(u32, u32),
 }
 
@@ -41,7 +45,8 @@ pub enum Arrival {
     Closed,
     /// So many a second over all jobs, evenly; latency counts from the moment a request was due.
     Fixed(f64),
-    /// So many a second on average, at random moments (exponential gaps); latency counts from the moment it was due.
+    /// So many a second on average, at random moments (exponential gaps); latency counts from the
+    /// moment it was due.
     Poisson(f64),
     /// At most so many a second over all jobs; latency counts from the moment a request is made.
     Limited(f64),
@@ -52,7 +57,8 @@ pub enum Arrival {
 pub struct BlockShare {
     /// Length of a request in bytes.
     pub bytes: u64,
-    /// How many of all requests have this length, relative to the other entries (percent when they add up to 100).
+    /// How many of all requests have this length, relative to the other entries (percent when they
+    /// add up to 100).
     pub share: u32,
 }
 
@@ -82,8 +88,9 @@ pub struct Workload {
     pub jobs: u32,
     /// The part of the target to use; `None` is all of it.
     pub region: Option<Region>,
-    /// Offsets of random requests are multiples of this; `None` is the smallest block of the split, which is what fio does
-    /// (`blockalign`: a 2 MiB request of the mixed load begins at any multiple of 4 KiB).
+    /// Offsets of random requests are multiples of this; `None` is the smallest block of the split,
+    /// which is what fio does (`blockalign`: a 2 MiB request of the mixed load begins at any
+    /// multiple of 4 KiB).
     pub align_bytes: Option<u64>,
     /// Where the random choices start.
     pub seed: u64,
@@ -93,7 +100,8 @@ pub struct Workload {
     /// Pause of a job's request slot after each answer, microseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub think_us: u64,
-    /// Flush after so many writes of a request slot; 0 never. The flush is no request of its own in the figures.
+    /// Flush after so many writes of a request slot; 0 never. The flush is no request of its own in
+    /// the figures.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flush_every: u32,
     /// Each so-manieth write of a request slot completes only when it is durable (FUA); 0 none.
@@ -102,8 +110,8 @@ pub struct Workload {
     /// Discards in place of writes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub discards: bool,
-    /// What may be asked for, by weight, in place of `blocks`, `read_share` and the share of random places (IOMeter's
-    /// access specifications); empty: those.
+    /// What may be asked for, by weight, in place of `blocks`, `read_share` and the share of random
+    /// places (IOMeter's access specifications); empty: those.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accesses: Vec<Access>,
     /// The load ends after so many requests.
@@ -176,7 +184,8 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 impl Region {
-    /// What of `size_bytes` a load works on that asks for this part of it: as much of it as there is.
+    /// What of `size_bytes` a load works on that asks for this part of it: as much of it as there
+    /// is.
     pub fn within(asked: Option<Self>, size_bytes: u64) -> Self {
         let asked = asked.unwrap_or(Self { offset_bytes: 0, length_bytes: u64::MAX });
         Self { length_bytes: asked.length_bytes.min(size_bytes.saturating_sub(asked.offset_bytes)), ..asked }
@@ -234,8 +243,8 @@ impl Workload {
         Self::uniform("seq_read", Pattern::Sequential, MIB, 1.0, 64)
     }
 
-    /// M of study 004: half reads, half writes, random, 20 % of 4 KiB, 50 % of 64 KiB, 20 % of 256 KiB, 10 % of 2 MiB,
-    /// by eight jobs at depth 64 each.
+    /// M of study 004: half reads, half writes, random, 20 % of 4 KiB, 50 % of 64 KiB, 20 % of 256
+    /// KiB, 10 % of 2 MiB, by eight jobs at depth 64 each.
     pub fn mixed() -> Self {
         let split = [(4 * KIB, 20), (64 * KIB, 50), (256 * KIB, 20), (2 * MIB, 10)];
         Self {
@@ -282,7 +291,8 @@ impl Workload {
         self.split().iter().map(|block| block.bytes).max().unwrap_or(0)
     }
 
-    /// Checks the description against a target of `capacity_bytes` and works out what the choices need.
+    /// Checks the description against a target of `capacity_bytes` and works out what the choices
+    /// need.
     pub fn resolve(&self, capacity_bytes: u64) -> Result<ResolvedWorkload, WorkloadError> {
         let name = || self.name.clone();
         let used: Vec<BlockShare> = self.split().into_iter().filter(|block| block.share > 0).collect();
@@ -415,7 +425,8 @@ pub struct Choice {
 /// A workload checked against a target.
 #[derive(Clone, Debug)]
 pub struct ResolvedWorkload {
-    /// (upper bound of a 32-bit random number, length): the first entry whose bound is above the number is taken.
+    /// (upper bound of a 32-bit random number, length): the first entry whose bound is above the
+    /// number is taken.
     blocks: Vec<(u64, u64)>,
     /// In place of read share and pattern, one for each of `blocks`; or none at all.
     accesses: Vec<Access>,
@@ -497,7 +508,8 @@ impl ResolvedWorkload {
     }
 }
 
-/// The random numbers number `stream` of `seed`: streams of one seed, and seeds, have nothing to do with each other.
+/// The random numbers number `stream` of `seed`: streams of one seed, and seeds, have nothing to do
+/// with each other.
 pub fn random_stream(seed: u64, stream: u64) -> SplitMix64 {
     SplitMix64::new(mix(seed ^ mix(stream)))
 }

@@ -1,7 +1,9 @@
-//! What a 4 KiB request spends on addresses and plans: the engine has about a microsecond for everything.
+//! What a 4 KiB request spends on addresses and plans: the engine has about a microsecond for
+//! everything.
 //!
-//! Every figure is the mean over 4096 random places of the volume, so that neither branches nor addresses can be
-//! guessed; the loop around it costs about a nanosecond. It says nothing of the I/O that follows.
+//! Every figure is the mean over 4096 random places of the volume, so that neither branches nor
+//! addresses can be guessed; the loop around it costs about a nanosecond. It says nothing of the
+//! I/O that follows.
 
 use std::hint::black_box;
 use std::time::Duration;

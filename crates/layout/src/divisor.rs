@@ -1,14 +1,15 @@
-//! Division by a number that is fixed when a volume is opened, as one multiplication and one correction.
+//! Division by a number that is fixed when a volume is opened, as one multiplication and one
+//! correction.
 //!
-//! Every 4 KiB request divides by the number of data units and by the width. A 64-bit hardware division costs
-//! up to 40 cycles; this costs about 5. Pure arithmetic: no faults.
+//! Every 4 KiB request divides by the number of data units and by the width. A 64-bit hardware
+//! division costs up to 40 cycles; this costs about 5. Pure arithmetic: no faults.
 
 /// A divisor with its reciprocal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Divisor {
     divisor: u64,
-    /// `floor((2^64 - 1) / divisor)`: short of `2^64 / divisor` by at most one, so that the quotient estimated
-    /// with it is short by at most one for every dividend.
+    /// `floor((2^64 - 1) / divisor)`: short of `2^64 / divisor` by at most one, so that the
+    /// quotient estimated with it is short by at most one for every dividend.
     reciprocal: u64,
 }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with a wish for a layout, and what to do about it.
 //!
-//! Every message names the numbers involved; [`LayoutError::hint`] says, apart from it, what would work.
+//! Every message names the numbers involved; [`LayoutError::hint`] says, apart from it, what would
+//! work.
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,7 @@
 //! The address map of a volume: volume offset → stripe → member and offset, and back.
 //!
-//! How the units of stripe `s` lie, with `n` members (in a group), `m` parity units, strips numbered in rows:
+//! How the units of stripe `s` lie, with `n` members (in a group), `m` parity units, strips
+//! numbered in rows:
 //!
 //! | layout | units |
 //! |---|---|
@@ -8,16 +9,16 @@
 //! | RAID 1 | every member, row `s` |
 //! | RAID 10 | strips counted across the members: copies at `2s` and `2s + 1`; odd `n` works |
 //! | RAID 4 | data `i` on member `i`, P on the last, row `s` |
-//! | RAID 5, 6, 7 | P on `n - 1 - (s mod n)`, then Q, R, then the data, each on the next member round |
-//! | RAID 50, 60 | group `s mod G`, a consecutive block of members; in it RAID 5, 6 with row `s / G` |
+//! | RAID 5, 6, 7 | P on `n - 1 - (s mod n)`, then Q, R, the data, each on the next member |
+//! | RAID 50, 60 | group `s mod G`, consecutive members; in it RAID 5, 6 with row `s / G` |
 //!
-//! The rotation is the one Linux md calls left-symmetric: data go on where the last stripe's ended, so that
-//! reading in sequence takes the members in turn. The maps are bijections (see the tests); the only strip
-//! without a unit is the very last of a RAID 10 with an odd number of strips.
+//! The rotation is the one Linux md calls left-symmetric: data go on where the last stripe's ended,
+//! so that reading in sequence takes the members in turn. The maps are bijections (see the tests);
+//! the only strip without a unit is the very last of a RAID 10 with an odd number of strips.
 //!
-//! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and nothing
-//! allocates for up to 12 units. Faults expected: a shape or size from metadata that cannot be; addresses out
-//! of range are bugs.
+//! Everything here is called for every request, so divisions are multiplications ([`Divisor`]) and
+//! nothing allocates for up to 12 units. Faults expected: a shape or size from metadata that cannot
+//! be; addresses out of range are bugs.
 
 use smallvec::SmallVec;
 
@@ -106,9 +107,9 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Lays the shape over members that have `member_bytes` for the volume each; what is left over after the
-    /// last whole strip is not used. Fails where the shape is impossible, the members have no room for one
-    /// strip, or all of them together pass 2^64 bytes.
+    /// Lays the shape over members that have `member_bytes` for the volume each; what is left over
+    /// after the last whole strip is not used. Fails where the shape is impossible, the members
+    /// have no room for one strip, or all of them together pass 2^64 bytes.
     pub fn new(shape: Shape, member_bytes: u64) -> Result<Geometry, LayoutError> {
         shape.check()?;
         let Shape { level, width, groups, interleave_bytes } = shape;
@@ -215,8 +216,8 @@ impl Geometry {
         Location { stripe, from: (unit << self.interleave_shift) + in_strip }
     }
 
-    /// The inverse of [`Geometry::locate`] for a data unit; `None` for parity. Every copy of a mirror gives the
-    /// same volume offset. Panics for a stripe that is not there.
+    /// The inverse of [`Geometry::locate`] for a data unit; `None` for parity. Every copy of a
+    /// mirror gives the same volume offset. Panics for a stripe that is not there.
     pub fn volume_offset(&self, stripe: u64, unit: usize, offset_in_unit: u64) -> Option<u64> {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
         if unit >= self.data_units * self.copies {
@@ -303,8 +304,8 @@ impl Geometry {
         Stripe { index, units }
     }
 
-    /// Where one unit of a stripe begins, without looking at the others. Panics for a stripe or unit that is
-    /// not there.
+    /// Where one unit of a stripe begins, without looking at the others. Panics for a stripe or
+    /// unit that is not there.
     #[inline]
     pub fn place_of_unit(&self, stripe: u64, unit: usize) -> Place {
         assert!(stripe < self.stripes, "stripe {stripe} of {}", self.stripes);
@@ -329,14 +330,16 @@ impl Geometry {
         }
     }
 
-    /// Where the byte at a volume offset lies, and how many bytes follow it there up to the end of its strip
-    /// (counting itself). For mirrors: its first copy; [`Geometry::copy_place`] has the others.
+    /// Where the byte at a volume offset lies, and how many bytes follow it there up to the end of
+    /// its strip (counting itself). For mirrors: its first copy; [`Geometry::copy_place`] has the
+    /// others.
     #[inline]
     pub fn data_unit_place(&self, volume_offset: u64) -> (Place, u64) {
         self.copy_place(volume_offset, 0)
     }
 
-    /// As [`Geometry::data_unit_place`], for one of the copies. Panics for a copy that is not there.
+    /// As [`Geometry::data_unit_place`], for one of the copies. Panics for a copy that is not
+    /// there.
     #[inline]
     pub fn copy_place(&self, volume_offset: u64, copy: usize) -> (Place, u64) {
         assert!(copy < self.copies, "copy {copy} of {}", self.copies);
@@ -348,8 +351,9 @@ impl Geometry {
         (place, self.shape.interleave_bytes - in_strip)
     }
 
-    /// What lies at a place; the inverse of [`Geometry::stripe`]. `None` for a place that no unit lies at: past
-    /// the members, past what is used of them, and the last strip of a RAID 10 with an odd number of strips.
+    /// What lies at a place; the inverse of [`Geometry::stripe`]. `None` for a place that no unit
+    /// lies at: past the members, past what is used of them, and the last strip of a RAID 10 with
+    /// an odd number of strips.
     pub fn unit_at(&self, member: usize, offset_bytes: u64) -> Option<UnitAt> {
         if member >= self.shape.width || offset_bytes >= self.member_bytes {
             return None;
@@ -381,8 +385,8 @@ impl Geometry {
         Some(UnitAt { stripe, unit, offset_in_unit: offset_bytes & (self.shape.interleave_bytes - 1) })
     }
 
-    /// Whether every stripe can still be read with these members missing. Numbers that are no members of this
-    /// volume do not count.
+    /// Whether every stripe can still be read with these members missing. Numbers that are no
+    /// members of this volume do not count.
     pub fn survives(&self, missing: &MemberSet) -> bool {
         let width = self.shape.width;
         let gone = |member: usize| missing.contains(member);
@@ -390,8 +394,8 @@ impl Geometry {
             Placement::Striped => !(0..width).any(gone),
             Placement::Mirrored => !(0..width).all(gone),
             Placement::StripedMirrors => {
-                // With an even width the pairs repeat in every row. With an odd one they shift by a member from
-                // row to row, so that two rows show all of them.
+                // With an even width the pairs repeat in every row. With an odd one they shift by a
+                // member from row to row, so that two rows show all of them.
                 let stripes_to_see = self.stripes.min(width as u64);
                 (0..stripes_to_see).all(|stripe| self.stripe_survives(stripe, missing))
             }
@@ -403,7 +407,8 @@ impl Geometry {
         }
     }
 
-    /// Whether one stripe can still be read with these members missing. Panics for a stripe that is not there.
+    /// Whether one stripe can still be read with these members missing. Panics for a stripe that is
+    /// not there.
     pub fn stripe_survives(&self, stripe: u64, missing: &MemberSet) -> bool {
         let lost = (0..self.units())
             .filter(|&unit| missing.contains(self.place_of_unit(stripe, unit).member))
@@ -416,7 +421,8 @@ impl Geometry {
         Place { member, offset_bytes: row << self.interleave_shift }
     }
 
-    /// Of a stripe with rotating parity: its row, the first member of its group, and where in the group P lies.
+    /// Of a stripe with rotating parity: its row, the first member of its group, and where in the
+    /// group P lies.
     #[inline]
     fn rotation(&self, stripe: u64) -> (u64, usize, usize) {
         let (row, group) = if self.shape.groups == 1 { (stripe, 0) } else { self.by_groups.divide(stripe) };

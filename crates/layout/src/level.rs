@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::LayoutError;
 
-/// How the data of a volume is spread and protected. Written, printed and stored by its lower-case name.
+/// How the data of a volume is spread and protected. Written, printed and stored by its lower-case
+/// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -92,8 +93,8 @@ impl Level {
         }
     }
 
-    /// The fewest members the level can have. RAID 0 begins at two: on one drive it is `single` by a wrong
-    /// name, and whoever asks for it has most likely forgotten a drive.
+    /// The fewest members the level can have. RAID 0 begins at two: on one drive it is `single` by
+    /// a wrong name, and whoever asks for it has most likely forgotten a drive.
     pub fn minimum_width(self) -> usize {
         if self.is_grouped() { 2 * self.minimum_group_width() } else { self.minimum_group_width() }
     }
@@ -113,8 +114,9 @@ impl fmt::Display for Level {
 impl FromStr for Level {
     type Err = LayoutError;
 
-    /// Takes names and aliases, in either case. `mirror3` is refused, because a level alone cannot say "three
-    /// copies" and two would be less than was asked for: parse a [`crate::LayoutSpec`] instead.
+    /// Takes names and aliases, in either case. `mirror3` is refused, because a level alone cannot
+    /// say "three copies" and two would be less than was asked for: parse a [`crate::LayoutSpec`]
+    /// instead.
     fn from_str(name: &str) -> Result<Level, LayoutError> {
         let lower = name.to_ascii_lowercase();
         let level = match lower.as_str() {

@@ -1,7 +1,7 @@
 //! A set of members (or of units) small enough to copy: what is missing, what was asked for.
 //!
-//! Four words hold 256 numbers, one more than the widest layout has members. No faults: a number past 255 is a
-//! caller's bug.
+//! Four words hold 256 numbers, one more than the widest layout has members. No faults: a number
+//! past 255 is a caller's bug.
 
 use std::fmt;
 

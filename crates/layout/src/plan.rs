@@ -1,7 +1,9 @@
-//! What read and write plans have in common: ranges of units, decoding, and what is said when too much is missing.
+//! What read and write plans have in common: ranges of units, decoding, and what is said when too
+//! much is missing.
 //!
-//! Fault expected: more units of a stripe missing than it can do without. The errors name the stripe, the units
-//! and the members, so that whoever reports them can say which bytes of the volume are concerned.
+//! Fault expected: more units of a stripe missing than it can do without. The errors name the
+//! stripe, the units and the members, so that whoever reports them can say which bytes of the
+//! volume are concerned.
 
 use std::fmt;
 
@@ -35,7 +37,8 @@ impl UnitRange {
 pub struct Decode {
     /// Units to reconstruct, ascending.
     pub wanted: SmallVec<[usize; 3]>,
-    /// As many units as the stripe has data units, ascending; the plan reads each over at least the window.
+    /// As many units as the stripe has data units, ascending; the plan reads each over at least the
+    /// window.
     pub sources: SmallVec<[usize; 12]>,
     /// First byte of the window, from the start of the strip.
     pub start: u64,
@@ -67,14 +70,14 @@ pub struct Unreadable {
     pub rest: Box<ReadPlan>,
 }
 
-/// What was to be written cannot be: too many units of the stripe are missing for the data to be readable
-/// afterwards. Nothing of the stripe should be written then.
+/// What was to be written cannot be: too many units of the stripe are missing for the data to be
+/// readable afterwards. Nothing of the stripe should be written then.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct Unwritable {
     /// The stripe.
     pub stripe: u64,
-    /// The ranges that were to be written to missing members, ascending by unit; may be empty, when only units
-    /// that were not to be written are missing.
+    /// The ranges that were to be written to missing members, ascending by unit; may be empty, when
+    /// only units that were not to be written are missing.
     pub lost: Vec<LostRange>,
     /// All missing members of the stripe, ascending by unit.
     pub missing_members: Vec<usize>,
@@ -121,8 +124,8 @@ pub(crate) fn missing_units(stripe: &Stripe, missing: &MemberSet) -> MemberSet {
     units.filter(|(_, place)| missing.contains(place.member)).map(|(unit, _)| unit).collect()
 }
 
-/// As many present units as there are data units: all data units, then as much parity as it takes, P first
-/// because it is the cheapest to decode. `None` where too few are left. Ascending.
+/// As many present units as there are data units: all data units, then as much parity as it takes,
+/// P first because it is the cheapest to decode. `None` where too few are left. Ascending.
 pub(crate) fn decode_sources(geometry: &Geometry, gone: &MemberSet) -> Option<SmallVec<[usize; 12]>> {
     let data_units = geometry.data_units();
     let present = (0..geometry.units()).filter(|unit| !gone.contains(*unit));

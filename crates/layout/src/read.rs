@@ -1,8 +1,8 @@
 //! Which strips to read for a request, with the fewest I/Os, also when members are missing.
 //!
-//! Reading a missing unit takes as many other units as the stripe has data units, however many are missing;
-//! the data units among them that were asked for anyway are read once, for both. Fault expected: more missing
-//! than the stripe can do without; then what is left is still read.
+//! Reading a missing unit takes as many other units as the stripe has data units, however many are
+//! missing; the data units among them that were asked for anyway are read once, for both. Fault
+//! expected: more missing than the stripe can do without; then what is left is still read.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -19,9 +19,10 @@ pub struct ReadPlan {
     pub decode: Option<Decode>,
 }
 
-/// Plans reading bytes `from..to` of a stripe's data with these members missing. Of a mirror's present copies
-/// `prefer` chooses: it gets their members and returns an index into them. With more missing than the stripe
-/// can do without, the error holds a plan for the rest. Panics for an empty range or one past the stripe's data.
+/// Plans reading bytes `from..to` of a stripe's data with these members missing. Of a mirror's
+/// present copies `prefer` chooses: it gets their members and returns an index into them. With more
+/// missing than the stripe can do without, the error holds a plan for the rest. Panics for an empty
+/// range or one past the stripe's data.
 #[inline]
 pub fn plan_read(
     geometry: &Geometry,
@@ -44,10 +45,11 @@ pub fn plan_read(
     read_ranges(geometry, stripe, &wanted, &gone)
 }
 
-/// Plans the reconstruction of whole or parts of units, `start..end` of each, parity too: for rebuilding a
-/// member or repairing a unit that cannot be read. The wanted units count as missing whether their members
-/// are or not, and the plan does not read them. For mirrors the plan reads one present copy, a different one
-/// from stripe to stripe, and has nothing to decode. Panics for units that are not there or an empty range.
+/// Plans the reconstruction of whole or parts of units, `start..end` of each, parity too: for
+/// rebuilding a member or repairing a unit that cannot be read. The wanted units count as missing
+/// whether their members are or not, and the plan does not read them. For mirrors the plan reads
+/// one present copy, a different one from stripe to stripe, and has nothing to decode. Panics for
+/// units that are not there or an empty range.
 pub fn plan_reconstruct(
     geometry: &Geometry,
     stripe: &Stripe,

@@ -1,7 +1,8 @@
-//! What a user asks for ([`LayoutSpec`]), checked against the drives there are, becomes a [`Shape`].
+//! What a user asks for ([`LayoutSpec`]), checked against the drives there are, becomes a
+//! [`Shape`].
 //!
-//! Faults expected: wishes that cannot be met, and shapes read from metadata that hold nonsense. Both are
-//! refused with the numbers named.
+//! Faults expected: wishes that cannot be met, and shapes read from metadata that hold nonsense.
+//! Both are refused with the numbers named.
 
 use std::str::FromStr;
 
@@ -41,7 +42,8 @@ impl LayoutSpec {
         LayoutSpec { level, columns: None, groups: None, interleave_bytes: None }
     }
 
-    /// Reads a layout by name or alias. Unlike [`Level::from_str`] it knows `mirror3`, RAID 1 with 3 columns.
+    /// Reads a layout by name or alias. Unlike [`Level::from_str`] it knows `mirror3`, RAID 1 with
+    /// 3 columns.
     pub fn parse(name: &str) -> Result<LayoutSpec, LayoutError> {
         match name.parse() {
             Ok(level) => Ok(LayoutSpec::new(level)),
@@ -115,8 +117,8 @@ fn check_columns(level: Level, columns: usize) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; one that comes from elsewhere
-/// (metadata) is checked by [`Shape::check`], which [`crate::Geometry::new`] calls.
+/// A layout with nothing left open. [`LayoutSpec::resolve`] makes valid ones; one that comes from
+/// elsewhere (metadata) is checked by [`Shape::check`], which [`crate::Geometry::new`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// The level.

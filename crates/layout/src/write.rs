@@ -1,17 +1,18 @@
 //! Which strips to read and write for a write, with the fewest I/Os, also when members are missing.
 //!
-//! A write to a stripe with parity has to leave the parity right. The new parity of a window of the strip can be
-//! had in four ways, which differ only in what has to be read first:
+//! A write to a stripe with parity has to leave the parity right. The new parity of a window of the
+//! strip can be had in four ways, which differ only in what has to be read first:
 //!
 //! - *full stripe*: nothing, all data of the window are new;
-//! - *read-modify-write*: the old data that are overwritten, and the old parity, which then changes by the
-//!   difference;
+//! - *read-modify-write*: the old data that are overwritten, and the old parity, which then changes
+//!   by the difference;
 //! - *reconstruct-write*: the data of the window that are not overwritten;
 //! - *decode-write*: any `k` units of the window, from which missing data are reconstructed first.
 //!
-//! The writes are the same in all four: what was written and is not missing, and the parity that is not missing.
-//! So the method with the fewest reads wins; on a tie read-modify-write, then reconstruct-write. The parity of a
-//! missing data unit goes on to hold its data, new ones too, until it is rebuilt.
+//! The writes are the same in all four: what was written and is not missing, and the parity that is
+//! not missing. So the method with the fewest reads wins; on a tie read-modify-write, then
+//! reconstruct-write. The parity of a missing data unit goes on to hold its data, new ones too,
+//! until it is rebuilt.
 //!
 //! Fault expected: more missing than the stripe can do without.
 
@@ -42,8 +43,9 @@ pub enum WriteMethod {
 pub struct WritePlan {
     /// How the new parity is had.
     pub method: WriteMethod,
-    /// One I/O each, ascending by unit, at most one per unit. Where a range reaches over bytes that are
-    /// overwritten (reconstruct-write with a hole on either side, decode-write), those read are old.
+    /// One I/O each, ascending by unit, at most one per unit. Where a range reaches over bytes that
+    /// are overwritten (reconstruct-write with a hole on either side, decode-write), those read are
+    /// old.
     pub reads: SmallVec<[UnitRange; 4]>,
     /// One I/O each, ascending by unit, at most one per unit, none to a missing member.
     pub writes: SmallVec<[UnitRange; 8]>,
@@ -53,9 +55,10 @@ pub struct WritePlan {
     pub decode: Option<Decode>,
 }
 
-/// Plans writing the ranges, one non-empty range per data unit, ascending by unit, with these members missing.
-/// Fails where more are missing than the stripe can do without: what is written could not be read back, or the
-/// lost data could not be told from it. Panics for ranges that are unsorted, empty or past the strip.
+/// Plans writing the ranges, one non-empty range per data unit, ascending by unit, with these
+/// members missing. Fails where more are missing than the stripe can do without: what is written
+/// could not be read back, or the lost data could not be told from it. Panics for ranges that are
+/// unsorted, empty or past the strip.
 #[inline]
 pub fn plan_write(
     geometry: &Geometry,
@@ -142,7 +145,8 @@ fn write_with_parity(geometry: &Geometry, written: &[UnitRange], gone: &MemberSe
     WritePlan { method, reads, writes, window: Some((start, end)), decode }
 }
 
-/// The method with the fewest reads. Decode-write always works and takes as many reads as there are data units.
+/// The method with the fewest reads. Decode-write always works and takes as many reads as there are
+/// data units.
 fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> WriteMethod {
     let best_other = reconstruct.unwrap_or(decode);
     match (modify, reconstruct) {
@@ -153,8 +157,8 @@ fn choose(modify: Option<usize>, reconstruct: Option<usize>, decode: usize) -> W
     }
 }
 
-/// For every data unit what of the window is not written; the whole window of it where that lies on both sides
-/// of what is.
+/// For every data unit what of the window is not written; the whole window of it where that lies on
+/// both sides of what is.
 fn not_written(
     data_units: usize,
     written: &[UnitRange],

@@ -1,5 +1,5 @@
-//! Which layout for whom: candidates from drives and wishes, predicted, their risk estimated, ranked
-//! with a reason each.
+//! Which layout for whom: candidates from drives and wishes, predicted, their risk estimated,
+//! ranked with a reason each.
 //!
 //! `docs/advice.md` has the rules. Nothing here knows an answer: the order follows from predictions
 //! ([`crate::predict`]), risks ([`crate::reliability`]), costs and the error of the model.

@@ -1,13 +1,14 @@
 //! Drives and systems by name: parameters with unit, source, and how each was found.
 //!
-//! Entries are TOML files. Each parameter carries its unit in its name and says where its value is from:
+//! Entries are TOML files. Each parameter carries its unit in its name and says where its value is
+//! from:
 //!
 //! ```toml
-//! average_seek_ms = { value = 6.0, from = "fitted", source = "study 004", rows = ["Table 4, 4 TB, mixed"] }
+//! average_seek_ms = { value = 6.0, from = "fitted", source = "study 004", rows = ["Table 4"] }
 //! ```
 //!
-//! Faults expected: files of users with parameters that are unknown, missing, without a unit or out of range; each
-//! is told with file, line and the nearest that exists.
+//! Faults expected: files of users with parameters that are unknown, missing, without a unit or out
+//! of range; each is told with file, line and the nearest that exists.
 
 mod drive;
 mod entry;

@@ -1,19 +1,23 @@
-//! Hard disks: seek curve, rotation, zones, cache and command queue, without I/O and without a clock of their own.
+//! Hard disks: seek curve, rotation, zones, cache and command queue, without I/O and without a
+//! clock of their own.
 //!
-//! Three layers, each usable alone; times are nanoseconds since any origin (`u64`), addresses are sectors of
-//! `sector_bytes` (mechanics) or bytes (queue):
+//! Three layers, each usable alone; times are nanoseconds since any origin (`u64`), addresses are
+//! sectors of `sector_bytes` (mechanics) or bytes (queue):
 //!
-//! - [`HddParameters`]: the full description. [`DataSheet::parameters`] derives one from the few numbers that a data
-//!   sheet gives; the catalogue and the replay make others.
-//! - [`Hdd`]: geometry and arm. `hdd.target(lba)` finds cylinder, head and angle; `hdd.positioned_ns(now, &target, write)`
-//!   says when the first sector is under the head if the arm starts now from where it is; `hdd.plan(now, lba, sectors,
-//!   write)` says that and when the last sector has passed; `hdd.commit(&plan)` moves the arm there. `positioned_ns` and
-//!   `plan` change nothing, so a scheduler compares as many requests as it likes. A plan that starts at the end of the
-//!   one before, with the next sector, waits for nothing: streams run at the medium's rate.
-//! - [`HddQueue`]: command queue, read cache with read-ahead, write cache with destage over one [`Hdd`]. An event loop
-//!   uses three calls: `queue.submit(now, HddRequest { .. })`, `queue.next_event_ns()` (when to look again; `None`: idle
-//!   until the next request), `queue.advance(now, &mut completed)`. Time never goes back. More requests than the drive has tags
-//!   wait in the order they came.
+//! - [`HddParameters`]: the full description. [`DataSheet::parameters`] derives one from the few
+//!   numbers that a data sheet gives; the catalogue and the replay make others.
+//! - [`Hdd`]: geometry and arm. `hdd.target(lba)` finds cylinder, head and angle;
+//!   `hdd.positioned_ns(now, &target, write)` says when the first sector is under the head if the
+//!   arm starts now from where it is; `hdd.plan(now, lba, sectors, write)` says that and when the
+//!   last sector has passed; `hdd.commit(&plan)` moves the arm there. `positioned_ns` and `plan`
+//!   change nothing, so a scheduler compares as many requests as it likes. A plan that starts at
+//!   the end of the one before, with the next sector, waits for nothing: streams run at the
+//!   medium's rate.
+//! - [`HddQueue`]: command queue, read cache with read-ahead, write cache with destage over one
+//!   [`Hdd`]. An event loop uses three calls: `queue.submit(now, HddRequest { .. })`,
+//!   `queue.next_event_ns()` (when to look again; `None`: idle until the next request),
+//!   `queue.advance(now, &mut completed)`. Time never goes back. More requests than the drive has
+//!   tags wait in the order they came.
 //!
 //! ```
 //! use stripewise_model::hdd::{DataSheet, HddOperation, HddQueue, HddRequest};
@@ -29,8 +33,8 @@
 //! assert_eq!(completed[0].id, 7);
 //! ```
 //!
-//! The same parameters and seed give the same times, everywhere: the arithmetic is of integers. The seed sets
-//! the rotational phase only. A drive has no faults of its own.
+//! The same parameters and seed give the same times, everywhere: the arithmetic is of integers. The
+//! seed sets the rotational phase only. A drive has no faults of its own.
 
 mod cache;
 mod data_sheet;

@@ -1,5 +1,6 @@
-//! Models of drives, controllers and systems: what an array will deliver, and how likely it is to lose data, before it
-//! is built. Parameters are data (`catalogue/*.toml`), each with its unit and its source.
+//! Models of drives, controllers and systems: what an array will deliver, and how likely it is to
+//! lose data, before it is built. Parameters are data (`catalogue/*.toml`), each with its unit and
+//! its source.
 
 pub mod advise;
 pub mod catalogue;

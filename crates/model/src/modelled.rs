@@ -1,7 +1,8 @@
-//! Drives of the catalogue behind the `Drive` trait, so that the engine runs on them in virtual time.
+//! Drives of the catalogue behind the `Drive` trait, so that the engine runs on them in virtual
+//! time.
 //!
-//! Times are those of the model; contents, phantom ones included, lie in a drive of memory beneath. Discards and zeroes
-//! take no time, as nothing is transferred for them.
+//! Times are those of the model; contents, phantom ones included, lie in a drive of memory beneath.
+//! Discards and zeroes take no time, as nothing is transferred for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -73,7 +74,8 @@ pub struct ModelledDrive {
 }
 
 impl ModelledDrive {
-    /// Contents are those of `inner`, whose capacity it has: at most the entry's. The seed sets what the entry leaves open.
+    /// Contents are those of `inner`, whose capacity it has: at most the entry's. The seed sets
+    /// what the entry leaves open.
     pub fn new(
         context: &Context,
         label: &str,
@@ -134,7 +136,8 @@ impl Drop for ModelledDrive {
     }
 }
 
-/// Hands requests to the drive beneath when their time has come. Ends when the drive is gone and nothing is inside.
+/// Hands requests to the drive beneath when their time has come. Ends when the drive is gone and
+/// nothing is inside.
 async fn run(context: Context, shared: Rc<Shared>) {
     loop {
         shared.queue.borrow_mut().advance(context.now_ns(), &mut shared.due.borrow_mut());

@@ -1,7 +1,8 @@
 //! What a system delivers under a workload, and what limits it.
 //!
-//! [`predict`] is the one call. Hard disks are simulated request by request one after the other; solid-state drives
-//! behind a controller are a closed network of stations; an enclosure that moves every byte itself is its processor.
+//! [`predict`] is the one call. Hard disks are simulated request by request one after the other;
+//! solid-state drives behind a controller are a closed network of stations; an enclosure that moves
+//! every byte itself is its processor.
 
 mod chart;
 mod enclosure;
@@ -46,7 +47,8 @@ pub struct Workload {
     pub workers: usize,
     /// Bytes from the start that are used; all where it is left out.
     pub span_bytes: Option<u64>,
-    /// Whether short runs follow each other with the same random places, as where the tool's generator has one seed.
+    /// Whether short runs follow each other with the same random places, as where the tool's
+    /// generator has one seed.
     #[serde(default)]
     pub repeats: bool,
 }
@@ -129,8 +131,8 @@ pub struct Prediction {
     pub drive_utilisation: f64,
     /// The same of each drive; of a missing one zero.
     pub drives_busy: Vec<f64>,
-    /// Share of one processor: the controller's or enclosure's where its work is known, otherwise of one of the host's
-    /// cores, which may be more than one.
+    /// Share of one processor: the controller's or enclosure's where its work is known, otherwise
+    /// of one of the host's cores, which may be more than one.
     pub processor_utilisation: f64,
     /// Seconds to rebuild one drive without load; `None` without redundancy.
     pub rebuild_seconds: Option<f64>,
@@ -189,8 +191,8 @@ fn processor(system: &System, workload: &Workload, iops: f64, limits: &[Limit]) 
     }
 }
 
-/// Share of one of the host's processors that software RAID takes on top of plain drives: its mapping of requests, and
-/// the parity of what is written.
+/// Share of one of the host's processors that software RAID takes on top of plain drives: its
+/// mapping of requests, and the parity of what is written.
 pub(crate) fn software_processor(system: &System, workload: &Workload, iops: f64) -> f64 {
     if !system.is_software() {
         return 0.0;

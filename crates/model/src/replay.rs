@@ -1,9 +1,10 @@
 //! Replays of measured traces against modelled drives, and their error.
 //!
-//! A drive is described in the neutral form of `studies/disksim/` ([`Description`]); its mechanics are those of every
-//! other hard disk here ([`crate::hdd::Hdd`]). What is added are the things that show when one request is out at a time: the cable, and when
-//! the drive takes and leaves it ([`bus`]); overheads by kind of request; buffers that the next request may find full,
-//! or filling ([`buffer`]). Nothing depends on the name of a drive.
+//! A drive is described in the neutral form of `studies/disksim/` ([`Description`]); its mechanics
+//! are those of every other hard disk here ([`crate::hdd::Hdd`]). What is added are the things that
+//! show when one request is out at a time: the cable, and when the drive takes and leaves it
+//! ([`bus`]); overheads by kind of request; buffers that the next request may find full, or filling
+//! ([`buffer`]). Nothing depends on the name of a drive.
 //!
 //! Faults expected: descriptions and traces of users. Each is told with file, line and column.
 
@@ -43,7 +44,8 @@ fn place(line: usize, column: usize) -> String {
     }
 }
 
-/// Replays a whole trace: the first request at time 0, each later one when the one before is complete and its gap over.
+/// Replays a whole trace: the first request at time 0, each later one when the one before is
+/// complete and its gap over.
 pub fn replay(description: &Description, trace: &Trace, seed: u64) -> Result<Replay, ReplayError> {
     let mut drive = ReplayDrive::new(description, seed).map_err(|error| ReplayError {
         file: description.file.clone(),

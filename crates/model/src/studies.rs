@@ -1,8 +1,8 @@
 //! The published tables: read from the project's `studies/`, or from files of the same columns.
 //!
-//! Each file is recognised by its headings. A missing or an extra column, a line with too few fields, a number that is
-//! none: each is an error with file, line and column. Files without measured figures (cost models, configurations,
-//! findings) are known, too, and passed over.
+//! Each file is recognised by its headings. A missing or an extra column, a line with too few
+//! fields, a number that is none: each is an error with file, line and column. Files without
+//! measured figures (cost models, configurations, findings) are known, too, and passed over.
 
 use std::path::{Path, PathBuf};
 

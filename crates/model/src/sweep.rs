@@ -1,5 +1,5 @@
-//! Predictions over every combination of block, depth, layout, interleave, drives, read share and randomness, on all
-//! cores. The order of the points and their bytes depend on the seed only.
+//! Predictions over every combination of block, depth, layout, interleave, drives, read share and
+//! randomness, on all cores. The order of the points and their bytes depend on the seed only.
 
 use std::fmt::Write;
 

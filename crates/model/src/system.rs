@@ -1,7 +1,8 @@
 //! Systems: drives behind a controller or software, and what each part does to a request.
 //!
-//! A [`Catalogue`] holds components (drives, controllers, links) as named numbers with their origin, and systems made of
-//! them. [`Catalogue::system`] resolves a name, [`Catalogue::build`] a configuration that has none.
+//! A [`Catalogue`] holds components (drives, controllers, links) as named numbers with their
+//! origin, and systems made of them. [`Catalogue::system`] resolves a name, [`Catalogue::build`] a
+//! configuration that has none.
 
 mod catalogue;
 mod parameter;

@@ -1,7 +1,7 @@
 //! Every published row beside its prediction, and how far they are apart.
 //!
-//! A row is a question to a system of the catalogue; what no system answers counts as the worst. Errors
-//! are exp|ln(predicted/published)| − 1, in percent.
+//! A row is a question to a system of the catalogue; what no system answers counts as the worst.
+//! Errors are exp|ln(predicted/published)| − 1, in percent.
 
 mod expected;
 mod findings;
@@ -120,7 +120,8 @@ pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, Data
     validate_with(catalogue, rows, &Made::default(), 1.0)
 }
 
-/// The same with predictions that were made before, and so many times the usual number of simulated requests.
+/// The same with predictions that were made before, and so many times the usual number of simulated
+/// requests.
 fn validate_with(
     catalogue: &Catalogue,
     rows: &[Row],

@@ -1,8 +1,8 @@
 //! The kernel for x86-64 with AVX2: 32 bytes at a time.
 //!
-//! Encoding is Horner's scheme with additions for doubling. Products with any constant come from two tables
-//! of 16 bytes, one for each half of a byte, looked up by shuffles. Ends shorter than a vector are left to
-//! the portable kernel.
+//! Encoding is Horner's scheme with additions for doubling. Products with any constant come from
+//! two tables of 16 bytes, one for each half of a byte, looked up by shuffles. Ends shorter than a
+//! vector are left to the portable kernel.
 
 use core::arch::x86_64::*;
 use core::array::from_fn;
@@ -97,7 +97,8 @@ unsafe fn encode_rows<const ROWS: usize, const WIDTH: usize, const STREAMING: bo
     let length = parity[0].len();
     let whole = length - length % block_bytes;
     for at in (0..whole).step_by(block_bytes) {
-        // SAFETY: a whole block is left; `at` is a multiple of 32, so alignment is that of the slices.
+        // SAFETY: a whole block is left; `at` is a multiple of 32, so alignment is that of the
+        // slices.
         unsafe {
             let sums = horner::<ROWS, WIDTH, STREAMING>(data, at);
             for (unit, sum) in parity.iter_mut().zip(&sums) {
@@ -155,8 +156,8 @@ unsafe fn horner<const ROWS: usize, const WIDTH: usize, const PREFETCH: bool>(
 }
 
 /// # Safety
-/// The processor must support this kernel; all slices must have one length; outputs are one to three; there
-/// is one coefficient for each source and output.
+/// The processor must support this kernel; all slices must have one length; outputs are one to
+/// three; there is one coefficient for each source and output.
 unsafe fn sum_products(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
     // SAFETY: what the caller guarantees.
     unsafe {

@@ -1,9 +1,9 @@
-//! The field GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates all 255 non-zero
-//! elements.
+//! The field GF(2^8) with polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), in which 2 generates all
+//! 255 non-zero elements.
 //!
-//! Scalar arithmetic and the tables made from it, all computed by the compiler. The kernels do the same on
-//! vectors; what is here is used for coefficients (a few per request) and as the truth the kernels are tested
-//! against. Division by zero is the caller's bug and asserted.
+//! Scalar arithmetic and the tables made from it, all computed by the compiler. The kernels do the
+//! same on vectors; what is here is used for coefficients (a few per request) and as the truth the
+//! kernels are tested against. Division by zero is the caller's bug and asserted.
 
 /// The polynomial without its x^8: what an overflowing bit turns into.
 pub(crate) const POLYNOMIAL: u8 = 0x1d;

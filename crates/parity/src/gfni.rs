@@ -1,11 +1,12 @@
 //! The kernel for x86-64 with AVX-512 and GFNI: 64 bytes at a time.
 //!
-//! GFNI's own multiplication is in another field (0x11b), but its affine form multiplies every byte by any
-//! 8x8 bit matrix, and multiplication by a constant in our field is such a matrix.
+//! GFNI's own multiplication is in another field (0x11b), but its affine form multiplies every byte
+//! by any 8x8 bit matrix, and multiplication by a constant in our field is such a matrix.
 //!
-//! Encoding takes two data units per step of Horner's scheme: `q = 4q + (2·high + low)`. The two additions
-//! are one ternary-logic instruction, so a pair of units costs three instructions per row instead of four,
-//! and P half of one per unit. The last, incomplete vector is loaded and stored under a mask.
+//! Encoding takes two data units per step of Horner's scheme: `q = 4q + (2·high + low)`. The two
+//! additions are one ternary-logic instruction, so a pair of units costs three instructions per row
+//! instead of four, and P half of one per unit. The last, incomplete vector is loaded and stored
+//! under a mask.
 
 use core::arch::x86_64::*;
 use core::array::from_fn;
@@ -26,14 +27,14 @@ const VECTOR_BYTES: usize = 64;
 /// Vectors of each row that are summed at the same time, to hide the latency of the instructions.
 const VECTORS: usize = 4;
 const BLOCK_BYTES: usize = VECTORS * VECTOR_BYTES;
-/// How far ahead of the loads of one unit data is asked for where it is not expected in the cache, that is,
-/// when streaming. Measured on Sapphire Rapids, 8 units of 64 KiB out of cache, as ratio to no prefetching:
-/// 1.01 for P, 1.03 for P+Q, 1.07 for P+Q+R; 256 and 1024 nearly the same, 2048 slower than nothing. In cache
-/// it costs 5 to 15 %.
+/// How far ahead of the loads of one unit data is asked for where it is not expected in the cache,
+/// that is, when streaming. Measured on Sapphire Rapids, 8 units of 64 KiB out of cache, as ratio
+/// to no prefetching: 1.01 for P, 1.03 for P+Q, 1.07 for P+Q+R; 256 and 1024 nearly the same, 2048
+/// slower than nothing. In cache it costs 5 to 15 %.
 const PREFETCH_BYTES: usize = 512;
 
-/// For every constant its multiplication as a bit matrix, in the order the instruction wants: byte 7 - i
-/// holds the bits of the input that go into bit i of the output.
+/// For every constant its multiplication as a bit matrix, in the order the instruction wants: byte
+/// 7 - i holds the bits of the input that go into bit i of the output.
 static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut constant = 0;
@@ -111,7 +112,8 @@ unsafe fn store<const WIDTH: usize, const STREAMING: bool>(
     block: &Block<WIDTH>,
 ) {
     for (vector, &value) in block.iter().enumerate() {
-        // SAFETY: the caller guarantees the bytes that are written, and the alignment of streaming stores.
+        // SAFETY: the caller guarantees the bytes that are written, and the alignment of streaming
+        // stores.
         unsafe {
             let address = bytes.as_mut_ptr().add(at + vector * VECTOR_BYTES);
             if WIDTH == 1 {
@@ -169,7 +171,8 @@ unsafe fn encode_rows<const ROWS: usize, const STREAMING: bool>(
     let length = parity[0].len();
     let whole = length - length % BLOCK_BYTES;
     for at in (0..whole).step_by(BLOCK_BYTES) {
-        // SAFETY: a whole block is left; `at` is a multiple of 64, so alignment is that of the slices.
+        // SAFETY: a whole block is left; `at` is a multiple of 64, so alignment is that of the
+        // slices.
         unsafe {
             let sums = horner::<ROWS, VECTORS, STREAMING>(data, at, 0);
             for (unit, sum) in parity.iter_mut().zip(&sums) {
@@ -236,8 +239,8 @@ unsafe fn horner<const ROWS: usize, const WIDTH: usize, const PREFETCH: bool>(
 }
 
 /// # Safety
-/// The processor must support this kernel; all slices must have one length; outputs are one to three; there
-/// is one coefficient for each source and output.
+/// The processor must support this kernel; all slices must have one length; outputs are one to
+/// three; there is one coefficient for each source and output.
 unsafe fn sum_products(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
     // SAFETY: what the caller guarantees.
     unsafe {

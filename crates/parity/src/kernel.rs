@@ -1,9 +1,10 @@
 //! The kernels, and which of them this processor gets.
 //!
-//! A [`Kernel`] is a name and three functions. The checks that every kernel relies on (equal lengths, one to
-//! three parity units) are made here once. The best kernel the processor supports is chosen at first use; the
-//! environment variable `STRIPEWISE_PARITY_KERNEL` overrules it. A name it does not know, or a kernel that
-//! cannot run here, is reported on standard error and the best one used instead.
+//! A [`Kernel`] is a name and three functions. The checks that every kernel relies on (equal
+//! lengths, one to three parity units) are made here once. The best kernel the processor supports
+//! is chosen at first use; the environment variable `STRIPEWISE_PARITY_KERNEL` overrules it. A name
+//! it does not know, or a kernel that cannot run here, is reported on standard error and the best
+//! one used instead.
 
 use std::sync::OnceLock;
 
@@ -16,10 +17,10 @@ pub const MAXIMUM_PARITY: usize = 3;
 /// The environment variable that forces a kernel by name.
 pub const KERNEL_VARIABLE: &str = "STRIPEWISE_PARITY_KERNEL";
 
-/// From so many bytes of data and parity in one call on, parity is written past the cache unasked. Measured
-/// on Sapphire Rapids with 2 MiB of second-level cache, 8 data units and one or two parity units, used over
-/// and over: up to 1.3 MiB storing through the cache is 1.4 times as fast or more, from 2.3 MiB on streaming
-/// is as fast or faster, by up to 1.3 times.
+/// From so many bytes of data and parity in one call on, parity is written past the cache unasked.
+/// Measured on Sapphire Rapids with 2 MiB of second-level cache, 8 data units and one or two parity
+/// units, used over and over: up to 1.3 MiB storing through the cache is 1.4 times as fast or more,
+/// from 2.3 MiB on streaming is as fast or faster, by up to 1.3 times.
 const STREAMING_FROM_BYTES: usize = 2 << 20;
 
 /// How parity is written to memory.
@@ -43,8 +44,8 @@ type SumProducts =
     unsafe fn(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool);
 type XorInto = unsafe fn(destination: &mut [u8], source: &[u8]);
 
-/// What a kernel consists of. Each function may be called only on processors that the kernel supports, with
-/// slices as checked by the methods of [`Kernel`].
+/// What a kernel consists of. Each function may be called only on processors that the kernel
+/// supports, with slices as checked by the methods of [`Kernel`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Functions {
     pub encode: Encode,
@@ -117,8 +118,8 @@ impl Kernel {
         for (entry, &row) in coefficients.iter_mut().zip(which) {
             *entry = crate::field::coefficient(row, unit);
         }
-        // SAFETY: `kernels` lists only what the processor supports; the lengths were checked, and there are
-        // as many coefficients as outputs.
+        // SAFETY: `kernels` lists only what the processor supports; the lengths were checked, and
+        // there are as many coefficients as outputs.
         unsafe { (self.functions.sum_products)(&coefficients[..which.len()], &[change], parity, true) }
     }
 
@@ -130,7 +131,8 @@ impl Kernel {
             sources.len() * outputs.len(),
             "one coefficient per source and output"
         );
-        // SAFETY: `kernels` lists only what the processor supports; lengths and coefficients were checked.
+        // SAFETY: `kernels` lists only what the processor supports; lengths and coefficients were
+        // checked.
         unsafe { (self.functions.sum_products)(coefficients, sources, outputs, false) }
     }
 }

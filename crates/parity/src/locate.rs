@@ -1,10 +1,10 @@
-//! Which unit of a stripe lies: from the syndromes, the differences between the parity units and what the
-//! data says.
+//! Which unit of a stripe lies: from the syndromes, the differences between the parity units and
+//! what the data says.
 //!
-//! One wrong byte in one unit leaves a mark that, with two parity units or more, points to that unit. A
-//! stripe in which all the wrong bytes point to the same unit has one liar; anything else is `Unknown`, since
-//! guessing would destroy data. Two wrong units in the same byte may, with P and Q alone, look like one wrong
-//! third unit: that is the code's limit.
+//! One wrong byte in one unit leaves a mark that, with two parity units or more, points to that
+//! unit. A stripe in which all the wrong bytes point to the same unit has one liar; anything else
+//! is `Unknown`, since guessing would destroy data. Two wrong units in the same byte may, with P
+//! and Q alone, look like one wrong third unit: that is the code's limit.
 
 use crate::MAXIMUM_DATA_UNITS;
 use crate::field::{logarithm, multiply, power_of_two};
@@ -18,8 +18,8 @@ const PIECE_BYTES: usize = 4096;
 pub enum Verdict {
     /// Data and parity agree in every byte.
     Consistent,
-    /// They disagree, and every disagreement is explained by this one unit (data 0..k, then P, Q, R) being
-    /// wrong.
+    /// They disagree, and every disagreement is explained by this one unit (data 0..k, then P, Q,
+    /// R) being wrong.
     Unit(usize),
     /// They disagree, and no single unit explains it, or there is only P.
     Unknown,
@@ -28,8 +28,8 @@ pub enum Verdict {
 /// Judges a whole stripe: `units` are the data units, then P, then Q and R if there.
 ///
 /// # Panics
-/// If the number of data units is 0 or above [`MAXIMUM_DATA_UNITS`], if not one to three parity units follow,
-/// or if the lengths differ.
+/// If the number of data units is 0 or above [`MAXIMUM_DATA_UNITS`], if not one to three parity
+/// units follow, or if the lengths differ.
 pub fn locate(data_units: usize, units: &[&[u8]]) -> Verdict {
     assert!(
         (1..=MAXIMUM_DATA_UNITS).contains(&data_units),
@@ -83,8 +83,8 @@ pub fn locate(data_units: usize, units: &[&[u8]]) -> Verdict {
 
 /// The one unit that explains the syndromes of one byte, not all of them zero.
 ///
-/// An error e in data unit i gives (e, 2^i e, 4^i e); an error in a parity unit gives that one syndrome
-/// alone.
+/// An error e in data unit i gives (e, 2^i e, 4^i e); an error in a parity unit gives that one
+/// syndrome alone.
 fn accuse(data_units: usize, syndromes: &[u8]) -> Option<usize> {
     if syndromes.len() < 2 {
         return None;

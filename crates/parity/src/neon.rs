@@ -1,8 +1,9 @@
 //! The kernel for 64-bit ARM with NEON: 16 bytes at a time.
 //!
-//! Encoding is Horner's scheme with shifts for doubling. Products with any constant come from two tables of
-//! 16 bytes, one for each half of a byte. Ends shorter than a vector are left to the portable kernel. NEON
-//! has no streaming stores among its intrinsics, so parity always goes through the cache.
+//! Encoding is Horner's scheme with shifts for doubling. Products with any constant come from two
+//! tables of 16 bytes, one for each half of a byte. Ends shorter than a vector are left to the
+//! portable kernel. NEON has no streaming stores among its intrinsics, so parity always goes
+//! through the cache.
 
 use core::arch::aarch64::*;
 use core::array::from_fn;
@@ -115,8 +116,8 @@ unsafe fn encode_block<const ROWS: usize, const WIDTH: usize>(
 }
 
 /// # Safety
-/// The processor must support this kernel; all slices must have one length; outputs are one to three; there
-/// is one coefficient for each source and output.
+/// The processor must support this kernel; all slices must have one length; outputs are one to
+/// three; there is one coefficient for each source and output.
 unsafe fn sum_products(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]], accumulate: bool) {
     // SAFETY: what the caller guarantees.
     unsafe {

@@ -1,8 +1,8 @@
 //! The kernel for any processor: eight bytes at a time in ordinary registers.
 //!
-//! It is also the yardstick the SIMD kernels are tested against, and computes the ends they leave over. The
-//! loops over a block of words are written so that the compiler turns them into whatever vectors the target
-//! has.
+//! It is also the yardstick the SIMD kernels are tested against, and computes the ends they leave
+//! over. The loops over a block of words are written so that the compiler turns them into whatever
+//! vectors the target has.
 
 use crate::field::{POLYNOMIAL, multiply, power_of_two};
 
@@ -14,8 +14,8 @@ const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 /// Every byte of the word times 2.
 fn double(word: u64) -> u64 {
     let overflowing = word & (0x80 * EVERY_BYTE);
-    // 0xff in each byte that overflows: 0x100 - 0x01, the borrow of one byte paid by the carry of the one
-    // below.
+    // 0xff in each byte that overflows: 0x100 - 0x01, the borrow of one byte paid by the carry of
+    // the one below.
     let mask = (overflowing << 1).wrapping_sub(overflowing >> 7);
     ((word & (0x7f * EVERY_BYTE)) << 1) ^ (mask & (POLYNOMIAL as u64 * EVERY_BYTE))
 }
@@ -83,11 +83,11 @@ fn encode_rows<const ROWS: usize, const WORDS: usize>(
     }
 }
 
-/// `outputs[o] = Σ coefficients[s * outputs.len() + o] · sources[s]`, from byte `start` to the end; what was
-/// in the outputs is added if `accumulate`.
+/// `outputs[o] = Σ coefficients[s * outputs.len() + o] · sources[s]`, from byte `start` to the end;
+/// what was in the outputs is added if `accumulate`.
 ///
-/// By bits of the coefficients, highest first: double the sum, add all sources whose coefficient has the bit.
-/// Eight doublings per output in all, however many sources.
+/// By bits of the coefficients, highest first: double the sum, add all sources whose coefficient
+/// has the bit. Eight doublings per output in all, however many sources.
 pub(crate) fn sum_products_from(
     start: usize,
     coefficients: &[u8],

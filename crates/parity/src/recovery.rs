@@ -1,9 +1,10 @@
 //! Rebuilding missing units from surviving ones.
 //!
-//! A [`Recovery`] is the solved linear system for one set of survivors: made once per set, applied to any
-//! number of stripes. Every wanted unit is a sum of sources, each times a coefficient; where all coefficients
-//! are 1 (one data unit missing and P present, or P itself) that is plain XOR and takes the fast path.
-//! Survivors that cannot give the wanted units back are an expected fault and answered with `None`.
+//! A [`Recovery`] is the solved linear system for one set of survivors: made once per set, applied
+//! to any number of stripes. Every wanted unit is a sum of sources, each times a coefficient; where
+//! all coefficients are 1 (one data unit missing and P present, or P itself) that is plain XOR and
+//! takes the fast path. Survivors that cannot give the wanted units back are an expected fault and
+//! answered with `None`.
 
 use crate::field::{coefficient, invert, multiply};
 use crate::kernel::{Kernel, MAXIMUM_PARITY, active};
@@ -28,18 +29,19 @@ pub const MAXIMUM_DATA_UNITS: usize = 255;
 pub struct Recovery {
     source_count: usize,
     wanted_count: usize,
-    /// For every group of up to [`MAXIMUM_PARITY`] wanted units, which are computed in one pass over the
-    /// sources: of each source its coefficient for each of them.
+    /// For every group of up to [`MAXIMUM_PARITY`] wanted units, which are computed in one pass
+    /// over the sources: of each source its coefficient for each of them.
     coefficients: Vec<u8>,
 }
 
 impl Recovery {
-    /// Solves for `wanted` given `sources`, in a stripe of `data_units` data units, of which P, Q and R are
-    /// units `data_units`, `data_units + 1` and `data_units + 2`.
+    /// Solves for `wanted` given `sources`, in a stripe of `data_units` data units, of which P, Q
+    /// and R are units `data_units`, `data_units + 1` and `data_units + 2`.
     ///
-    /// `sources` names as many distinct surviving units as there are data units, in any order; `wanted` any
-    /// units at all. `None` if that is impossible: no or more than [`MAXIMUM_DATA_UNITS`] data units, a unit
-    /// that does not exist, a source named twice, too few sources or too many.
+    /// `sources` names as many distinct surviving units as there are data units, in any order;
+    /// `wanted` any units at all. `None` if that is impossible: no or more than
+    /// [`MAXIMUM_DATA_UNITS`] data units, a unit that does not exist, a source named twice, too few
+    /// sources or too many.
     pub fn new(data_units: usize, sources: &[usize], wanted: &[usize]) -> Option<Recovery> {
         let units = data_units + MAXIMUM_PARITY;
         if data_units == 0 || data_units > MAXIMUM_DATA_UNITS || sources.len() != data_units {
@@ -55,7 +57,8 @@ impl Recovery {
             }
         }
 
-        // Of k distinct units as many are parity units as data units are lost: e equations in e unknowns.
+        // Of k distinct units as many are parity units as data units are lost: e equations in e
+        // unknowns.
         let lost: SmallSet = (0..data_units).filter(|&unit| !survives[unit]).collect();
         let rows: SmallSet =
             (0..MAXIMUM_PARITY).filter(|&row| survives[data_units + row]).take(lost.count).collect();
@@ -91,8 +94,8 @@ impl Recovery {
         Some(Recovery { source_count: sources.len(), wanted_count: wanted.len(), coefficients })
     }
 
-    /// Computes the wanted units, in the order they were named, from the sources, in the order they were
-    /// named.
+    /// Computes the wanted units, in the order they were named, from the sources, in the order they
+    /// were named.
     ///
     /// # Panics
     /// If the number of slices is not what the recovery was made for, or their lengths differ.
@@ -148,10 +151,11 @@ impl FromIterator<usize> for SmallSet {
 
 type Matrix = [[u8; MAXIMUM_PARITY]; MAXIMUM_PARITY];
 
-/// The inverse of the coefficients of the `lost` data units in as many parity `rows`: lost unit by row.
+/// The inverse of the coefficients of the `lost` data units in as many parity `rows`: lost unit by
+/// row.
 ///
-/// By Gauss-Jordan elimination; `None` if the matrix were singular, which the code excludes (see the crate's
-/// page).
+/// By Gauss-Jordan elimination; `None` if the matrix were singular, which the code excludes (see
+/// the crate's page).
 fn invert_rows(rows: &SmallSet, lost: &SmallSet) -> Option<Matrix> {
     assert_eq!(rows.count, lost.count, "as many equations as unknowns");
     let size = lost.count;
@@ -204,9 +208,9 @@ mod tests {
         }
     }
 
-    /// Every set of up to three lost members of a stripe with as many data units as the field allows, and so
-    /// of every smaller one: whatever parity is lost, the lost data units must follow from any rows that are
-    /// left.
+    /// Every set of up to three lost members of a stripe with as many data units as the field
+    /// allows, and so of every smaller one: whatever parity is lost, the lost data units must
+    /// follow from any rows that are left.
     #[test]
     fn every_loss_of_up_to_three_is_solvable() {
         for first in 0..MAXIMUM_DATA_UNITS {

@@ -1,7 +1,7 @@
 //! How transfers that bypass the page cache must be aligned on a file or device.
 //!
-//! Expected faults: kernels and file systems that do not say (then small reads find out), and file systems that accept the
-//! flag but cannot transfer directly.
+//! Expected faults: kernels and file systems that do not say (then small reads find out), and file
+//! systems that accept the flag but cannot transfer directly.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -19,8 +19,8 @@ pub(crate) struct Alignment {
 /// Buffers start at multiples of this many bytes; a file that wants more cannot be served directly.
 const BUFFER_ALIGNMENT: usize = stripewise_drive::BUFFER_ALIGNMENT;
 
-/// What `file`, opened with O_DIRECT, wants; `None` if direct transfers do not work on it after all.
-/// `block_bytes`: a block device's logical block.
+/// What `file`, opened with O_DIRECT, wants; `None` if direct transfers do not work on it after
+/// all. `block_bytes`: a block device's logical block.
 pub(crate) fn direct_alignment(file: &File, block_bytes: Option<u32>) -> Option<Alignment> {
     match (reported(file), block_bytes) {
         (Some(None), _) => None,
@@ -36,11 +36,11 @@ pub(crate) fn direct_alignment(file: &File, block_bytes: Option<u32>) -> Option<
     }
 }
 
-/// What the kernel says (since Linux 6.1, on most file systems): `None` if nothing, `Some(None)` if direct transfers are not
-/// supported.
+/// What the kernel says (since Linux 6.1, on most file systems): `None` if nothing, `Some(None)` if
+/// direct transfers are not supported.
 fn reported(file: &File) -> Option<Option<Alignment>> {
-    // SAFETY: statx fills the structure it is given; all-zero is valid; the empty path with AT_EMPTY_PATH means the open
-    // descriptor itself.
+    // SAFETY: statx fills the structure it is given; all-zero is valid; the empty path with
+    // AT_EMPTY_PATH means the open descriptor itself.
     let answer = unsafe {
         let mut answer: libc::statx = std::mem::zeroed();
         let result = libc::statx(
@@ -68,8 +68,8 @@ fn reads_in_units_of(file: &File, unit: u32) -> bool {
     let unit = unit as usize;
     let layout =
         Layout::from_size_align(2 * BUFFER_ALIGNMENT, BUFFER_ALIGNMENT).expect("a small power of two");
-    // SAFETY: the layout is not empty; the read stays within the allocation, as `unit` is at most its alignment; the
-    // memory is freed with the layout it came with, after the read has returned.
+    // SAFETY: the layout is not empty; the read stays within the allocation, as `unit` is at most
+    // its alignment; the memory is freed with the layout it came with, after the read has returned.
     unsafe {
         let memory = alloc_zeroed(layout);
         if memory.is_null() {

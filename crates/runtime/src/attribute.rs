@@ -1,8 +1,8 @@
-//! The pace of a file-backed drive, kept with the file itself as an extended attribute, so that whoever opens the drive
-//! later holds it to the same rates and no side file is needed.
+//! The pace of a file-backed drive, kept with the file itself as an extended attribute, so that
+//! whoever opens the drive later holds it to the same rates and no side file is needed.
 //!
-//! Expected faults: file systems without extended attributes (a clear error), block devices (which have none of this kind),
-//! and attributes written by somebody else (taken only if they are text).
+//! Expected faults: file systems without extended attributes (a clear error), block devices (which
+//! have none of this kind), and attributes written by somebody else (taken only if they are text).
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -55,7 +55,8 @@ pub fn set_pace_attribute(path: &Path, pace: &str) -> Result<(), AttributeError>
         return Err(fail(io::Error::from_raw_os_error(libc::E2BIG)));
     }
     let c_path = c_path(path).map_err(fail)?;
-    // SAFETY: both strings end in a zero byte; the value is `pace.len()` bytes long; all live through the call.
+    // SAFETY: both strings end in a zero byte; the value is `pace.len()` bytes long; all live
+    // through the call.
     let result =
         unsafe { libc::setxattr(c_path.as_ptr(), NAME.as_ptr(), pace.as_ptr().cast(), pace.len(), 0) };
     if result == 0 { Ok(()) } else { Err(fail(io::Error::last_os_error())) }
@@ -75,7 +76,8 @@ pub fn clear_pace_attribute(path: &Path) -> Result<(), AttributeError> {
     }
 }
 
-/// The pace stored with the drive file at `path`; `None` where there is none, or none that can be read.
+/// The pace stored with the drive file at `path`; `None` where there is none, or none that can be
+/// read.
 pub fn pace_attribute(path: &Path) -> Option<String> {
     let c_path = c_path(path).ok()?;
     let mut value = [0_u8; LIMIT_BYTES];

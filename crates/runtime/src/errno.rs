@@ -1,11 +1,13 @@
 //! The system's error numbers as the engine's kinds of drive error.
 //!
-//! Block devices report their own conditions through a few numbers that say something else by name: an unreadable sector is
-//! ENODATA, a failed integrity check EILSEQ, a lost transport ENOLINK (see `blk_errors` in Linux's `block/blk-core.c`).
+//! Block devices report their own conditions through a few numbers that say something else by name:
+//! an unreadable sector is ENODATA, a failed integrity check EILSEQ, a lost transport ENOLINK (see
+//! `blk_errors` in Linux's `block/blk-core.c`).
 
 use stripewise_drive::DriveErrorKind;
 
-/// The kind of failure that error number `code` of a read, write, flush or range operation stands for.
+/// The kind of failure that error number `code` of a read, write, flush or range operation stands
+/// for.
 pub(crate) fn kind_of(code: i32) -> DriveErrorKind {
     match code {
         libc::EIO | libc::ENODATA | libc::EBADMSG | libc::EILSEQ | libc::EREMOTEIO | libc::EUCLEAN => {

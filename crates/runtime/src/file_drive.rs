@@ -1,10 +1,12 @@
-//! A drive over a file or a block device: what is known of it, and which requests can be refused without the kernel.
+//! A drive over a file or a block device: what is known of it, and which requests can be refused
+//! without the kernel.
 //!
-//! Expected faults: requests out of range, misaligned or forbidden (answered at once, nothing is sent), and a drive that
-//! vanishes. A drive found gone stays gone: what comes back in its place is another drive.
+//! Expected faults: requests out of range, misaligned or forbidden (answered at once, nothing is
+//! sent), and a drive that vanishes. A drive found gone stays gone: what comes back in its place is
+//! another drive.
 //!
-//! Files in memory (tmpfs) are a kind of their own: io_uring has a kernel thread do what is asked of them, so short requests are plain
-//! system calls instead (`uring.rs`).
+//! Files in memory (tmpfs) are a kind of their own: io_uring has a kernel thread do what is asked
+//! of them, so short requests are plain system calls instead (`uring.rs`).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -21,7 +23,8 @@ use crate::open::Notice;
 use crate::ring::Ring;
 use crate::uring::DriveOp;
 
-/// How to zero a range; the fastest way that the file system or device has not refused yet, then the next.
+/// How to zero a range; the fastest way that the file system or device has not refused yet, then
+/// the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ZeroMethod {
     /// fallocate ZERO_RANGE.
@@ -43,7 +46,8 @@ pub(crate) struct Opened {
     pub(crate) notices: Vec<Notice>,
     pub(crate) read_only: bool,
     pub(crate) direct: bool,
-    /// A file of a file system whose files are in memory: short transfers are over as soon as they are asked for.
+    /// A file of a file system whose files are in memory: short transfers are over as soon as they
+    /// are asked for.
     pub(crate) in_memory: bool,
     pub(crate) locked: bool,
     /// Buffers must begin at a multiple of this many bytes, and every piece be a multiple long.
@@ -64,15 +68,17 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.locked {
-            // Closing gives the lock back too, but only once the kernel has let go of every reference to the file, which
-            // io_uring may delay: the next process should not find a lock of nobody.
-            // SAFETY: an operation on a descriptor that `self.file` owns; failure leaves the lock to the close.
+            // Closing gives the lock back too, but only once the kernel has let go of every
+            // reference to the file, which io_uring may delay: the next process should not find a
+            // lock of nobody. SAFETY: an operation on a descriptor that `self.file` owns; failure
+            // leaves the lock to the close.
             unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
 }
 
-/// An open file or block device; closed, and its lock released, when it and its last request are gone.
+/// An open file or block device; closed, and its lock released, when it and its last request are
+/// gone.
 pub struct FileDrive(Rc<Opened>);
 
 impl FileDrive {
@@ -85,7 +91,8 @@ impl FileDrive {
         &self.0.path
     }
 
-    /// Which file or device this is, whatever its path: equal for two drives only if they are the same one.
+    /// Which file or device this is, whatever its path: equal for two drives only if they are the
+    /// same one.
     pub fn identity(&self) -> DriveIdentity {
         self.0.identity
     }
@@ -100,8 +107,8 @@ impl FileDrive {
         self.0.direct
     }
 
-    /// Looks whether the drive is still at its path and as large as it was; a few microseconds, blocking. A drive found
-    /// vanished answers every later request with [`DriveErrorKind::Gone`].
+    /// Looks whether the drive is still at its path and as large as it was; a few microseconds,
+    /// blocking. A drive found vanished answers every later request with [`DriveErrorKind::Gone`].
     pub fn still_there(&self) -> Result<(), Vanished> {
         let drive = &*self.0;
         let outcome = drive.identity.look(&drive.file, &drive.path, drive.info.capacity_bytes);
@@ -111,7 +118,8 @@ impl FileDrive {
         outcome
     }
 
-    /// Whether it has vanished once: then it stays away, also if its file or device is back. That can be opened anew.
+    /// Whether it has vanished once: then it stays away, also if its file or device is back. That
+    /// can be opened anew.
     pub fn is_gone(&self) -> bool {
         self.0.gone.get()
     }

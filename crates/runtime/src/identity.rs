@@ -1,7 +1,8 @@
 //! Which drive a path means, and whether it is still the one that was opened.
 //!
-//! Expected faults: two paths to one file or device (links, other names), a file that is unlinked, replaced by another of the
-//! same name, or truncated while it is open, and a device node that comes to mean another device.
+//! Expected faults: two paths to one file or device (links, other names), a file that is unlinked,
+//! replaced by another of the same name, or truncated while it is open, and a device node that
+//! comes to mean another device.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

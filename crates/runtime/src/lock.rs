@@ -1,7 +1,8 @@
-//! Advisory locks that keep a second process (or the same one twice) off a drive, and finding out who holds one.
+//! Advisory locks that keep a second process (or the same one twice) off a drive, and finding out
+//! who holds one.
 //!
-//! `flock` it is: it belongs to the open file, is gone when that is closed however the process ends, conflicts within one
-//! process too, and on block devices it is also what udev respects.
+//! `flock` it is: it belongs to the open file, is gone when that is closed however the process
+//! ends, conflicts within one process too, and on block devices it is also what udev respects.
 
 use std::fs::File;
 use std::io;
@@ -79,8 +80,9 @@ pub(crate) fn holder(identity: DriveIdentity, file: &File) -> Holder {
     }
 }
 
-/// The process in the line `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END` (major and minor in hexadecimal) that
-/// names the inode. A process of another namespace is listed as 0 or less: then nobody can be named.
+/// The process in the line `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END` (major and
+/// minor in hexadecimal) that names the inode. A process of another namespace is listed as 0 or
+/// less: then nobody can be named.
 fn pid_of(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let place = format!("{:02x}:{:02x}:{inode}", libc::major(device), libc::minor(device));
     locks.lines().find_map(|line| {

@@ -1,8 +1,8 @@
 //! Making the files of file-backed drives.
 //!
-//! Expected faults: a file of that name, no room (asked beforehand, and met while allocating), no permission, a size that is
-//! no multiple of a block, and file systems that cannot allocate ahead (zeros are written instead). What was begun and
-//! failed is removed again.
+//! Expected faults: a file of that name, no room (asked beforehand, and met while allocating), no
+//! permission, a size that is no multiple of a block, and file systems that cannot allocate ahead
+//! (zeros are written instead). What was begun and failed is removed again.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -20,7 +20,8 @@ const OWNER_ONLY: u32 = 0o600;
 pub struct CreateOptions {
     /// The drive's size, in bytes: a multiple of 4096.
     pub size_bytes: u64,
-    /// Reserve the space now, so that it can never run out; otherwise the file is sparse and grows as it is written.
+    /// Reserve the space now, so that it can never run out; otherwise the file is sparse and grows
+    /// as it is written.
     pub allocate: bool,
     /// Remove a file that is there already; otherwise it is an error.
     pub replace_existing: bool,
@@ -90,12 +91,13 @@ impl CreateError {
     }
 }
 
-/// Bytes that this user may still write on the file system that holds `path` (which must exist); `u64::MAX` where the file
-/// system states no size at all.
+/// Bytes that this user may still write on the file system that holds `path` (which must exist);
+/// `u64::MAX` where the file system states no size at all.
 pub fn free_space_bytes(path: &Path) -> io::Result<u64> {
     let c_path =
         CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-    // SAFETY: statvfs fills the structure it is given; all-zero is valid; the path ends in a zero byte.
+    // SAFETY: statvfs fills the structure it is given; all-zero is valid; the path ends in a zero
+    // byte.
     let (result, answer) = unsafe {
         let mut answer: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(c_path.as_ptr(), &raw mut answer), answer)

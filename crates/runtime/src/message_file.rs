@@ -1,10 +1,12 @@
-//! Files that carry messages: each read takes one, each write gives one. `/dev/fuse` is such a file.
+//! Files that carry messages: each read takes one, each write gives one. `/dev/fuse` is such a
+//! file.
 //!
-//! Messages are taken by system calls of this thread, which find several in a row where several wait. What is sent goes to the
-//! kernel with the turn's other requests: so many answers are one system call, and whoever waits for them is woken once.
+//! Messages are taken by system calls of this thread, which find several in a row where several
+//! wait. What is sent goes to the kernel with the turn's other requests: so many answers are one
+//! system call, and whoever waits for them is woken once.
 //!
-//! Expected faults: none of its own. What the file answers to a message is nobody's business here: whoever it was for may
-//! have gone.
+//! Expected faults: none of its own. What the file answers to a message is nobody's business here:
+//! whoever it was for may have gone.
 
 use std::cell::Cell;
 use std::io;
@@ -24,8 +26,8 @@ pub struct MessageFile {
 }
 
 impl MessageFile {
-    /// Another descriptor of `file`, which must be one that gives a whole message with each read. Reads of the file give up
-    /// where they would wait, from now on, through whichever descriptor.
+    /// Another descriptor of `file`, which must be one that gives a whole message with each read.
+    /// Reads of the file give up where they would wait, from now on, through whichever descriptor.
     pub(crate) fn new(ring: &Rc<Ring>, file: BorrowedFd<'_>) -> io::Result<Self> {
         let file = file.try_clone_to_owned()?;
         // SAFETY: reads and sets flags of a descriptor that is ours; no memory is involved.
@@ -46,8 +48,9 @@ impl MessageFile {
         watch.changed.wait().await;
     }
 
-    /// The next message, if there is one: its first bytes into `head`, and what is more than that into `body`. Gives its
-    /// length, bytes. Files that want room for their longest message refuse less.
+    /// The next message, if there is one: its first bytes into `head`, and what is more than that
+    /// into `body`. Gives its length, bytes. Files that want room for their longest message refuse
+    /// less.
     ///
     /// # Errors
     /// The file's; `Interrupted` where a message was taken back while it was read.
@@ -57,8 +60,9 @@ impl MessageFile {
             libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() },
             libc::iovec { iov_base: body_memory.as_ptr().cast(), iov_len: body.len() },
         ];
-        // SAFETY: both pieces are memory of at least their lengths, which nobody else uses during the call: `head` is borrowed,
-        // and the caller does not give `body` to anybody else while messages are read into it.
+        // SAFETY: both pieces are memory of at least their lengths, which nobody else uses during
+        // the call: `head` is borrowed, and the caller does not give `body` to anybody else while
+        // messages are read into it.
         let length = unsafe { libc::readv(self.file.as_raw_fd(), room.as_ptr(), room.len() as libc::c_int) };
         if length >= 0 {
             return Ok(Some(length as usize));
@@ -70,7 +74,8 @@ impl MessageFile {
         }
     }
 
-    /// Sends a message of these pieces, in one write. A buffer among them must not be changed until it is sent.
+    /// Sends a message of these pieces, in one write. A buffer among them must not be changed until
+    /// it is sent.
     pub fn send(&self, pieces: Vec<Piece>) {
         if !self.ring.is_closed() {
             self.ring.start_message(MessageOp { file: self.file.clone(), pieces });
@@ -85,7 +90,8 @@ pub(crate) struct MessageOp {
 }
 
 impl MessageOp {
-    /// The write. What it points at is in the message or in `iovecs`, and must stay until the answer.
+    /// The write. What it points at is in the message or in `iovecs`, and must stay until the
+    /// answer.
     pub(crate) fn entry(&self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
         gather(&self.pieces, 0, iovecs);
         opcode::Writev::new(types::Fd(self.file.as_raw_fd()), iovecs.as_ptr(), iovecs.len() as u32).build()

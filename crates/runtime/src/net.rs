@@ -1,11 +1,13 @@
 //! Sockets on the executor's io_uring: listening, connecting, receiving and sending.
 //!
-//! Every operation is a future; dropped half-way it is cancelled. What a cancelled transfer has moved by then is not known, so a
-//! stream is of no use after that. Each operation that waits (also for a silent client) takes one place of what the ring
-//! keeps in flight, some 4,000, which drives use too: whoever lets clients in limits their number.
+//! Every operation is a future; dropped half-way it is cancelled. What a cancelled transfer has
+//! moved by then is not known, so a stream is of no use after that. Each operation that waits (also
+//! for a silent client) takes one place of what the ring keeps in flight, some 4,000, which drives
+//! use too: whoever lets clients in limits their number.
 //!
-//! Expected faults: peers that go at any moment (an error, or the end of what can be received), peers that never read (sending
-//! waits; a time limit is the caller's), and an executor that ends (errors).
+//! Expected faults: peers that go at any moment (an error, or the end of what can be received),
+//! peers that never read (sending waits; a time limit is the caller's), and an executor that ends
+//! (errors).
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,8 +43,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Listens at `path`, where `mode` says who may connect. A socket file that nobody listens on is replaced. Paths may be longer
-    /// than the system's limit for sockets (107 bytes), names nearly as long. Blocks briefly.
+    /// Listens at `path`, where `mode` says who may connect. A socket file that nobody listens on
+    /// is replaced. Paths may be longer than the system's limit for sockets (107 bytes), names
+    /// nearly as long. Blocks briefly.
     pub fn listen_unix(&self, path: &Path, mode: u32) -> Result<Listener, ListenError> {
         Listener::unix(&self.ring, path, mode)
     }
@@ -67,8 +70,8 @@ impl Network {
         self.connect(address, Kind::Unix).await
     }
 
-    /// Connects to an address. As long as the other side is silent this waits, two minutes by default: a shorter limit is the
-    /// caller's.
+    /// Connects to an address. As long as the other side is silent this waits, two minutes by
+    /// default: a shorter limit is the caller's.
     pub async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Stream> {
         self.connect(Address::of_tcp(address), Kind::Tcp).await
     }
@@ -88,7 +91,8 @@ impl Network {
     }
 }
 
-/// A connection. It is closed when this and its last operation are gone. One receive and one send at a time may be under way.
+/// A connection. It is closed when this and its last operation are gone. One receive and one send
+/// at a time may be under way.
 pub struct Stream {
     ring: Rc<Ring>,
     socket: Rc<OwnedFd>,
@@ -99,8 +103,8 @@ impl Stream {
     fn new(ring: &Rc<Ring>, socket: OwnedFd, kind: Kind) -> Self {
         let stream = Self { ring: ring.clone(), socket: Rc::new(socket), kind };
         if kind == Kind::Tcp {
-            // Small answers go at once, and a peer that vanished without a word is found out some day. A socket that refuses
-            // works, only slower or longer.
+            // Small answers go at once, and a peer that vanished without a word is found out some
+            // day. A socket that refuses works, only slower or longer.
             stream.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
             stream.set_option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
         }
@@ -109,14 +113,15 @@ impl Stream {
 
     fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
         let length = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: reads `length` bytes of `value`, which lives across the call; the descriptor is owned by `self.socket`.
+        // SAFETY: reads `length` bytes of `value`, which lives across the call; the descriptor is
+        // owned by `self.socket`.
         unsafe {
             libc::setsockopt(self.socket.as_raw_fd(), level, name, (&raw const value).cast(), length);
         }
     }
 
-    /// Asks for so much room in the kernel for what is sent and not taken yet. Processes without privileges get what
-    /// the system's limit (net.core.wmem_max) allows.
+    /// Asks for so much room in the kernel for what is sent and not taken yet. Processes without
+    /// privileges get what the system's limit (net.core.wmem_max) allows.
     pub fn set_send_room_bytes(&self, bytes: usize) {
         let bytes = bytes.min(1 << 30) as libc::c_int;
         self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes);
@@ -163,7 +168,8 @@ impl Stream {
     fn peer_credentials(&self) -> Option<libc::ucred> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut length = size_of_val(&peer) as libc::socklen_t;
-        // SAFETY: writes at most `length` bytes to `peer`, which lives across the call; the descriptor is owned by `self.socket`.
+        // SAFETY: writes at most `length` bytes to `peer`, which lives across the call; the
+        // descriptor is owned by `self.socket`.
         let answer = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -180,8 +186,9 @@ impl Stream {
         Operation::start(&self.ring, &self.socket, work)
     }
 
-    /// Receives what is there, as much as there is room for; waits for the first byte. Gives the number of bytes: 0 where the
-    /// peer sends no more. Until it has ended the memory is the kernel's.
+    /// Receives what is there, as much as there is room for; waits for the first byte. Gives the
+    /// number of bytes: 0 where the peer sends no more. Until it has ended the memory is the
+    /// kernel's.
     pub async fn receive(&self, into: Buffer) -> io::Result<usize> {
         assert!(!into.is_empty(), "there is room to receive into");
         match self.operation(SocketWork::Receive { into, all: false })?.await? {
@@ -190,7 +197,8 @@ impl Stream {
         }
     }
 
-    /// Fills all of `into`. An error of kind `UnexpectedEof` where the peer sends no more before that.
+    /// Fills all of `into`. An error of kind `UnexpectedEof` where the peer sends no more before
+    /// that.
     pub async fn receive_all(&self, into: Buffer) -> io::Result<()> {
         let mut done = 0;
         while done < into.len() {
@@ -220,7 +228,8 @@ impl Stream {
             std::net::Shutdown::Write => libc::SHUT_WR,
             std::net::Shutdown::Both => libc::SHUT_RDWR,
         };
-        // SAFETY: an operation on a descriptor that `self.socket` owns. It fails only where the peer has gone already.
+        // SAFETY: an operation on a descriptor that `self.socket` owns. It fails only where the
+        // peer has gone already.
         unsafe { libc::shutdown(self.socket.as_raw_fd(), how) };
     }
 }

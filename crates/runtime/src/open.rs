@@ -1,8 +1,9 @@
-//! Opening a drive: what is at the path, whether nobody else uses it, and how it wants to be talked to.
+//! Opening a drive: what is at the path, whether nobody else uses it, and how it wants to be talked
+//! to.
 //!
-//! Expected faults: no such path, a path that is neither file nor block device, no permission, another process (or this one)
-//! that has the drive open, a file too small to hold anything, and file systems that cannot bypass the page cache (then it is
-//! used, with a notice).
+//! Expected faults: no such path, a path that is neither file nor block device, no permission,
+//! another process (or this one) that has the drive open, a file too small to hold anything, and
+//! file systems that cannot bypass the page cache (then it is used, with a notice).
 
 use std::cell::Cell;
 use std::fs::{File, Metadata};
@@ -22,9 +23,10 @@ use crate::identity::DriveIdentity;
 use crate::lock::{self, Holder};
 use crate::ring::Ring;
 
-/// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random reads and writes gained at each
-/// step from depth 16 over 32 to 64 and nothing more at 128 (medians of 5 runs of 1 s: 78, 88, 102 and 109 thousand reads
-/// per second, 40, 57, 74 and 74 thousand writes, where single runs differ by a third).
+/// Requests worth having in flight on one file or device. On a virtual disk fio's 4 KiB random
+/// reads and writes gained at each step from depth 16 over 32 to 64 and nothing more at 128
+/// (medians of 5 runs of 1 s: 78, 88, 102 and 109 thousand reads per second, 40, 57, 74 and 74
+/// thousand writes, where single runs differ by a third).
 const QUEUE_DEPTH: u32 = 64;
 /// Bytes worth having in flight on one file or device.
 const QUEUE_BYTES: u64 = 16 << 20;
@@ -32,7 +34,8 @@ const QUEUE_BYTES: u64 = 16 << 20;
 const MAX_REQUEST_BYTES: u64 = 1 << 20;
 /// Anything smaller holds nothing.
 const LEAST_BYTES: u64 = 4096;
-/// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a little later.
+/// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a
+/// little later.
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait where the system does not say who uses a drive: it may be nobody any more.
 const UNKNOWN_HOLDER_PATIENCE: Duration = Duration::from_millis(200);
@@ -43,7 +46,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 pub struct OpenOptions {
     /// Only reads are allowed; writes answer with `Denied`.
     pub read_only: bool,
-    /// Keep every other process away (a shared lock when `read_only`), and refuse if one is there already.
+    /// Keep every other process away (a shared lock when `read_only`), and refuse if one is there
+    /// already.
     pub lock: bool,
     /// Use the page cache even where it could be bypassed.
     pub buffered: bool,
@@ -315,7 +319,8 @@ fn open_file(path: &Path, identity: DriveIdentity, options: &OpenOptions) -> Res
 /// Whether the file is one of tmpfs.
 fn lies_in_memory(file: &File) -> io::Result<bool> {
     let mut answer = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is written only within its size.
+    // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is
+    // written only within its size.
     let file_system = unsafe {
         if libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) < 0 {
             return Err(io::Error::last_os_error());

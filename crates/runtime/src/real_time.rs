@@ -1,13 +1,15 @@
-//! The real executor: the same tasks and timers as the virtual one, on the monotonic clock, with one io_uring. One turn is:
-//! run what is ready, collect answers, fire timers, then one system call that hands over the new requests and, if nothing
-//! is ready, sleeps until an answer, a timer, or a wake from another thread.
+//! The real executor: the same tasks and timers as the virtual one, on the monotonic clock, with
+//! one io_uring. One turn is: run what is ready, collect answers, fire timers, then one system call
+//! that hands over the new requests and, if nothing is ready, sleeps until an answer, a timer, or a
+//! wake from another thread.
 //!
-//! Answers come before timers: where a timer is due, the kernel is asked for what it has not told yet, and who waits for that runs
-//! first. So a time limit ends what was not answered in time, not what this process was too late to hear of.
+//! Answers come before timers: where a timer is due, the kernel is asked for what it has not told
+//! yet, and who waits for that runs first. So a time limit ends what was not answered in time, not
+//! what this process was too late to hear of.
 //!
-//! Expected faults: tasks that never pause (requests are handed over and answers collected every few hundred polls all the
-//! same), a process that stands still for long, wakes from other threads at any moment, signals, and an end with requests in the
-//! kernel (waited for).
+//! Expected faults: tasks that never pause (requests are handed over and answers collected every
+//! few hundred polls all the same), a process that stands still for long, wakes from other threads
+//! at any moment, signals, and an end with requests in the kernel (waited for).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -51,8 +53,9 @@ impl Clock for RealClock {
     }
 }
 
-/// A single-threaded executor in real time, with file and block-device drives. It stays on the thread that made it.
-/// Dropping it drops its tasks, then waits for what is in the kernel; its drives answer `Gone` afterwards.
+/// A single-threaded executor in real time, with file and block-device drives. It stays on the
+/// thread that made it. Dropping it drops its tasks, then waits for what is in the kernel; its
+/// drives answer `Gone` afterwards.
 pub struct RealExecutor {
     core: Rc<Core>,
     clock: Rc<RealClock>,
@@ -64,7 +67,8 @@ pub struct RealExecutor {
 }
 
 impl RealExecutor {
-    /// Sets up the ring. Fails where the system has no io_uring (Linux 5.11 or newer) or forbids it; the error says which.
+    /// Sets up the ring. Fails where the system has no io_uring (Linux 5.11 or newer) or forbids
+    /// it; the error says which.
     pub fn new() -> io::Result<Self> {
         let ring = Ring::new()?;
         // SAFETY: makes a new descriptor, which `OwnedFd` then owns alone.
@@ -76,7 +80,8 @@ impl RealExecutor {
             OwnedFd::from_raw_fd(descriptor)
         };
         // By default timers may come 50 us late, which is a good part of a drive's answer time.
-        // SAFETY: sets a property of this thread; no memory is involved. Without it timers are only less exact.
+        // SAFETY: sets a property of this thread; no memory is involved. Without it timers are only
+        // less exact.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong) };
         let core = Core::new(Registration::new(Some(doorbell)), None);
         let interrupt = Rc::new(Watch { ready: Cell::new(false), changed: Event::new() });
@@ -91,7 +96,8 @@ impl RealExecutor {
         })
     }
 
-    /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the means to start tasks.
+    /// The clock (CLOCK_MONOTONIC, so equal on every executor of the machine) and the means to
+    /// start tasks.
     pub fn context(&self) -> Context {
         Context::new(self.clock.clone(), self.core.clone())
     }
@@ -121,8 +127,8 @@ impl RealExecutor {
         Network { ring: self.ring.clone() }
     }
 
-    /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of them no longer kills the
-    /// process; the second does.
+    /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of
+    /// them no longer kills the process; the second does.
     pub fn interrupted(&self) -> io::Result<impl Future<Output = ()> + use<>> {
         let descriptor = signals::descriptor()?;
         if !self.interrupt_watched.replace(true) {
@@ -136,8 +142,8 @@ impl RealExecutor {
         })
     }
 
-    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay, and run on in the next
-    /// `block_on`.
+    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay,
+    /// and run on in the next `block_on`.
     ///
     /// # Panics
     /// When called from within one of its own tasks.

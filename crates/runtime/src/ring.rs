@@ -1,10 +1,12 @@
-//! One io_uring and the table of what is in flight on it. Requests queue up while tasks run and go to the kernel in one
-//! system call per turn of the executor; their memory stays in the table until the kernel has answered.
+//! One io_uring and the table of what is in flight on it. Requests queue up while tasks run and go
+//! to the kernel in one system call per turn of the executor; their memory stays in the table until
+//! the kernel has answered.
 //!
-//! Expected faults: a full submission queue (handed over at once, then again), more requests than the completion queue
-//! holds (kept in a backlog in order, bounded by what callers have in flight, which drives' queue depths bound), interrupted
-//! and momentarily refused system calls (repeated), and an end with requests still in the kernel: those are waited for,
-//! then cancelled, and if the kernel never answers, their memory is leaked rather than freed under a transfer.
+//! Expected faults: a full submission queue (handed over at once, then again), more requests than
+//! the completion queue holds (kept in a backlog in order, bounded by what callers have in flight,
+//! which drives' queue depths bound), interrupted and momentarily refused system calls (repeated),
+//! and an end with requests still in the kernel: those are waited for, then cancelled, and if the
+//! kernel never answers, their memory is leaked rather than freed under a transfer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,9 +24,10 @@ use crate::uring::{DriveOp, Progress};
 
 /// Room for requests on their way to the kernel.
 const SUBMISSION_ENTRIES: u32 = 256;
-/// Requests handed over at once. The kernel holds a batch back until it has prepared all of it, and the drive idles meanwhile:
-/// on a virtual disk, 4 KiB random reads at depth 32 reached 0.78 of fio's rate (which hands over one by one) in whole
-/// turns, 0.92 in batches of 16, 1.00 in batches of 8 and of 4 (medians of 25 pairs).
+/// Requests handed over at once. The kernel holds a batch back until it has prepared all of it, and
+/// the drive idles meanwhile: on a virtual disk, 4 KiB random reads at depth 32 reached 0.78 of
+/// fio's rate (which hands over one by one) in whole turns, 0.92 in batches of 16, 1.00 in batches
+/// of 8 and of 4 (medians of 25 pairs).
 const BATCH: usize = 8;
 /// Room for answers; in flight are never more than fit, so that none overflows.
 const COMPLETION_ENTRIES: u32 = 4096;
@@ -32,7 +35,8 @@ const COMPLETION_ENTRIES: u32 = 4096;
 const RESERVED_COMPLETIONS: usize = 64;
 /// Marks answers that nobody waits for.
 const IGNORED: u64 = u64::MAX;
-/// How long an end waits for requests in the kernel before it cancels them, and before it gives them up.
+/// How long an end waits for requests in the kernel before it cancels them, and before it gives
+/// them up.
 const PATIENCE: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(30);
 
@@ -55,7 +59,8 @@ enum Work {
 #[derive(Default)]
 struct OpSlot {
     work: Option<Work>,
-    /// Memory of a scattered transfer, at a fixed address while in the kernel; its room is kept for the slot's next use.
+    /// Memory of a scattered transfer, at a fixed address while in the kernel; its room is kept for
+    /// the slot's next use.
     iovecs: Vec<libc::iovec>,
     /// The head of a message that is sent, for the same reason in a box of its own.
     header: Option<Box<libc::msghdr>>,
@@ -138,7 +143,8 @@ impl Ring {
     }
 
     fn build() -> io::Result<IoUring> {
-        // Answers are then collected only when this thread asks for them, in batches, without interrupting its tasks.
+        // Answers are then collected only when this thread asks for them, in batches, without
+        // interrupting its tasks.
         let deferred = IoUring::builder()
             .setup_cqsize(COMPLETION_ENTRIES)
             .setup_single_issuer()
@@ -164,7 +170,8 @@ impl Ring {
         self.table.borrow().in_use()
     }
 
-    /// Carries out a drive's request, or queues it. The caller has checked that the ring is not closed.
+    /// Carries out a drive's request, or queues it. The caller has checked that the ring is not
+    /// closed.
     pub(crate) fn start(&self, mut op: DriveOp) {
         let outcome = op.carry_out_in_memory(&mut self.pieces.borrow_mut());
         if let Some(outcome) = outcome {
@@ -232,7 +239,8 @@ impl Ring {
         }
     }
 
-    /// Puts the slot's next step into the submission queue; `false` if there is no room even after emptying it.
+    /// Puts the slot's next step into the submission queue; `false` if there is no room even after
+    /// emptying it.
     fn hand_over(&self, index: u32) -> bool {
         let entry = {
             let mut table = self.table.borrow_mut();
@@ -252,9 +260,11 @@ impl Ring {
         let mut uring = self.uring.borrow_mut();
         let Some(uring) = uring.as_mut() else { return false };
         for attempt in 0..2 {
-            // SAFETY: what the entry points at (buffers, iovecs, heads of messages, addresses, the doorbell's count) is owned
-            // by the slot or by this ring and stays there until the answer: slots that the kernel has seen are freed only by
-            // `answer`, or leaked by `close`. Descriptors are owned by drives and sockets that the slot's work keeps alive.
+            // SAFETY: what the entry points at (buffers, iovecs, heads of messages, addresses, the
+            // doorbell's count) is owned by the slot or by this ring and stays there until the
+            // answer: slots that the kernel has seen are freed only by `answer`, or leaked by
+            // `close`. Descriptors are owned by drives and sockets that the slot's work keeps
+            // alive.
             if unsafe { uring.submission().push(&entry) }.is_ok() {
                 self.in_flight.set(self.in_flight.get() + 1);
                 if uring.submission().len() >= BATCH {
@@ -283,7 +293,8 @@ impl Ring {
         }
     }
 
-    /// Gives the kernel what is queued and sleeps until there is an answer, a signal, or `limit` has passed.
+    /// Gives the kernel what is queued and sleeps until there is an answer, a signal, or `limit`
+    /// has passed.
     pub(crate) fn submit_and_wait(&self, limit: Option<Duration>) {
         let uring = self.uring.borrow();
         let Some(uring) = uring.as_ref() else { return };
@@ -301,7 +312,8 @@ impl Ring {
         }
     }
 
-    /// Takes the answers that are there, without a system call, wakes who waits for them, and hands over the backlog.
+    /// Takes the answers that are there, without a system call, wakes who waits for them, and hands
+    /// over the backlog.
     pub(crate) fn collect(&self) {
         let mut answers = self.answers.take();
         if let Some(uring) = self.uring.borrow_mut().as_mut() {
@@ -375,8 +387,8 @@ impl Ring {
         }
     }
 
-    /// Ends the ring: answers what the kernel has not seen with an error, waits for what it has, gives up what it never
-    /// answers. Afterwards the ring is closed.
+    /// Ends the ring: answers what the kernel has not seen with an error, waits for what it has,
+    /// gives up what it never answers. Afterwards the ring is closed.
     pub(crate) fn close(&self) {
         let unseen = std::mem::take(&mut *self.backlog.borrow_mut());
         for index in unseen {
@@ -426,7 +438,8 @@ impl Ring {
     }
 }
 
-/// Whether the kernel took part: `false` when it is momentarily out of resources. Any other refusal is a bug here.
+/// Whether the kernel took part: `false` when it is momentarily out of resources. Any other refusal
+/// is a bug here.
 fn entered(result: io::Result<usize>) -> bool {
     let Err(error) = result else { return true };
     match error.raw_os_error() {

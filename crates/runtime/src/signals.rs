@@ -1,7 +1,9 @@
-//! A clean end on the first SIGINT, SIGTERM or SIGHUP: the signal sets a flag and makes a descriptor readable for ever, which wakes
-//! every executor that asked. The second signal kills, as it would without this, so that a hung command can be ended.
+//! A clean end on the first SIGINT, SIGTERM or SIGHUP: the signal sets a flag and makes a
+//! descriptor readable for ever, which wakes every executor that asked. The second signal kills, as
+//! it would without this, so that a hung command can be ended.
 //!
-//! Nothing is installed until somebody asks: a command that never does is killed by the first signal.
+//! Nothing is installed until somebody asks: a command that never does is killed by the first
+//! signal.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether the process was asked to end (and somebody has asked to know, see `RealExecutor::interrupted`).
+/// Whether the process was asked to end (and somebody has asked to know, see
+/// `RealExecutor::interrupted`).
 pub fn interrupt_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -20,8 +23,8 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     REQUESTED.store(true, Ordering::SeqCst);
     let descriptor = DESCRIPTOR.load(Ordering::SeqCst);
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: write and the thread's error number are all that is touched; both are allowed in a signal handler, and the
-    // error number is put back for whatever was interrupted.
+    // SAFETY: write and the thread's error number are all that is touched; both are allowed in a
+    // signal handler, and the error number is put back for whatever was interrupted.
     unsafe {
         let saved = *libc::__errno_location();
         libc::write(descriptor, one.as_ptr().cast(), one.len());
@@ -29,7 +32,8 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
-/// Installs the handlers, once, and gives the descriptor that becomes readable with the first signal. It is never closed.
+/// Installs the handlers, once, and gives the descriptor that becomes readable with the first
+/// signal. It is never closed.
 pub(crate) fn descriptor() -> io::Result<RawFd> {
     static INSTALLED: OnceLock<Result<RawFd, i32>> = OnceLock::new();
     INSTALLED
@@ -45,13 +49,14 @@ fn install() -> io::Result<RawFd> {
     }
     DESCRIPTOR.store(descriptor, Ordering::SeqCst);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: a zeroed sigaction is valid; the handler only does what signal handlers may. SA_RESETHAND: the second
-        // signal gets the default action.
+        // SAFETY: a zeroed sigaction is valid; the handler only does what signal handlers may.
+        // SA_RESETHAND: the second signal gets the default action.
         let result = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut action);
             if action.sa_sigaction == libc::SIG_IGN {
-                // Whoever started this process (nohup, a shell's background job) wants the signal ignored.
+                // Whoever started this process (nohup, a shell's background job) wants the signal
+                // ignored.
                 continue;
             }
             action = std::mem::zeroed();

@@ -1,8 +1,9 @@
-//! One operation of a socket in the ring's table: accept, connect, receive, send. Its memory stays there until the kernel has
-//! answered, even if whoever asked has gone.
+//! One operation of a socket in the ring's table: accept, connect, receive, send. Its memory stays
+//! there until the kernel has answered, even if whoever asked has gone.
 //!
-//! Expected faults: transfers cut short (a send is continued until all of it is sent), interrupted operations (repeated a
-//! bounded number of times), and askers that are gone when the answer comes (a connection accepted for nobody is closed).
+//! Expected faults: transfers cut short (a send is continued until all of it is sent), interrupted
+//! operations (repeated a bounded number of times), and askers that are gone when the answer comes
+//! (a connection accepted for nobody is closed).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -24,8 +25,9 @@ const MAX_PIECES: usize = 1024;
 const MAX_TRANSFER_BYTES: usize = 1 << 30;
 /// How often an interrupted operation is repeated.
 const MAX_REPEATS: u8 = 64;
-/// A send from this length on goes to the kernel at once instead of with the turn's other requests: the peer takes it while this
-/// thread goes on. (1 MiB sequential reads of an NBD export in memory reached 0.91 of nbdkit's rate without, 1.06 with it.)
+/// A send from this length on goes to the kernel at once instead of with the turn's other requests:
+/// the peer takes it while this thread goes on. (1 MiB sequential reads of an NBD export in memory
+/// reached 0.91 of nbdkit's rate without, 1.06 with it.)
 const PROMPT_SEND_BYTES: usize = 64 << 10;
 /// Bytes that a piece can carry without memory of its own.
 const SMALL_BYTES: usize = 48;
@@ -158,7 +160,8 @@ impl SocketOp {
         (Self { socket, work, answer: answer.clone(), repeats: 0 }, answer)
     }
 
-    /// The next step. What it points at is in the operation, in `iovecs` or `header`, and must stay until the answer.
+    /// The next step. What it points at is in the operation, in `iovecs` or `header`, and must stay
+    /// until the answer.
     pub(crate) fn entry(
         &mut self,
         iovecs: &mut Vec<libc::iovec>,
@@ -203,7 +206,8 @@ impl SocketOp {
             SocketWork::Connect(_) => SocketProgress::Done(Ok(Outcome::Done)),
             SocketWork::Receive { .. } => SocketProgress::Done(Ok(Outcome::Bytes(answer as usize))),
             SocketWork::Accept => {
-                // SAFETY: the kernel made this descriptor for the operation; nobody else knows of it.
+                // SAFETY: the kernel made this descriptor for the operation; nobody else knows of
+                // it.
                 let accepted = unsafe { OwnedFd::from_raw_fd(answer) };
                 SocketProgress::Done(Ok(Outcome::Accepted(accepted)))
             }
@@ -244,7 +248,8 @@ impl SocketOp {
 }
 
 fn empty_header() -> Box<libc::msghdr> {
-    // SAFETY: a msghdr is plain numbers and pointers; all zeros is one without name, pieces and control data.
+    // SAFETY: a msghdr is plain numbers and pointers; all zeros is one without name, pieces and
+    // control data.
     Box::new(unsafe { std::mem::zeroed() })
 }
 
@@ -266,7 +271,8 @@ pub(crate) fn gather(pieces: &[Piece], mut skip_bytes: usize, iovecs: &mut Vec<l
     }
 }
 
-/// Future of an operation in the table. Dropping it cancels the operation; its memory stays until the kernel lets go.
+/// Future of an operation in the table. Dropping it cancels the operation; its memory stays until
+/// the kernel lets go.
 pub(crate) struct Operation {
     ring: Rc<Ring>,
     index: u32,
@@ -306,7 +312,8 @@ impl Future for Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        // An answer that is there has left the table, and its number may be another operation's by now.
+        // An answer that is there has left the table, and its number may be another operation's by
+        // now.
         if !self.ended && self.answer.result.take().is_none() {
             self.answer.waker.take();
             self.ring.cancel_socket(self.index);

@@ -1,8 +1,10 @@
-//! The core of both executors: a table of tasks, a first-in-first-out queue of those that are ready, and timers. One
-//! thread only; the executors differ in their clock and in what they do when nothing is ready.
+//! The core of both executors: a table of tasks, a first-in-first-out queue of those that are
+//! ready, and timers. One thread only; the executors differ in their clock and in what they do when
+//! nothing is ready.
 //!
-//! A task is polled only when woken, once per wake however often it was woken meanwhile. No borrow of the tables is held
-//! while a task, a waker or a future's destructor runs: they may come back here.
+//! A task is polled only when woken, once per wake however often it was woken meanwhile. No borrow
+//! of the tables is held while a task, a waker or a future's destructor runs: they may come back
+//! here.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -89,7 +91,8 @@ thread_local! {
 /// Wakes a task of the executor running on this thread; `false` if it belongs to another one.
 pub(crate) fn wake_on_this_thread(key: TaskKey) -> bool {
     let Some(core) = CURRENT.get() else { return false };
-    // SAFETY: `CURRENT` is set from a reference that outlives the turn, and reset when the turn ends (`Turn::drop`).
+    // SAFETY: `CURRENT` is set from a reference that outlives the turn, and reset when the turn
+    // ends (`Turn::drop`).
     let core = unsafe { core.as_ref() };
     if core.registration.executor != key.executor {
         return false;
@@ -237,8 +240,8 @@ impl Core {
         }
     }
 
-    /// Drops every task and timer; tasks started from now on are dropped at once. Breaks the cycles of tasks that hold
-    /// the executor's context.
+    /// Drops every task and timer; tasks started from now on are dropped at once. Breaks the cycles
+    /// of tasks that hold the executor's context.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let _turn = self.turn();

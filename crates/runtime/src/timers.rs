@@ -1,8 +1,9 @@
-//! Timers of one executor: a binary heap in which every timer knows its place, so that taking one back is as cheap as
-//! letting it fire, and nothing is allocated per timer in steady state.
+//! Timers of one executor: a binary heap in which every timer knows its place, so that taking one
+//! back is as cheap as letting it fire, and nothing is allocated per timer in steady state.
 //!
-//! Timers of the same deadline fire in the order they were set, so that runs in virtual time repeat exactly. A timer that
-//! has fired or was taken back leaves a number that no later timer reuses within 2^32 uses of its slot.
+//! Timers of the same deadline fire in the order they were set, so that runs in virtual time repeat
+//! exactly. A timer that has fired or was taken back leaves a number that no later timer reuses
+//! within 2^32 uses of its slot.
 
 use std::task::Waker;
 
@@ -52,7 +53,8 @@ impl Timers {
         TimerId(u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot))
     }
 
-    /// Takes a timer back. The waker is returned so that the caller can drop it when nothing is borrowed.
+    /// Takes a timer back. The waker is returned so that the caller can drop it when nothing is
+    /// borrowed.
     pub(crate) fn cancel(&mut self, timer: TimerId) -> Option<Waker> {
         let slot = timer.0 as u32;
         let entry = self.slots.get(slot as usize)?;

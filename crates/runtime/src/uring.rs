@@ -1,10 +1,11 @@
-//! One request of a file or block device as io_uring operations, step by step: which operation comes next, and what an
-//! answer means.
+//! One request of a file or block device as io_uring operations, step by step: which operation
+//! comes next, and what an answer means.
 //!
-//! Expected faults: transfers cut short (continued), a file that was truncated (a read past its new end gives nothing: the
-//! drive is gone), operations interrupted or momentarily refused (repeated a bounded number of times), file systems and
-//! devices without discard or without fast zeroing (discard is advice and may do nothing; zeros are then written), and
-//! errors of the medium (passed on by kind).
+//! Expected faults: transfers cut short (continued), a file that was truncated (a read past its new
+//! end gives nothing: the drive is gone), operations interrupted or momentarily refused (repeated a
+//! bounded number of times), file systems and devices without discard or without fast zeroing
+//! (discard is advice and may do nothing; zeros are then written), and errors of the medium (passed
+//! on by kind).
 
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -21,7 +22,8 @@ use crate::file_drive::{Opened, ZeroMethod};
 const MAX_PIECES: usize = 1024;
 /// No single transfer is longer; the kernel's own limit is 2 GiB less a page.
 const MAX_TRANSFER_BYTES: usize = 1 << 30;
-/// Longest transfer of a file in memory that is not left to the ring: copying it takes some microseconds.
+/// Longest transfer of a file in memory that is not left to the ring: copying it takes some
+/// microseconds.
 const MAX_DIRECT_BYTES: u64 = 64 << 10;
 /// How often an interrupted or refused operation is repeated.
 const MAX_REPEATS: u8 = 64;
@@ -60,8 +62,8 @@ impl DriveOp {
         Self { drive, request, sender, done_bytes: 0, zeroing, repeats: 0 }
     }
 
-    /// The next operation. What it points at is in the request's buffers, in `iovecs` or static, and must stay until the
-    /// answer.
+    /// The next operation. What it points at is in the request's buffers, in `iovecs` or static,
+    /// and must stay until the answer.
     pub(crate) fn entry(&mut self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
         let file = types::Fd(self.drive.file.as_raw_fd());
         let offset = self.request.offset_bytes + self.done_bytes;
@@ -137,7 +139,8 @@ impl DriveOp {
     }
 
     fn failed(&mut self, code: i32) -> Progress {
-        // Some file systems and devices refuse a mode of fallocate they do not have by calling it invalid.
+        // Some file systems and devices refuse a mode of fallocate they do not have by calling it
+        // invalid.
         let unsupported = matches!(code, libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL);
         match self.request.operation {
             Operation::Discard if unsupported => {
@@ -182,9 +185,10 @@ impl DriveOp {
         self.request.error(&self.drive.info.label, DriveErrorKind::Other, Some(libc::ECANCELED))
     }
 
-    /// Carries the request out by system calls of this thread, to its end, where the drive's file lies in memory: io_uring would
-    /// have a kernel thread do the same, and being woken costs more than copying a few blocks. `None`, and nothing done, if it is
-    /// to go through the ring: other drives, long transfers (these go on beside this thread), zeroing and discarding.
+    /// Carries the request out by system calls of this thread, to its end, where the drive's file
+    /// lies in memory: io_uring would have a kernel thread do the same, and being woken costs more
+    /// than copying a few blocks. `None`, and nothing done, if it is to go through the ring: other
+    /// drives, long transfers (these go on beside this thread), zeroing and discarding.
     pub(crate) fn carry_out_in_memory(&mut self, iovecs: &mut Vec<libc::iovec>) -> Option<IoResult> {
         let is_short = self.request.length_bytes <= MAX_DIRECT_BYTES;
         let transfers = matches!(self.request.operation, Operation::Read | Operation::Write { .. });
@@ -200,7 +204,8 @@ impl DriveOp {
         }
     }
 
-    /// The next operation of a read, write or flush as a system call; bytes, or an error number negated, as the ring answers.
+    /// The next operation of a read, write or flush as a system call; bytes, or an error number
+    /// negated, as the ring answers.
     fn call(&mut self, iovecs: &mut Vec<libc::iovec>) -> i32 {
         let file = self.drive.file.as_raw_fd();
         let offset = (self.request.offset_bytes + self.done_bytes) as libc::off_t;
@@ -211,7 +216,8 @@ impl DriveOp {
             let block = self.drive.info.logical_block_bytes as usize;
             gather(&self.request.segments, self.done_bytes as usize, block, iovecs);
             let (first, count) = (iovecs.as_ptr(), iovecs.len() as libc::c_int);
-            // SAFETY: the pieces are parts of the request's buffers, which are this request's until it is answered.
+            // SAFETY: the pieces are parts of the request's buffers, which are this request's until
+            // it is answered.
             unsafe {
                 match self.request.operation {
                     Operation::Write { fua: true } => {
@@ -249,8 +255,8 @@ fn write(file: types::Fd, offset: u64, flags: libc::c_int, iovecs: &[libc::iovec
     }
 }
 
-/// The pieces of `segments` from `skip_bytes` on, neighbours in memory joined; no more pieces or bytes than one operation
-/// takes, and whole blocks of `block_bytes` in all.
+/// The pieces of `segments` from `skip_bytes` on, neighbours in memory joined; no more pieces or
+/// bytes than one operation takes, and whole blocks of `block_bytes` in all.
 fn gather(segments: &Segments, mut skip_bytes: usize, block_bytes: usize, iovecs: &mut Vec<libc::iovec>) {
     iovecs.clear();
     let mut total_bytes = 0;
@@ -322,7 +328,8 @@ mod tests {
     #[test]
     fn one_operation_takes_whole_blocks_and_no_more_pieces_than_the_kernel_allows() {
         let buffer = BufferPool::new(0).allocate(4096);
-        // 1500 pieces of 1536 bytes (three sectors) that are no neighbours, on a drive of 4096-byte blocks.
+        // 1500 pieces of 1536 bytes (three sectors) that are no neighbours, on a drive of 4096-byte
+        // blocks.
         let pieces: Segments = (0..1500).map(|_| buffer.slice(0..1536)).collect();
         let mut iovecs = Vec::new();
         gather(&pieces, 0, 4096, &mut iovecs);

@@ -1,7 +1,7 @@
 //! What this process has used so far, for reports: processor time and memory.
 
-/// Processor time of all threads of this process, in nanoseconds, in user and kernel mode together. The kernel's io_uring
-/// workers count: they are threads of the process.
+/// Processor time of all threads of this process, in nanoseconds, in user and kernel mode together.
+/// The kernel's io_uring workers count: they are threads of the process.
 pub fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -20,8 +20,8 @@ pub fn max_resident_bytes() -> u64 {
 /// A clock of the system in nanoseconds.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes one timespec through the pointer. It cannot fail for the clocks used here, which every
-    // Linux has.
+    // SAFETY: clock_gettime writes one timespec through the pointer. It cannot fail for the clocks
+    // used here, which every Linux has.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,8 +1,10 @@
-//! The virtual executor: the same tasks and timers as the real one, but its clock stands still while anything can run and
-//! jumps to the next timer when nothing can. Hours of modelled work take as long as computing them takes.
+//! The virtual executor: the same tasks and timers as the real one, but its clock stands still
+//! while anything can run and jumps to the next timer when nothing can. Hours of modelled work take
+//! as long as computing them takes.
 //!
-//! Runs repeat exactly: tasks run first in, first out (or in an order drawn from a seed), timers of equal deadline in the
-//! order they were set. A program that waits for what can never happen is a bug, so it panics instead of hanging.
+//! Runs repeat exactly: tasks run first in, first out (or in an order drawn from a seed), timers of
+//! equal deadline in the order they were set. A program that waits for what can never happen is a
+//! bug, so it panics instead of hanging.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -51,8 +53,8 @@ impl VirtualExecutor {
         Self::with_order(None)
     }
 
-    /// Starts at 0 ns; which of several ready tasks runs next is drawn from `seed`, to try other interleavings. The same
-    /// seed gives the same run.
+    /// Starts at 0 ns; which of several ready tasks runs next is drawn from `seed`, to try other
+    /// interleavings. The same seed gives the same run.
     pub fn shuffled(seed: u64) -> Self {
         Self::with_order(Some(seed))
     }
@@ -77,12 +79,12 @@ impl VirtualExecutor {
         self.clock.core.tasks_alive()
     }
 
-    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay, and run on in the next
-    /// `block_on`.
+    /// Runs `future`, and all tasks beside it, until it ends. Tasks that have not ended then stay,
+    /// and run on in the next `block_on`.
     ///
     /// # Panics
-    /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when called from within one
-    /// of its own tasks.
+    /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when
+    /// called from within one of its own tasks.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let core = &*self.clock.core;
         let _running = core.start();

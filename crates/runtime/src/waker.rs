@@ -1,9 +1,11 @@
-//! Wakers that are plain numbers: executor, task slot and the slot's generation in one machine word, so that cloning and
-//! dropping a waker costs nothing and waking a task of the running executor is a flag and a queue entry.
+//! Wakers that are plain numbers: executor, task slot and the slot's generation in one machine
+//! word, so that cloning and dropping a waker costs nothing and waking a task of the running
+//! executor is a flag and a queue entry.
 //!
-//! A waker may be used from any thread and may outlive its executor: one that is not of the executor running on this
-//! thread goes through a registry of live executors and a locked queue; one of an executor that is gone does nothing. A
-//! stale number at worst wakes a later task in the same slot for no reason, which futures must bear anyway.
+//! A waker may be used from any thread and may outlive its executor: one that is not of the
+//! executor running on this thread goes through a registry of live executors and a locked queue;
+//! one of an executor that is gone does nothing. A stale number at worst wakes a later task in the
+//! same slot for no reason, which futures must bear anyway.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,8 +49,9 @@ impl TaskKey {
 
     /// A waker of this task.
     pub(crate) fn waker(self) -> Waker {
-        // SAFETY: the functions of VTABLE take the data as a number, never as an address; they allocate nothing per
-        // waker, so clone and drop need no counting, and waking is sound from any thread (see `wake`).
+        // SAFETY: the functions of VTABLE take the data as a number, never as an address; they
+        // allocate nothing per waker, so clone and drop need no counting, and waking is sound from
+        // any thread (see `wake`).
         unsafe { Waker::from_raw(RawWaker::new(self.pack(), &VTABLE)) }
     }
 }
@@ -92,16 +95,17 @@ impl Mailbox {
                 posted.order.push(key);
             }
         }
-        // Sequentially consistent on both sides: either this thread sees `sleeping`, or the executor, which looks at
-        // `pending` again after setting it, sees the post.
+        // Sequentially consistent on both sides: either this thread sees `sleeping`, or the
+        // executor, which looks at `pending` again after setting it, sees the post.
         self.pending.store(true, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst)
             && self.sleeping.swap(false, Ordering::SeqCst)
             && let Some(doorbell) = &self.doorbell
         {
             let one = 1_u64.to_ne_bytes();
-            // SAFETY: writes eight bytes from a live array to a descriptor that `self` owns. The result does not matter:
-            // the write fails only when the counter is full, and then the executor is being woken already.
+            // SAFETY: writes eight bytes from a live array to a descriptor that `self` owns. The
+            // result does not matter: the write fails only when the counter is full, and then the
+            // executor is being woken already.
             unsafe { libc::write(doorbell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         }
     }
@@ -116,7 +120,8 @@ impl Mailbox {
         std::mem::take(&mut posted.order)
     }
 
-    /// Announces that the executor is going to sleep; `false` when something was posted meanwhile and it must not.
+    /// Announces that the executor is going to sleep; `false` when something was posted meanwhile
+    /// and it must not.
     pub(crate) fn try_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         if self.pending.load(Ordering::SeqCst) {

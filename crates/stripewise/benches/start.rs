@@ -1,5 +1,6 @@
-//! How long `stripewise serve` takes from being started to saying that it is ready, with a pool of four drives that holds data: after
-//! an end in order, and after a kill -9. Files on the disk that the build writes to; their flushes are most of it.
+//! How long `stripewise serve` takes from being started to saying that it is ready, with a pool of
+//! four drives that holds data: after an end in order, and after a kill -9. Files on the disk that
+//! the build writes to; their flushes are most of it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,11 +1,12 @@
-//! Telling somebody when a pool's condition changes, a drive errs, space runs out, something is lost, a scrub finds something or the
-//! daemon's folder is unmounted: by a command, by mail through the machine's own mailer, by a request to a web address.
+//! Telling somebody when a pool's condition changes, a drive errs, space runs out, something is
+//! lost, a scrub finds something or the daemon's folder is unmounted: by a command, by mail through
+//! the machine's own mailer, by a request to a web address.
 //!
-//! What is to be told is seen by looking at the served pools once a second (`watch.rs`). It is sent from a thread of its own, one after
-//! the other, each within a limit of time.
+//! What is to be told is seen by looking at the served pools once a second (`watch.rs`). It is sent
+//! from a thread of its own, one after the other, each within a limit of time.
 //!
-//! Expected faults: commands that fail or never end, no mailer, addresses that do not answer; more to tell than can be sent
-//! (the rest is left out, and that is said).
+//! Expected faults: commands that fail or never end, no mailer, addresses that do not answer; more
+//! to tell than can be sent (the rest is left out, and that is said).
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -32,8 +33,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How alerts are sent; nothing is where no way is given.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AlertOptions {
-    /// Run this with `sh -c` when a pool's condition changes, a drive errs, space runs out, a scrub finds something or somebody
-    /// unmounts the folder of --fuse. It gets STRIPEWISE_POOL, STRIPEWISE_KIND and STRIPEWISE_TEXT, and all of it as JSON on standard input
+    /// Run this with `sh -c` when a pool's condition changes, a drive errs, space runs out, a scrub
+    /// finds something or somebody unmounts the folder of --fuse. It gets STRIPEWISE_POOL,
+    /// STRIPEWISE_KIND and STRIPEWISE_TEXT, and all of it as JSON on standard input
     #[arg(long = "alert-command", value_name = "COMMAND")]
     commands: Vec<String>,
     /// Send it by mail, through this machine's sendmail

@@ -1,10 +1,12 @@
-//! Pools that a daemon keeps open and that lost more drives than a volume can do without. What such a volume holds is left as it is, so it is
-//! whole again when the drives are back; but what it had under way is lost, so it takes no writes until the pool is opened anew, as after
-//! a crash: with the drives that are there, and what their journals say. `pool online` does that when the drives that are needed are
-//! there; `pool status` says so.
+//! Pools that a daemon keeps open and that lost more drives than a volume can do without. What such
+//! a volume holds is left as it is, so it is whole again when the drives are back; but what it had
+//! under way is lost, so it takes no writes until the pool is opened anew, as after a crash: with
+//! the drives that are there, and what their journals say. `pool online` does that when the drives
+//! that are needed are there; `pool status` says so.
 //!
-//! Expected faults: drives that are only named, not there (nothing is closed then: other volumes of the pool may be in use); commands and
-//! requests that still hold the pool (waited for, a bounded time); an opening that fails (the daemon goes on trying).
+//! Expected faults: drives that are only named, not there (nothing is closed then: other volumes of
+//! the pool may be in use); commands and requests that still hold the pool (waited for, a bounded
+//! time); an opening that fails (the daemon goes on trying).
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,8 @@ use crate::report::PoolReport;
 use crate::revive::close;
 use crate::session::{Session, open_drive};
 
-/// Requests of the pool that was closed have their time-outs; what still holds its drives after this is a fault of ours.
+/// Requests of the pool that was closed have their time-outs; what still holds its drives after
+/// this is a fault of ours.
 const LET_GO_NS: u64 = 40_000_000_000;
 const LOOK_NS: u64 = 20_000_000;
 
@@ -81,8 +84,8 @@ pub fn advise(pool: &Pool, report: &mut PoolReport) {
     }
 }
 
-/// Opens a pool of this daemon's anew if that is what it takes to have a drive back, and it can be done. `name`: the drive as typed.
-/// Gives whether it was done.
+/// Opens a pool of this daemon's anew if that is what it takes to have a drive back, and it can be
+/// done. `name`: the drive as typed. Gives whether it was done.
 pub async fn open_if_that_helps(app: &App, pool: &str, name: &str) -> Result<bool> {
     let Some(session) = app.served.lend(pool, app) else { return Ok(false) };
     let moved = moved_drive(app, &session, name).await;
@@ -106,7 +109,8 @@ pub async fn open_if_that_helps(app: &App, pool: &str, name: &str) -> Result<boo
     Ok(true)
 }
 
-/// Which drive of the pool lies at the path that was typed, where that is another path than the pool knows.
+/// Which drive of the pool lies at the path that was typed, where that is another path than the
+/// pool knows.
 async fn moved_drive(app: &App, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
     let candidate = Candidate::named(app, name).ok().filter(Candidate::is_path)?;
     let id = drive_at(app, session, &candidate.path).await?;
@@ -137,7 +141,8 @@ async fn is_there(app: &App, session: &Session, path: &Path, id: DriveId) -> boo
     }
 }
 
-/// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that are there.
+/// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that
+/// are there.
 async fn open_anew(app: &App, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
     let context = app.executor()?.context();
     // No other task opens it in between.

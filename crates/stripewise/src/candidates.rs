@@ -1,8 +1,9 @@
-//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all, is the same one named
-//! twice (also through links), and what would be lost if it were overwritten?
+//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all,
+//! is the same one named twice (also through links), and what would be lost if it were overwritten?
 //!
-//! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under two names; drives that
-//! hold something already; volumes of other pools (`nest.rs`) and exports of NBD servers (`network.rs`), which are drives too.
+//! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under
+//! two names; drives that hold something already; volumes of other pools (`nest.rs`) and exports of
+//! NBD servers (`network.rs`), which are drives too.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -22,8 +23,8 @@ const LOOKED_AT_BYTES: u64 = 64 << 10;
 /// A path that is a drive.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones. Of a volume its name, of an
-    /// export its URI.
+    /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
+    /// Of a volume its name, of an export its URI.
     pub path: PathBuf,
     /// Which drive that is, whatever the path.
     pub identity: Identity,
@@ -51,7 +52,8 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told apart here.
+/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told
+/// apart here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file or block device.
@@ -68,7 +70,8 @@ pub fn noted_export(path: &Path) -> Option<NbdUri> {
     NbdUri::parse(text, Path::new("/")).ok()
 }
 
-/// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are URIs.
+/// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are
+/// URIs.
 pub fn noted_place(path: &Path) -> Place {
     if let Some(uri) = noted_export(path) {
         return Place::Network(uri);
@@ -151,8 +154,9 @@ impl Candidate {
         }
     }
 
-    /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one. Members of our own pools
-    /// are not known here, and what is no path ([`Self::is_path`]) is read by who has it open.
+    /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one.
+    /// Members of our own pools are not known here, and what is no path ([`Self::is_path`]) is read
+    /// by who has it open.
     pub fn contents(&self) -> Result<Vec<String>> {
         let unreadable = |error: std::io::Error| {
             Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))

@@ -1,6 +1,8 @@
-//! What drives that are to come into a pool hold already: refused, unless they are to be overwritten.
+//! What drives that are to come into a pool hold already: refused, unless they are to be
+//! overwritten.
 //!
-//! Expected faults: drives of other pools, of newer and older formats, file systems, somebody's files.
+//! Expected faults: drives of other pools, of newer and older formats, file systems, somebody's
+//! files.
 
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_engine::pool::{PoolError, inspect};
@@ -33,7 +35,8 @@ pub async fn refuse_contents(
             } else {
                 format!(", with parts of {}", volumes.join(", "))
             };
-            // What is refused is named as people name it; what is lost, so that it cannot be mistaken.
+            // What is refused is named as people name it; what is lost, so that it cannot be
+            // mistaken.
             let identity = if force { format!(" ({})", label.pool_id) } else { String::new() };
             vec![format!("a drive of pool `{}`{identity}{parts}", label.pool_name)]
         }

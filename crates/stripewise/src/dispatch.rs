@@ -1,11 +1,12 @@
-//! From a command to its file. These are the commands on pools and volumes, which run on the executor: alone in their own process,
-//! or beside each other in one that serves pools.
+//! From a command to its file. These are the commands on pools and volumes, which run on the
+//! executor: alone in their own process, or beside each other in one that serves pools.
 
 use crate::cli::{AlertCommand, Command, DriveCommand, PoolCommand, VolumeCommand};
 use crate::commands::*;
 use crate::failure::{Exit, Failure, Result};
 
-/// Carries out a command. Boxed, since the future of one command is as large as that of the largest.
+/// Carries out a command. Boxed, since the future of one command is as large as that of the
+/// largest.
 pub async fn run(command: &Command, app: &App) -> Result<Exit> {
     match command {
         Command::Drive(DriveCommand::Show(options)) => Box::pin(drive_show::run(options, app)).await,

@@ -1,5 +1,6 @@
-//! Which drive of a pool is meant by what was typed: its path or URI, the path where it was last, its identity or the beginning of
-//! it. Expected faults: names of no drive, beginnings that several identities share, one path that several drives had.
+//! Which drive of a pool is meant by what was typed: its path or URI, the path where it was last,
+//! its identity or the beginning of it. Expected faults: names of no drive, beginnings that several
+//! identities share, one path that several drives had.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The one error style of the command line: what, where, why, then what to do about it, and the exit code.
+//! The one error style of the command line: what, where, why, then what to do about it, and the
+//! exit code.
 //!
 //! ```text
 //! error: cannot create pool `tank`: /disks/drive0.img holds an ext4 file system

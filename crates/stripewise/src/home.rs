@@ -1,6 +1,6 @@
-//! `STRIPEWISE_HOME`: the state that is not on the drives. Holds the list of pools that this user works with (where their
-//! drives were last seen) and one lock per pool, so that a pool is used by one process at a time. Losing it loses no
-//! data: `pool import` finds pools by their drives again.
+//! `STRIPEWISE_HOME`: the state that is not on the drives. Holds the list of pools that this user
+//! works with (where their drives were last seen) and one lock per pool, so that a pool is used by
+//! one process at a time. Losing it loses no data: `pool import` finds pools by their drives again.
 //!
 //! Only its owner may open what is in the folder: a user who can open a lock file can hold its
 //! lock, and so hold up what waits for it. Nothing here waits for a lock on the executor's thread.
@@ -213,8 +213,9 @@ impl Home {
         forgotten.await
     }
 
-    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is shown to others, who find
-    /// commands for the pool taken at `control` if that is given. Any number of processes may look at the same time.
+    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is
+    /// shown to others, who find commands for the pool taken at `control` if that is given. Any
+    /// number of processes may look at the same time.
     pub async fn lock_pool(
         &self,
         context: &Context,
@@ -314,7 +315,8 @@ impl Home {
         self.folder.join("mounts")
     }
 
-    /// Where the process that has a pool open tells others how it stands, for `pool status` beside a long job.
+    /// Where the process that has a pool open tells others how it stands, for `pool status` beside
+    /// a long job.
     pub fn status_path(&self, pool_id: &str) -> PathBuf {
         self.folder.join("pools").join(format!("{pool_id}.status.json"))
     }
@@ -395,7 +397,8 @@ impl Holder {
     }
 }
 
-/// Replaces a file in one step and durably: after a crash there is the old one or the new one, never a part.
+/// Replaces a file in one step and durably: after a crash there is the old one or the new one,
+/// never a part.
 pub fn replace_file(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     let temporary = temporary_name(path);
     let written = create_own(&temporary).and_then(|mut file| {

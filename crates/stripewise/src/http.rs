@@ -1,5 +1,5 @@
-//! The HTTP interface of a daemon: what the command line can do to pools and volumes, under `/api/v1`, described in OpenAPI,
-//! and figures for Prometheus under `/metrics`.
+//! The HTTP interface of a daemon: what the command line can do to pools and volumes, under
+//! `/api/v1`, described in OpenAPI, and figures for Prometheus under `/metrics`.
 //!
 //! HTTP runs on a thread of its own. What is asked becomes a command line (`api.rs`), is carried
 //! out by the daemon's executor as if it had been typed (`orders.rs`), and the JSON document that

@@ -1,8 +1,9 @@
-//! Looking for drives of pools: on paths, behind NBD URIs, and on the volumes of pools that are known.
+//! Looking for drives of pools: on paths, behind NBD URIs, and on the volumes of pools that are
+//! known.
 //!
-//! Expected faults: folders full of other things, one drive under several names, drives that cannot be read or give no answer
-//! (said so, and passed over: they stop no other), and what a drive says of others, which is not believed further than to look
-//! where the user has named the pool.
+//! Expected faults: folders full of other things, one drive under several names, drives that cannot
+//! be read or give no answer (said so, and passed over: they stop no other), and what a drive says
+//! of others, which is not believed further than to look where the user has named the pool.
 
 use std::path::{Path, PathBuf};
 
@@ -111,7 +112,8 @@ fn file_behind(device: &Path) -> Option<DriveIdentity> {
     drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
 }
 
-/// What a drive says of its pool; a drive of no pool says nothing, one that cannot be read is told of.
+/// What a drive says of its pool; a drive of no pool says nothing, one that cannot be read is told
+/// of.
 async fn read_label(app: &App, executor: &RealExecutor, name: &str, drive: &dyn Drive) -> Option<DriveLabel> {
     let context = executor.context();
     let inspecting = std::pin::pin!(inspect(drive));

@@ -1,6 +1,7 @@
 //! Work on a pool's jobs in the foreground, with progress, and what came of it.
 //!
-//! Expected faults: an interrupt (the pool is closed in order, and whoever opens it next goes on), jobs that cannot go on.
+//! Expected faults: an interrupt (the pool is closed in order, and whoever opens it next goes on),
+//! jobs that cannot go on.
 
 use std::cell::RefCell;
 use std::pin::pin;

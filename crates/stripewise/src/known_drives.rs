@@ -1,9 +1,10 @@
-//! Opening the drives of a pool on the list. The list says where to look first; which drive of which pool it is, only the
-//! drive itself says. A drive that is not where the list has it is looked for at all places on the list and, where the pool
-//! lies on block devices, under `/dev/disk/by-*`.
+//! Opening the drives of a pool on the list. The list says where to look first; which drive of
+//! which pool it is, only the drive itself says. A drive that is not where the list has it is
+//! looked for at all places on the list and, where the pool lies on block devices, under
+//! `/dev/disk/by-*`.
 //!
-//! Expected faults: disks renumbered at boot, so that names mean drives of other pools; blank and foreign drives in the place
-//! of one; drives that are gone, in use, not permitted, silent.
+//! Expected faults: disks renumbered at boot, so that names mean drives of other pools; blank and
+//! foreign drives in the place of one; drives that are gone, in use, not permitted, silent.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ use crate::session::{Access, OpenedDrive, open_drive};
 
 /// How long a drive may take to say which one it is. The engine gives a silent drive as long.
 const PATIENCE_NS: u64 = 30_000_000_000;
-/// Where block devices are found under names that stay; the first name found is the one that is noted.
+/// Where block devices are found under names that stay; the first name found is the one that is
+/// noted.
 const DISK_NAMES: &str = "/dev/disk";
 
 /// The drives of a pool, opened.
@@ -111,8 +113,8 @@ pub async fn open_known(
     Ok(found)
 }
 
-/// Puts on the list where drives of other pools are now. This pool's own places are noted next, and no pool on the list
-/// may have theirs then: they would not be looked for there.
+/// Puts on the list where drives of other pools are now. This pool's own places are noted next, and
+/// no pool on the list may have theirs then: they would not be looked for there.
 async fn note_others(nest: &Nest, home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
     let others: Vec<(String, String, &PathBuf)> = misplaced
         .iter()
@@ -185,8 +187,8 @@ impl Search<'_> {
         OpenOptions { read_only: self.looks(), lock: true, buffered: false }
     }
 
-    /// Opens what is where the list says. Gives the places that are of no use, with the reason where there is more to say than
-    /// that nothing is there.
+    /// Opens what is where the list says. Gives the places that are of no use, with the reason
+    /// where there is more to say than that nothing is there.
     async fn at_noted_places(&self, found: &mut KnownDrives) -> Result<Vec<(PathBuf, String)>, Trouble> {
         let mut reached = network::open_all(self.executor(), self.known, self.looks()).await;
         let (mut paths, mut opened, mut absent) = (Vec::<&Path>::new(), Vec::new(), Vec::new());
@@ -226,7 +228,8 @@ impl Search<'_> {
         Ok(absent)
     }
 
-    /// What an error at a place on the list means: nothing, that it is to be told, or that the pool must not go on.
+    /// What an error at a place on the list means: nothing, that it is to be told, or that the pool
+    /// must not go on.
     async fn judge(
         &self,
         path: &Path,
@@ -369,7 +372,8 @@ fn places_on_the_list(home: &Home) -> Vec<PathBuf> {
     drives.map(|drive| drive.path).filter(|path| matches!(noted_place(path), Place::Path(_))).collect()
 }
 
-/// The names of all block devices below a folder as `/dev/disk`: by what they are first, then by where they are.
+/// The names of all block devices below a folder as `/dev/disk`: by what they are first, then by
+/// where they are.
 fn disk_names(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: &Path| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -1,8 +1,9 @@
-//! What the process that has a pool open leaves for others to read beside it: how the pool stands, what happened to it, what
-//! its drives were asked. Written anew every second, beside the list of pools.
+//! What the process that has a pool open leaves for others to read beside it: how the pool stands,
+//! what happened to it, what its drives were asked. Written anew every second, beside the list of
+//! pools.
 //!
-//! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one that has only begun, one of
-//! another version of this program (its word cannot be read).
+//! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one
+//! that has only begun, one of another version of this program (its word cannot be read).
 
 use std::path::Path;
 use std::time::Instant;
@@ -136,7 +137,8 @@ pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
     report.drives.iter().map(load).collect()
 }
 
-/// What the process that works on the pool says now; `None` where none does, or it has not said anything yet.
+/// What the process that works on the pool says now; `None` where none does, or it has not said
+/// anything yet.
 pub fn read(home: &Home, known: &KnownPool) -> Option<LeftWord> {
     let user = home.pool_user(known)?;
     let text = std::fs::read(home.status_path(&known.id)).ok()?;
@@ -145,8 +147,8 @@ pub fn read(home: &Home, known: &KnownPool) -> Option<LeftWord> {
     Some(word)
 }
 
-/// As [`read`], waiting for a process that has the pool to say something or to end: most commands are done in no time, the
-/// others leave word soon.
+/// As [`read`], waiting for a process that has the pool to say something or to end: most commands
+/// are done in no time, the others leave word soon.
 ///
 /// `None` at once for a pool that this process serves: it knows better.
 pub async fn wait_for(app: &App, home: &Home, known: &KnownPool) -> Result<Option<LeftWord>> {

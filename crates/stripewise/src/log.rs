@@ -1,11 +1,15 @@
-//! The log of a process that keeps pools open (`serve`, `mount`): on standard error, for people or as one JSON document a line.
+//! The log of a process that keeps pools open (`serve`, `mount`): on standard error, for people or
+//! as one JSON document a line.
 //!
-//! What happens is told with `tracing`: a sentence and fields, under the targets `daemon` (the process itself), `pool` (pools, drives,
-//! jobs), `client` (who uses volumes), `command` (what was asked of it) and `alert`. Other commands keep no log and print for people.
+//! What happens is told with `tracing`: a sentence and fields, under the targets `daemon` (the
+//! process itself), `pool` (pools, drives, jobs), `client` (who uses volumes), `command` (what was
+//! asked of it) and `alert`. Other commands keep no log and print for people.
 //!
-//! Lines are written by a thread of their own (`log/lines.rs`): whoever reads them, or does not, holds up no pool.
+//! Lines are written by a thread of their own (`log/lines.rs`): whoever reads them, or does not,
+//! holds up no pool.
 //!
-//! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read (lines are left out, and that is said).
+//! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read
+//! (lines are left out, and that is said).
 
 use std::io::IsTerminal;
 
@@ -32,8 +36,9 @@ pub struct LogOptions {
     /// How the log on standard error looks
     #[arg(long = "log-format", value_name = "FORMAT", value_enum, default_value = "text")]
     format: Format,
-    /// What is logged: error, warn, info, debug or trace, also by target (daemon, pool, client, command, alert), as in
-    /// info,client=warn. Without it: STRIPEWISE_LOG, or info, with --quiet warn
+    /// What is logged: error, warn, info, debug or trace, also by target (daemon, pool, client,
+    /// command, alert), as in info,client=warn. Without it: STRIPEWISE_LOG, or info, with --quiet
+    /// warn
     #[arg(long = "log-level", value_name = "LEVEL", value_parser = targets)]
     level: Option<Targets>,
 }
@@ -52,7 +57,8 @@ fn targets(text: &str) -> std::result::Result<Targets, String> {
         let known = ["off", "error", "warn", "info", "debug", "trace"];
         known.iter().any(|known| known.eq_ignore_ascii_case(text))
     };
-    // Without a level a word would count as a target, of which everything is logged, and nothing else.
+    // Without a level a word would count as a target, of which everything is logged, and nothing
+    // else.
     let is_known = |part: &str| is_level(part.rsplit_once('=').map_or(part, |(_, level)| level));
     let wrong =
         || format!("`{text}` is no level; error, warn, info, debug or trace, also as in info,client=warn");
@@ -78,7 +84,8 @@ fn level(options: &LogOptions, quiet: bool) -> Result<Targets> {
 /// From now on this process keeps a log: also what its printer has to say goes there.
 pub fn begin(options: &LogOptions, app: &App) -> Result<()> {
     let level = level(options, app.printer.is_quiet())?;
-    // The journal of systemd has times of its own, and learns the level from the beginning of a line.
+    // The journal of systemd has times of its own, and learns the level from the beginning of a
+    // line.
     let in_journal = std::env::var_os("JOURNAL_STREAM").is_some() && !std::io::stderr().is_terminal();
     let lines = lines::begin(in_journal)
         .map_err(|error| Failure::because("cannot keep a log: no thread could be started", &error))?;

@@ -1,10 +1,12 @@
-//! Folders where volumes are mounted: whether one can take them, mounting, and unmounting again in order.
+//! Folders where volumes are mounted: whether one can take them, mounting, and unmounting again in
+//! order.
 //!
-//! Expected faults: folders that are not there, not empty or in use; what a killed process left mounted; no FUSE; programs that
-//! have files open when everything is to end (they are waited for: nothing is taken from under them).
+//! Expected faults: folders that are not there, not empty or in use; what a killed process left
+//! mounted; no FUSE; programs that have files open when everything is to end (they are waited for:
+//! nothing is taken from under them).
 //!
-//! While something is mounted, nothing here touches the files in it on the executor's thread, which would wait for itself: what
-//! does is a program, or a thread of its own.
+//! While something is mounted, nothing here touches the files in it on the executor's thread, which
+//! would wait for itself: what does is a program, or a thread of its own.
 
 pub mod file_system;
 mod mounts;
@@ -84,8 +86,9 @@ pub fn mount_fuse(app: &App, tree: Tree, folder: &Path) -> Result<FuseMount> {
     })
 }
 
-/// Unmounts; waits while programs use what is mounted, and says so once. Ends when it is mounted no more, whatever unmounted it; with
-/// an error if none of the requests there is answered for so many seconds.
+/// Unmounts; waits while programs use what is mounted, and says so once. Ends when it is mounted no
+/// more, whatever unmounted it; with an error if none of the requests there is answered for so many
+/// seconds.
 pub async fn unmount_fuse(app: &App, mount: &FuseMount, folder: &Path, seconds: u64) -> Result<()> {
     let unmounting = async {
         let told = unmount(app, folder, || Ok(!mount.has_ended())).await;

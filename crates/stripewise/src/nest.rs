@@ -1,10 +1,11 @@
-//! Pools on volumes of other pools: whoever opens one opens those below first, in the same process and on the same executor,
-//! and closes them after it.
+//! Pools on volumes of other pools: whoever opens one opens those below first, in the same process
+//! and on the same executor, and closes them after it.
 //!
-//! Locks are taken from the outside to the inside, so that two commands never wait for each other in a circle; a pool
-//! that several volumes below belong to is opened once. A volume whose pool is not there, or that cannot be read, is a
-//! drive that is missing, and the pool above decides what that means for it; a pool below that somebody else has open stops
-//! the command, since to go on without it would make what it holds out of date.
+//! Locks are taken from the outside to the inside, so that two commands never wait for each other
+//! in a circle; a pool that several volumes below belong to is opened once. A volume whose pool is
+//! not there, or that cannot be read, is a drive that is missing, and the pool above decides what
+//! that means for it; a pool below that somebody else has open stops the command, since to go on
+//! without it would make what it holds out of date.
 //!
 //! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.
 
@@ -67,8 +68,8 @@ impl Nest {
         })
     }
 
-    /// From now on this pool is opened for writing also where another host has it, and its drives count also where they were
-    /// put back from older copies. Not the pools below it.
+    /// From now on this pool is opened for writing also where another host has it, and its drives
+    /// count also where they were put back from older copies. Not the pools below it.
     pub fn force(&self, id: &str) {
         self.forced.replace(Some(id.to_owned()));
     }
@@ -217,7 +218,8 @@ fn stands_on_itself(pool: &str) -> Failure {
         .hint("a pool's drives are files, devices, or volumes of pools that do not stand on it in turn")
 }
 
-/// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through others.
+/// Refuses a volume as a drive of `pool` if its own pool stands on `pool`, directly or through
+/// others.
 pub fn refuse_circle(home: &Home, pool: &str, volume: &VolumeName) -> Result<()> {
     let pools = home.pools()?;
     let (mut below, mut seen) = (vec![volume.pool.clone()], Vec::new());
@@ -253,7 +255,8 @@ pub fn is_used(home: &Home, pool: &str, volume: &str) -> Option<bool> {
     Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
 }
 
-/// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known pool is on.
+/// Refuses to do something to a volume, or (`None`) to a whole pool, that a drive of another known
+/// pool is on.
 pub fn refuse_if_used(home: &Home, what: &str, pool: &str, volume: Option<&str>) -> Result<()> {
     for outer in home.pools()? {
         for drive in &outer.drives {

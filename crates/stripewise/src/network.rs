@@ -1,10 +1,13 @@
-//! Drives of pools that are exports of NBD servers, on other machines perhaps: opening them, and fetching back those that went.
+//! Drives of pools that are exports of NBD servers, on other machines perhaps: opening them, and
+//! fetching back those that went.
 //!
-//! Expected faults: servers that are not there (the drive is missing, as a file would be), servers that hang (waited for as long as the
-//! URI allows, all at the same time), servers that are there and of no use (TLS, read-only, blocks: whoever opens the pool is told).
+//! Expected faults: servers that are not there (the drive is missing, as a file would be), servers
+//! that hang (waited for as long as the URI allows, all at the same time), servers that are there
+//! and of no use (TLS, read-only, blocks: whoever opens the pool is told).
 //!
-//! While a process has a pool open for long it tries to reach drives that went, after 1 s and then after longer and longer, up to
-//! every 30 s. What comes back is given a moment before it is used: a server that hung may still carry out what it had got.
+//! While a process has a pool open for long it tries to reach drives that went, after 1 s and then
+//! after longer and longer, up to every 30 s. What comes back is given a moment before it is used:
+//! a server that hung may still carry out what it had got.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -71,7 +74,8 @@ pub async fn open_known(
 /// What became of a pool's exports, by place.
 pub type Reached = HashMap<PathBuf, Result<OpenedDrive, Trouble>>;
 
-/// Opens all exports among a pool's drives at the same time, so that several that are silent cost no more than one.
+/// Opens all exports among a pool's drives at the same time, so that several that are silent cost
+/// no more than one.
 pub async fn open_all(executor: &RealExecutor, known: &KnownPool, read_only: bool) -> Reached {
     let mut uris: HashMap<PathBuf, NbdUri> = HashMap::new();
     for drive in &known.drives {
@@ -128,15 +132,17 @@ impl Returning {
     }
 }
 
-/// Waits, before a pool that was closed with requests under way is opened again, until its servers have carried out what they had
-/// got: such a write must not come over what is written next. Pools without exports need not wait.
+/// Waits, before a pool that was closed with requests under way is opened again, until its servers
+/// have carried out what they had got: such a write must not come over what is written next. Pools
+/// without exports need not wait.
 pub async fn give_servers_a_moment(context: &Context, pool: &KnownPool) {
     if pool.drives.iter().any(|drive| noted_export(&drive.path).is_some()) {
         context.sleep_ns(MOMENT_NS).await;
     }
 }
 
-/// Tries to have a drive back. `keep` takes it over before it is used, in the place of the one that was lost.
+/// Tries to have a drive back. `keep` takes it over before it is used, in the place of the one that
+/// was lost.
 pub async fn fetch(
     app: &App,
     executor: &RealExecutor,

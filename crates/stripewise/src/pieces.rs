@@ -1,5 +1,5 @@
-//! Cutting a range of a volume into pieces that are worth a request each: whole stripes of about 1 MiB, so that writes need
-//! nothing of the old contents. Pure, but for finding the volume.
+//! Cutting a range of a volume into pieces that are worth a request each: whole stripes of about 1
+//! MiB, so that writes need nothing of the old contents. Pure, but for finding the volume.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use crate::session::{Session, pool_failure};
 
 /// Requests to a volume are whole multiples of this.
 const BLOCK_BYTES: u64 = 512;
-/// Pieces on their way at the same time; with [`LARGEST_BYTES`] the bound of what a transfer keeps in memory.
+/// Pieces on their way at the same time; with [`LARGEST_BYTES`] the bound of what a transfer keeps
+/// in memory.
 pub const IN_FLIGHT: usize = 8;
 /// Pieces are about this long,
 const USUAL_BYTES: u64 = 1 << 20;

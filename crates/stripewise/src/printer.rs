@@ -1,5 +1,6 @@
-//! The one place that prints: results on standard output for people or as one JSON document, everything else on standard
-//! error. Honours `NO_COLOR`, `--quiet`, and a reader that leaves early.
+//! The one place that prints: results on standard output for people or as one JSON document,
+//! everything else on standard error. Honours `NO_COLOR`, `--quiet`, and a reader that leaves
+//! early.
 
 use std::cell;
 use std::io::{IsTerminal, Write};
@@ -193,7 +194,8 @@ impl Printer {
         }
         if self.json {
             let body = ErrorBody { error: &failure.message, hint: failure.hint.as_deref() };
-            // The process ends with a failure anyway; there is nobody left to tell that this could not be written.
+            // The process ends with a failure anyway; there is nobody left to tell that this could
+            // not be written.
             let _ = self.out(json_text(&Document { output_version: OUTPUT_VERSION, body: &body }).as_bytes());
         }
     }

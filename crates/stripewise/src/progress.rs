@@ -1,5 +1,5 @@
-//! Percent done, rate and time to go on standard error: a bar on a terminal, a line every few seconds elsewhere, nothing
-//! with `--quiet` or for work that takes less than two seconds.
+//! Percent done, rate and time to go on standard error: a bar on a terminal, a line every few
+//! seconds elsewhere, nothing with `--quiet` or for work that takes less than two seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -60,7 +60,8 @@ impl<'a> Progress<'a> {
         Self { printer, started: Instant::now(), mode }
     }
 
-    /// Shows how `what` (as in "rebuild of tank/data") stands. Cheap enough to be called for every piece of work.
+    /// Shows how `what` (as in "rebuild of tank/data") stands. Cheap enough to be called for every
+    /// piece of work.
     pub fn update(&mut self, what: &str, percent: f64, mb_per_s: f64, seconds_left: Option<f64>) {
         if self.is_due() {
             let left =
@@ -105,7 +106,8 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// As [`Self::update`] for work that is counted, from its beginning: so many of `total` `things` are done.
+    /// As [`Self::update`] for work that is counted, from its beginning: so many of `total`
+    /// `things` are done.
     pub fn count(&mut self, what: &str, things: &str, done: u64, total: u64) {
         if !self.is_due() || done == 0 {
             return;

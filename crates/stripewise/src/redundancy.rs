@@ -7,7 +7,8 @@ use crate::failure::Result;
 use crate::report::{DriveReport, counted, takes_part};
 use crate::session::{Session, pool_failure};
 
-/// Tells what the volumes on a drive can lose without it. `when` begins the sentence: "while /d/1 is offline".
+/// Tells what the volumes on a drive can lose without it. `when` begins the sentence: "while /d/1
+/// is offline".
 pub fn tell_without(
     app: &App,
     session: &Session,

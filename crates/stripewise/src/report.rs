@@ -1,5 +1,6 @@
-//! How pools and volumes are shown: plain data with the names that the command line promises in JSON (for people: `words.rs`).
-//! Serialisable both ways, so that the process that has a pool open can leave its report for others to print.
+//! How pools and volumes are shown: plain data with the names that the command line promises in
+//! JSON (for people: `words.rs`). Serialisable both ways, so that the process that has a pool open
+//! can leave its report for others to print.
 
 use serde::{Deserialize, Serialize};
 use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
@@ -27,7 +28,8 @@ pub struct PoolReport {
     pub capacity_bytes: u64,
     /// What volumes take of it.
     pub allocated_bytes: u64,
-    /// What it would take to hold all that volumes promise; more than there is where thin ones promise too much.
+    /// What it would take to hold all that volumes promise; more than there is where thin ones
+    /// promise too much.
     pub provisioned_bytes: u64,
     /// Superblocks and checksums.
     pub metadata_bytes: u64,
@@ -63,7 +65,8 @@ pub struct PoolReport {
     pub patrol_interval_s: Option<u64>,
     /// From how many percent on the status warns that space is short.
     pub space_warning_percent: u32,
-    /// Most that is moved between fast and data drives per second; `null`: what the rebuild priority gives.
+    /// Most that is moved between fast and data drives per second; `null`: what the rebuild
+    /// priority gives.
     pub tier_bytes_per_s: Option<u64>,
     /// What the last scrub that ended found; `null`: there was none.
     #[serde(default)]
@@ -98,7 +101,8 @@ pub struct DriveReport {
     pub path: String,
     /// `data`, `spare`, `journal` or `fast`.
     pub role: String,
-    /// `online`, `rebuilding`, `catching-up`, `retiring`, `replacing`; out of service: `missing`, `offline`, `failed`, `behind`, `stale`.
+    /// `online`, `rebuilding`, `catching-up`, `retiring`, `replacing`; out of service: `missing`,
+    /// `offline`, `failed`, `behind`, `stale`.
     pub state: String,
     /// Reads that failed.
     pub read_errors: u64,
@@ -177,7 +181,8 @@ pub struct VolumeReport {
     pub rows: u64,
     /// Rows that have taken room; fewer only for thin volumes.
     pub allocated_rows: u64,
-    /// The layout that it had and how far it is, where it is being converted; the other fields tell the layout to be.
+    /// The layout that it had and how far it is, where it is being converted; the other fields tell
+    /// the layout to be.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
     /// Bytes of its rows on fast drives.
@@ -218,7 +223,8 @@ pub struct SlotReport {
     pub path: String,
     /// What it is for.
     pub role: String,
-    /// `active`, `missing`, `rebuilding`, `catching-up` or `away`: the worst that holds for any of it.
+    /// `active`, `missing`, `rebuilding`, `catching-up` or `away`: the worst that holds for any of
+    /// it.
     pub state: String,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
@@ -233,7 +239,8 @@ pub struct EventReport {
     pub time: String,
     /// When.
     pub time_unix_ms: u64,
-    /// What it is about: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`, `space` or `loss`.
+    /// What it is about: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`,
+    /// `space` or `loss`.
     pub kind: String,
     /// What happened.
     pub text: String,

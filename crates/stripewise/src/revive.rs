@@ -1,9 +1,11 @@
-//! Pools that can only go on when they are opened anew: no drive of theirs is left within reach, since this machine's own network
-//! was down, say, and nothing could be recorded on any of them. They are closed, as a crash would leave them if need be, and opened
-//! when their drives are there. Clients of their volumes see an error, and may come again.
+//! Pools that can only go on when they are opened anew: no drive of theirs is left within reach,
+//! since this machine's own network was down, say, and nothing could be recorded on any of them.
+//! They are closed, as a crash would leave them if need be, and opened when their drives are there.
+//! Clients of their volumes see an error, and may come again.
 //!
-//! Expected faults: hosts that come back one after the other (waited for, a minute at most), some that do not come back, and pools that
-//! are no better afterwards (left alone for longer and longer).
+//! Expected faults: hosts that come back one after the other (waited for, a minute at most), some
+//! that do not come back, and pools that are no better afterwards (left alone for longer and
+//! longer).
 
 use std::collections::HashMap;
 
@@ -24,7 +26,8 @@ const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
 const COMPANY_NS: u64 = 60_000_000_000;
 /// How long closing one in order may take; then it is as after a crash.
 const CLOSE_NS: u64 = 5_000_000_000;
-/// Between two times that a pool is opened anew: twice as long each time, until it was well for long.
+/// Between two times that a pool is opened anew: twice as long each time, until it was well for
+/// long.
 const FIRST_REST_NS: u64 = 5_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
 
@@ -100,13 +103,16 @@ impl Gone {
     }
 }
 
-/// Closes a pool that is not served any more, in order if that can be done in bounded time, else as a crash would.
+/// Closes a pool that is not served any more, in order if that can be done in bounded time, else as
+/// a crash would.
 pub async fn close(context: &Context, session: Session) -> KnownPool {
     let (pool, exports) = (session.known(), session.exports());
-    // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was closed.
+    // Boxed, since what is closed may lie on pools in turn. It cannot be recorded that it was
+    // closed.
     let mut closing: LocalBoxFuture<'_, _> = Box::pin(session.close());
     let closed = context.time_limit_ns(CLOSE_NS, &mut closing).await;
-    // Whatever of it could not be ended writes nothing more, and what waits for a drive waits no longer.
+    // Whatever of it could not be ended writes nothing more, and what waits for a drive waits no
+    // longer.
     exports.iter().for_each(|export| export.close());
     if closed.is_err() {
         let _ = context.time_limit_ns(CLOSE_NS, &mut closing).await;

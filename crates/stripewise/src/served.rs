@@ -1,5 +1,6 @@
-//! The pools that this process serves: kept open while it runs, lent to the commands that it carries out for others, and
-//! their volumes exported. Empty in a process that carries out one command of its own.
+//! The pools that this process serves: kept open while it runs, lent to the commands that it
+//! carries out for others, and their volumes exported. Empty in a process that carries out one
+//! command of its own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -110,8 +111,8 @@ impl Served {
         self.sessions.borrow().iter().map(|session| session.lend(app)).collect()
     }
 
-    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open through this process; for as long
-    /// as what this gives lives, no client opens it.
+    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open
+    /// through this process; for as long as what this gives lives, no client opens it.
     pub fn hold(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<Hold> {
         self.exports.hold(pool, volume).map_err(|name| {
             Failure::new(format!("cannot {what}: a client has {name} open")).hint(

@@ -1,8 +1,9 @@
-//! An open pool for the time of one command: found through the list of pools, locked against other processes, its drives
-//! opened (and held to their pace), jobs watched, and in the end closed and its drives' places remembered.
+//! An open pool for the time of one command: found through the list of pools, locked against other
+//! processes, its drives opened (and held to their pace), jobs watched, and in the end closed and
+//! its drives' places remembered.
 //!
-//! Expected faults: drives that are gone or in use, a pool in use, files removed under a running job, a command that ends
-//! in an error half-way (the pool is closed all the same).
+//! Expected faults: drives that are gone or in use, a pool in use, files removed under a running
+//! job, a command that ends in an error half-way (the pool is closed all the same).
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -92,7 +93,8 @@ impl OpenedDrive {
         }
     }
 
-    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out of reach.
+    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out
+    /// of reach.
     pub fn lost(&self) -> Option<String> {
         if let Some(network) = &self.network {
             return network.lost().map(|why| why.to_string());
@@ -161,7 +163,8 @@ pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport
     })
 }
 
-/// A pool as a command uses it: opened for that command alone and closed by it, or lent by the process that serves it.
+/// A pool as a command uses it: opened for that command alone and closed by it, or lent by the
+/// process that serves it.
 pub struct Session {
     /// The pool.
     pub pool: Pool,
@@ -189,21 +192,23 @@ struct OpenPool {
     opened: RefCell<Vec<OpenedDrive>>,
     /// Places where drives of the pool should be and something else is.
     misplaced: Vec<Misplaced>,
-    /// Another process has drives of the pool, which goes by another list of pools. Only where it is looked at.
+    /// Another process has drives of the pool, which goes by another list of pools. Only where it
+    /// is looked at.
     used_by: Option<Holder>,
     executor: Rc<RealExecutor>,
     /// Shared with those who bring drives.
     bringing: Rc<()>,
     /// Kept open by a daemon.
     stays: Cell<bool>,
-    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are lent to them, too.
+    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are
+    /// lent to them, too.
     fetches_back: Cell<bool>,
     _lock: PoolLock,
 }
 
 impl OpenPool {
-    /// Lets go of drives that were opened and are none of the pool's (any more): others may want them. While somebody is bringing
-    /// drives nobody can tell; then they do it when they are done.
+    /// Lets go of drives that were opened and are none of the pool's (any more): others may want
+    /// them. While somebody is bringing drives nobody can tell; then they do it when they are done.
     fn let_go_of_strangers(&self, pool: &Pool) {
         if Rc::strong_count(&self.bringing) > 1 {
             return;
@@ -289,8 +294,9 @@ pub async fn with_pool<T>(
     Session::open(app, name, access, doing).await?.work_and_close(work).await
 }
 
-/// As [`with_pool`], to read the contents of volumes: a pool that was not closed is recovered first. Where that cannot
-/// be done (drives are missing, or cannot be written) it is done in memory, for this command alone.
+/// As [`with_pool`], to read the contents of volumes: a pool that was not closed is recovered
+/// first. Where that cannot be done (drives are missing, or cannot be written) it is done in
+/// memory, for this command alone.
 pub async fn with_pool_to_read<T>(
     app: &App,
     name: &str,
@@ -310,7 +316,8 @@ pub async fn with_pool_to_read<T>(
 }
 
 impl Session {
-    /// Whether a crash left something in the pool's journals, and all drives are there to put it in place.
+    /// Whether a crash left something in the pool's journals, and all drives are there to put it in
+    /// place.
     async fn can_be_recovered(&self) -> bool {
         let is_there = |drive: &DriveStatus| takes_part(&drive.state);
         self.pool.status().drives.iter().all(is_there) && self.pool.recover_in_memory().await
@@ -455,7 +462,8 @@ impl Session {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
-    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive is left.
+    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive
+    /// is left.
     pub fn is_stranded(&self) -> bool {
         !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
     }
@@ -465,7 +473,8 @@ impl Session {
         self.open.stays.set(true);
     }
 
-    /// Whether the pool can be opened by whoever wants to: no session of it is left, so its lock is free, and its files and devices are closed.
+    /// Whether the pool can be opened by whoever wants to: no session of it is left, so its lock is
+    /// free, and its files and devices are closed.
     pub fn let_go(&self) -> impl Fn() -> bool + use<> {
         let open = Rc::downgrade(&self.open);
         let opened = self.open.opened.borrow();
@@ -544,7 +553,8 @@ impl Session {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
         let mut report = self.open.report(&self.pool);
-        // A pool that is only looked at has no jobs of its own; what a crash left open is due all the same.
+        // A pool that is only looked at has no jobs of its own; what a crash left open is due all
+        // the same.
         let names: Vec<String> = report.volumes.iter().map(|volume| volume.name.clone()).collect();
         for name in names {
             if self.pool.volume(&name).is_ok_and(|volume| volume.needs_resync()) {
@@ -585,8 +595,8 @@ impl Session {
         find_volume(self.report(), name)
     }
 
-    /// A drive that is to come into the pool: the one opened already, or newly opened. What it holds is refused, unless
-    /// it is to be overwritten.
+    /// A drive that is to come into the pool: the one opened already, or newly opened. What it
+    /// holds is refused, unless it is to be overwritten.
     pub async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
         let known =
             self.open.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
@@ -606,7 +616,8 @@ impl Session {
                 opened
             }
         };
-        // A drive of this very pool that was left out may come back: the engine knows whether it may be overwritten.
+        // A drive of this very pool that was left out may come back: the engine knows whether it
+        // may be overwritten.
         let label = inspect(&*opened.bare).await;
         if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
             refuse_contents(&self.app, candidate, &opened, force).await?;
@@ -614,7 +625,8 @@ impl Session {
         Ok(opened)
     }
 
-    /// Closes the pool and remembers where its drives are; then the pools below. One that was lent stays open.
+    /// Closes the pool and remembers where its drives are; then the pools below. One that was lent
+    /// stays open.
     pub async fn close(mut self) -> Result<()> {
         if self.lent {
             self.brings.take();
@@ -664,8 +676,9 @@ impl Session {
         home.forget(&self.open.executor.context(), id).await
     }
 
-    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a drive's file is removed
-    /// (requests to a removed file would still succeed) or its server is out of reach.
+    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a
+    /// drive's file is removed (requests to a removed file would still succeed) or its server is
+    /// out of reach.
     fn spawn_watch(&self) {
         let pool = self.pool.clone();
         let context = self.open.executor.context();

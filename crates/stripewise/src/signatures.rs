@@ -1,8 +1,9 @@
-//! What a drive holds already, so that nothing is overwritten unseen: file systems, partition tables, members of other
-//! arrays, encrypted and swap space, by the magic numbers their formats publish. Reads only.
+//! What a drive holds already, so that nothing is overwritten unseen: file systems, partition
+//! tables, members of other arrays, encrypted and swap space, by the magic numbers their formats
+//! publish. Reads only.
 //!
-//! Expected faults: drives too small for a signature's place, unreadable places (an error, not "empty"), contents that
-//! only look like a signature (then the user says `--force`).
+//! Expected faults: drives too small for a signature's place, unreadable places (an error, not
+//! "empty"), contents that only look like a signature (then the user says `--force`).
 
 use std::fmt;
 use std::fs::File;
@@ -110,7 +111,8 @@ pub fn find(file: &File, size_bytes: u64) -> io::Result<Vec<Found>> {
     if drive.holds_near_end(512, b"EFI PART")? || drive.holds_near_end(4096, b"EFI PART")? {
         add("a GPT partition table", None);
     }
-    // Last: boot sectors of file systems look like partition tables, and GPT drives carry a protective one.
+    // Last: boot sectors of file systems look like partition tables, and GPT drives carry a
+    // protective one.
     if found.is_empty() && partition_table(&drive)? {
         found.push(Found { what: "an MBR partition table".to_owned(), label: None });
     }
@@ -161,8 +163,8 @@ impl Reader<'_> {
     }
 }
 
-/// ext2, ext3 or ext4 by its feature flags: superblock at 1024, magic 0xEF53 at 56, compatible features at 92, incompatible
-/// at 96, label at 120.
+/// ext2, ext3 or ext4 by its feature flags: superblock at 1024, magic 0xEF53 at 56, compatible
+/// features at 92, incompatible at 96, label at 120.
 fn ext(drive: &Reader<'_>) -> io::Result<Option<(&'static str, Option<String>)>> {
     const HAS_JOURNAL: u32 = 0x4;
     const BLOCK_64BIT: u32 = 0x80;
@@ -183,7 +185,8 @@ fn ext(drive: &Reader<'_>) -> io::Result<Option<(&'static str, Option<String>)>>
     Ok(Some((what, drive.label(1024 + 120, 16)?)))
 }
 
-/// Any of the uberblocks in the four labels (two at the front, two at the end, 256 KiB each, uberblocks in the upper half).
+/// Any of the uberblocks in the four labels (two at the front, two at the end, 256 KiB each,
+/// uberblocks in the upper half).
 fn zfs(drive: &Reader<'_>) -> io::Result<bool> {
     const LABEL: u64 = 256 << 10;
     const MAGIC: u64 = 0x00ba_b10c;

@@ -1,7 +1,8 @@
 //! Sizes as people write them (`4KiB`, `64K`, `1MiB`, `4TB`) and as they like to read them.
 //!
-//! `K M G T P` alone and `KiB MiB …` count in powers of 1024, as fio and ZFS do; `KB MB GB TB PB` in powers of 1000, as
-//! drive makers do. Upper and lower case are the same. Expected faults: anything a person may type.
+//! `K M G T P` alone and `KiB MiB …` count in powers of 1024, as fio and ZFS do; `KB MB GB TB PB`
+//! in powers of 1000, as drive makers do. Upper and lower case are the same. Expected faults:
+//! anything a person may type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +38,8 @@ impl FromStr for ByteSize {
         if whole.is_empty() || (number.contains('.') && fraction.is_empty()) || fraction.contains('.') {
             return Err(not_a_size());
         }
-        // Exact decimal arithmetic: 1.1TB is 1,100,000,000,000 bytes, not what a binary fraction makes of it.
+        // Exact decimal arithmetic: 1.1TB is 1,100,000,000,000 bytes, not what a binary fraction
+        // makes of it.
         let too_large = || SizeError::TooLarge(text.to_owned());
         let scale = 10u128.checked_pow(fraction.len() as u32).ok_or_else(not_a_size)?;
         let scaled: u128 = format!("{whole}{fraction}").parse().map_err(|_| too_large())?;

@@ -1,5 +1,6 @@
-//! Drives that are files take space in their file system as they are written. Where that has none left, writes fail though the
-//! pool has room: a look at the files tells so before a write has to find out, and after the process that found out has ended.
+//! Drives that are files take space in their file system as they are written. Where that has none
+//! left, writes fail though the pool has room: a look at the files tells so before a write has to
+//! find out, and after the process that found out has ended.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,7 +21,8 @@ fn is_full_below(path: &Path) -> bool {
     may_want && free_space_bytes(path).is_ok_and(|room| room < LEAST_ROOM_BYTES)
 }
 
-/// Says in a report of a pool that the file system under one of these drives is full, unless there is worse to say.
+/// Says in a report of a pool that the file system under one of these drives is full, unless there
+/// is worse to say.
 pub fn note_full_below<'a>(report: &mut PoolReport, files: impl Iterator<Item = &'a Path>) {
     if report.state == "failed" {
         return;

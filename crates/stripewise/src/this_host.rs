@@ -1,8 +1,8 @@
-//! Which host this is, as pools record it: by what the system calls it, so that another machine that reaches the same drives
-//! does not take a pool for its own.
+//! Which host this is, as pools record it: by what the system calls it, so that another machine
+//! that reaches the same drives does not take a pool for its own.
 //!
-//! Expected faults: systems without an identity of their own (containers), or several that were copied with the same one; for
-//! them `STRIPEWISE_HOST` says it.
+//! Expected faults: systems without an identity of their own (containers), or several that were
+//! copied with the same one; for them `STRIPEWISE_HOST` says it.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -30,7 +30,8 @@ fn text_of(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// FNV-1a of 64 bits. The system asks that its identity not be told as it is; half of the bits do not give it back.
+/// FNV-1a of 64 bits. The system asks that its identity not be told as it is; half of the bits do
+/// not give it back.
 fn hash(identity: &str) -> u64 {
     let bytes = "stripewise host ".bytes().chain(identity.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

@@ -1,5 +1,5 @@
-//! Moments as people read them: `2026-03-09 14:05:59Z`. Always in universal time, so that histories of two machines can be
-//! laid side by side.
+//! Moments as people read them: `2026-03-09 14:05:59Z`. Always in universal time, so that histories
+//! of two machines can be laid side by side.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,8 @@ pub fn moment_text(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day, of days since 1970-01-01. Years are counted from March, so that the odd day comes last.
+/// Year, month and day, of days since 1970-01-01. Years are counted from March, so that the odd day
+/// comes last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

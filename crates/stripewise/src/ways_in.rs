@@ -1,6 +1,7 @@
 //! Where clients come in: what `serve` is told of NBD, and the servers made of it.
 //!
-//! Expected faults: addresses that make no sense, are in use or not allowed; certificates that cannot be used.
+//! Expected faults: addresses that make no sense, are in use or not allowed; certificates that
+//! cannot be used.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,8 +22,8 @@ use crate::size::ByteSize;
 /// What `serve` is told of NBD.
 #[derive(Args)]
 pub struct NbdOptions {
-    /// Export the volumes over NBD, as POOL/VOL: unix:PATH, tcp:PORT (of this machine) or tcp:ADDRESS:PORT. May be given
-    /// several times
+    /// Export the volumes over NBD, as POOL/VOL: unix:PATH, tcp:PORT (of this machine) or
+    /// tcp:ADDRESS:PORT. May be given several times
     #[arg(long = "nbd", value_name = "unix:PATH|tcp:ADDR")]
     places: Vec<NbdPlace>,
     /// A certificate (PEM), so that clients can have their connections encrypted
@@ -124,7 +125,8 @@ pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
 /// For who wants to listen where somebody else does.
 pub const TAKEN_HINT: &str = "`ss -lxtp` shows who listens there: end that, or choose another place";
 
-/// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no places.
+/// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no
+/// places.
 pub async fn open_nbd(
     options: &NbdOptions,
     budget: &Budget,

@@ -1,8 +1,9 @@
-//! What happens to a pool while it is used. Each action first makes sure that it takes no more than what is promised to be
-//! survived; an action that finds itself impossible does nothing.
+//! What happens to a pool while it is used. Each action first makes sure that it takes no more than
+//! what is promised to be survived; an action that finds itself impossible does nothing.
 //!
-//! To add one: a variant, its weight in [`WEIGHTS`], its arm in [`Life::perform`]; what it asks of the engine goes into
-//! `subject.rs`. Whatever makes a drive unreliable says so first, by [`Life::try_harm`].
+//! To add one: a variant, its weight in [`WEIGHTS`], its arm in [`Life::perform`]; what it asks of
+//! the engine goes into `subject.rs`. Whatever makes a drive unreliable says so first, by
+//! [`Life::try_harm`].
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -212,12 +213,12 @@ impl Life {
         }
     }
 
-    /// Several at once, so many that some volume cannot do without them: it must say so, and when they come back it must
-    /// be as it was.
+    /// Several at once, so many that some volume cannot do without them: it must say so, and when
+    /// they come back it must be as it was.
     fn pull_too_many(&self, targets: &[Target]) {
         let all: Vec<usize> = self.plugged.borrow().keys().copied().collect();
-        // Nor with damage elsewhere: which of the drives the engine gives up before it knows that they are too many is not
-        // known here, and what is damaged may need just that one.
+        // Nor with damage elsewhere: which of the drives the engine gives up before it knows that
+        // they are too many is not known here, and what is damaged may need just that one.
         let troubled = self
             .plugged
             .borrow()
@@ -238,7 +239,8 @@ impl Life {
         };
         let is_spared = |(_, guarded): &&Target| guarded.can_spare(&chosen);
         let failing = targets.iter().filter(fails).count();
-        // A volume that can do without some of these by luck is left out: what holds for it is not known here.
+        // A volume that can do without some of these by luck is left out: what holds for it is not
+        // known here.
         if failing == 0 || !targets.iter().all(|target| fails(&target) != is_spared(&target)) {
             return;
         }
@@ -371,7 +373,8 @@ impl Life {
         }
     }
 
-    /// A write is acknowledged and not done, or done elsewhere, where that is promised to be noticed.
+    /// A write is acknowledged and not done, or done elsewhere, where that is promised to be
+    /// noticed.
     fn write_fault(&self, fault: WriteFault) {
         if !self.world.plan.promises.checksums {
             return;

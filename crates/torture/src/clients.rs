@@ -1,5 +1,5 @@
-//! Clients: each does one thing after the other to one volume after the other, of every size and alignment, several at
-//! the same places, and looks at what it reads.
+//! Clients: each does one thing after the other to one volume after the other, of every size and
+//! alignment, several at the same places, and looks at what it reads.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -174,7 +174,8 @@ fn changed(
     }
 }
 
-/// Where clients of a new volume write: a few places, so that they meet, and so that little has to be looked at.
+/// Where clients of a new volume write: a few places, so that they meet, and so that little has to
+/// be looked at.
 pub fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
     let total = (size_bytes / SECTOR_BYTES) as u32;
     let span = ((stripe_bytes / SECTOR_BYTES) as u32 * 2).clamp(64, 512);

@@ -1,5 +1,6 @@
-//! What clients write: every sector says which volume, which sector and which version it is, and every byte of it
-//! follows from that, so that whatever is read back can be named: current, old, of another place, or nobody's.
+//! What clients write: every sector says which volume, which sector and which version it is, and
+//! every byte of it follows from that, so that whatever is read back can be named: current, old, of
+//! another place, or nobody's.
 //!
 //! Faults expected: anything at all may be read back.
 
@@ -79,7 +80,8 @@ pub fn identify(sector: &[u8]) -> Content {
     }
 }
 
-/// Whether the sector is made of pieces of these: torn, perhaps by several cuts one after the other.
+/// Whether the sector is made of pieces of these: torn, perhaps by several cuts one after the
+/// other.
 pub fn is_torn_of(sector: &[u8], versions: &[SectorBytes]) -> bool {
     sector.iter().enumerate().all(|(at, byte)| versions.iter().any(|version| version[at] == *byte))
 }

@@ -1,5 +1,5 @@
-//! The end of a run: no more faults. The pool must become whole again, agree with itself, and hold what it should, also
-//! with any drives missing that its layouts can do without.
+//! The end of a run: no more faults. The pool must become whole again, agree with itself, and hold
+//! what it should, also with any drives missing that its layouts can do without.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -126,8 +126,9 @@ impl Life {
         }
     }
 
-    /// A drive more where one cannot be emptied because what is on it fits nowhere, as the pool says that it needs: what had room
-    /// when it was accepted may have lost it to drives that failed and to volumes that grew. So it is with conversions.
+    /// A drive more where one cannot be emptied because what is on it fits nowhere, as the pool
+    /// says that it needs: what had room when it was accepted may have lost it to drives that
+    /// failed and to volumes that grew. So it is with conversions.
     async fn make_room(&self, subject: &Subject) {
         for _ in 0..8 {
             let Some(mut ended) = self.bounded("rebuilding", subject.wait_rebuilt()).await else { return };

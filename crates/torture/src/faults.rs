@@ -57,7 +57,8 @@ impl Life {
         }
         sparing.iter().for_each(|guarded| guarded.harm(&one));
         let on_it = |guarded: &Rc<Guarded>| guarded.facts.borrow().all_disks().contains(&disk);
-        // A volume that can spare the drive has it left out, and it is out for all of the pool then.
+        // A volume that can spare the drive has it left out, and it is out for all of the pool
+        // then.
         let is_left_out = sparing.iter().any(on_it);
         let at_risk: Vec<Rc<Guarded>> = others.into_iter().filter(on_it).collect();
         self.note(&format!(

@@ -1,18 +1,21 @@
-//! Torture: random lives of random pools in virtual time, with every fault that a drive can have, and every promise
-//! checked after each.
+//! Torture: random lives of random pools in virtual time, with every fault that a drive can have,
+//! and every promise checked after each.
 //!
-//! A run is named by its seed and is the same every time. It makes a pool of small drives with a few volumes and leads it
-//! through several lives; each ends by closing the pool or by a power cut at any instant, and the next begins with what
-//! is on the drives. Clients write data that say what they are (`content.rs`), a judge knows for every sector what it may
-//! hold (`oracle.rs`), and meanwhile things happen to the pool (`actions.rs`), never more than what is promised to be
-//! survived, or else what is lost must be reported. At the end faults stop, and the pool must become whole again, agree
-//! with itself, and hold everything with any drives missing that its layouts can do without (`ending.rs`).
+//! A run is named by its seed and is the same every time. It makes a pool of small drives with a
+//! few volumes and leads it through several lives; each ends by closing the pool or by a power cut
+//! at any instant, and the next begins with what is on the drives. Clients write data that say what
+//! they are (`content.rs`), a judge knows for every sector what it may hold (`oracle.rs`), and
+//! meanwhile things happen to the pool (`actions.rs`), never more than what is promised to be
+//! survived, or else what is lost must be reported. At the end faults stop, and the pool must
+//! become whole again, agree with itself, and hold everything with any drives missing that its
+//! layouts can do without (`ending.rs`).
 //!
-//! What is promised is in [`Promises`]: it follows from what the engine can do and decides what may be done to the pool.
-//! Safety and progress are checked apart: a wrong byte and a request that never ends are different failures, and each
-//! has its name ([`Failure::promise`]).
+//! What is promised is in [`Promises`]: it follows from what the engine can do and decides what may
+//! be done to the pool. Safety and progress are checked apart: a wrong byte and a request that
+//! never ends are different failures, and each has its name ([`Failure::promise`]).
 //!
-//! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of this program.
+//! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of
+//! this program.
 
 #![forbid(unsafe_code)]
 
@@ -46,15 +49,17 @@ pub use run::{CAN_BREAK, run};
 /// What is promised of a volume: from this follows what may be done to it, and what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in the same instant, and the
-    /// blocks that were in flight are old, new or refused.
+    /// No write hole: of stripes in flight at a cut nothing else suffers from the loss of drives in
+    /// the same instant, and the blocks that were in flight are old, new or refused.
     pub journal: bool,
     /// Wrong, lost and misdirected blocks of a drive are noticed and repaired.
     pub checksums: bool,
-    /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives tear sectors.
+    /// Of each 4 KiB that were in flight at a cut all is old or all is new, even where the drives
+    /// tear sectors.
     pub atomic_blocks: bool,
-    /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a drive kept in part may be
-    /// refused until it is written, as long as it is never read as a mixture.
+    /// The drives themselves keep 4 KiB whole. Where they do not, a block in flight at a cut that a
+    /// drive kept in part may be refused until it is written, as long as it is never read as a
+    /// mixture.
     pub atomic_drives: bool,
 }
 
@@ -99,8 +104,8 @@ pub struct Options {
     pub mutation: Option<Mutation>,
 }
 
-/// What torture learned, it draws from streams of their own, so that a seed kept from before can still be
-/// run as it was then.
+/// What torture learned, it draws from streams of their own, so that a seed kept from before can
+/// still be run as it was then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drawn {
     /// Everything there is.
@@ -108,8 +113,8 @@ pub enum Drawn {
     Now,
     /// The engine's own times and sizes, and no fault or life that came since.
     BeforeTuning,
-    /// Nor conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes with a
-    /// drive (1).
+    /// Nor conversions of volumes (in seeds that leave 3 when divided by 4) and power that goes
+    /// with a drive (1).
     BeforeConversions,
 }
 

@@ -1,5 +1,5 @@
-//! One life: the pool is opened with what is on the drives, judged, used and mistreated, and ends by being closed or by a
-//! power cut at any instant, that of opening included.
+//! One life: the pool is opened with what is on the drives, judged, used and mistreated, and ends
+//! by being closed or by a power cut at any instant, that of opening included.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,8 @@ use crate::power::{Power, Structure, Wire};
 use crate::subject::{Facts, NewVolume, Subject, disk_number};
 use crate::world::{Guarded, World};
 
-/// Whatever takes longer than this in virtual time has not ended: many times what failing drives one after the other take.
+/// Whatever takes longer than this in virtual time has not ended: many times what failing drives
+/// one after the other take.
 const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// A drive that is plugged in in this life.
@@ -40,7 +41,8 @@ pub struct Plugged {
 }
 
 impl Plugged {
-    /// Blocks of these ranges that were not written since. The power is off, so what can be read is not answered.
+    /// Blocks of these ranges that were not written since. The power is off, so what can be read is
+    /// not answered.
     fn still_unreadable(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         if self.faulty.unreadable_bytes() == 0 {
             return Vec::new();
@@ -308,7 +310,8 @@ impl Life {
                 let detail = format!("{}: disk{number} was away and counts as current", guarded.name);
                 self.broken("no-stale-drive", detail);
             } else if self.plugged.borrow().contains_key(&number) {
-                // The engine knows, and may bring it up to date, or put something new on it, at any time.
+                // The engine knows, and may bring it up to date, or put something new on it, at any
+                // time.
                 disk.stale.remove(&guarded.number);
             }
         }
@@ -532,8 +535,8 @@ pub fn new_executor(world: &World, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) -> 
     executor
 }
 
-/// Which drives are not there in a life: some of those that were pulled, and some that are lost in this instant, as many as
-/// can be spared.
+/// Which drives are not there in a life: some of those that were pulled, and some that are lost in
+/// this instant, as many as can be spared.
 fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
     let mut absent = BTreeSet::new();
     if number == 0 {

@@ -1,8 +1,10 @@
-//! A drive that is lost and the power with it: as when a failing supply takes first one drive, then all. Power goes in the
-//! instant in which something is acknowledged as durable that the drive does not have; so what makes that true has to be on the
-//! other drives by then, above all that the drive is out. With the power the drive is back.
+//! A drive that is lost and the power with it: as when a failing supply takes first one drive, then
+//! all. Power goes in the instant in which something is acknowledged as durable that the drive does
+//! not have; so what makes that true has to be on the other drives by then, above all that the
+//! drive is out. With the power the drive is back.
 //!
-//! One run of four has this ([`crate::Drawn::BeforeConversions`] leaves it out), drawn from a stream of its own.
+//! One run of four has this ([`crate::Drawn::BeforeConversions`] leaves it out), drawn from a
+//! stream of its own.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -12,7 +14,8 @@ use futures_util::future::select;
 
 use crate::life::{Life, Plugged};
 
-/// With which answer power goes: the first that is durable, to a request that began and was answered after these times.
+/// With which answer power goes: the first that is durable, to a request that began and was
+/// answered after these times.
 #[derive(Clone, Copy, Debug)]
 pub struct LastAnswer {
     began_after_ns: u64,
@@ -20,7 +23,8 @@ pub struct LastAnswer {
 }
 
 impl Life {
-    /// In runs that have it: perhaps a drive is pulled, or hangs, and power is to go with the first answer that counts without it.
+    /// In runs that have it: perhaps a drive is pulled, or hangs, and power is to go with the first
+    /// answer that counts without it.
     pub async fn perhaps_lose_power_with_a_drive(&self) {
         let Some(random) = &self.world.losses else { return };
         if !random.borrow_mut().chance(0.3) || self.is_over() || self.is_beyond.get() {
@@ -44,7 +48,8 @@ impl Life {
             self.last_answer.set(Some(LastAnswer { began_after_ns: now_ns, answered_after_ns: 0 }));
             return;
         }
-        // Who writes to it waits until the engine does so no longer; by then all other drives have long answered.
+        // Who writes to it waits until the engine does so no longer; by then all other drives have
+        // long answered.
         self.note(&format!("disk{disk} hangs, and the power goes with it"));
         let timeout_ns = self.world.plan.settings.timeout_ns;
         let answered_after_ns = now_ns + timeout_ns / 10 * 9;

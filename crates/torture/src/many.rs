@@ -31,8 +31,8 @@ pub struct Summary {
     pub coverage: Coverage,
 }
 
-/// Runs `runs` seeds from `first` on, on so many threads. `progress` is told after each run, and may end it all by
-/// answering `false`.
+/// Runs `runs` seeds from `first` on, on so many threads. `progress` is told after each run, and
+/// may end it all by answering `false`.
 pub fn run_many(
     first: u64,
     runs: u64,

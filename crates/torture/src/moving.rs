@@ -1,5 +1,6 @@
-//! What moves while everything goes on: drives that work are replaced, and rows are spread over all drives. Nothing of it harms
-//! anything: all redundancy stays, so no drive counts as lost for it, and as many as before may be taken away meanwhile.
+//! What moves while everything goes on: drives that work are replaced, and rows are spread over all
+//! drives. Nothing of it harms anything: all redundancy stays, so no drive counts as lost for it,
+//! and as many as before may be taken away meanwhile.
 //!
 //! Rebalances are drawn from a stream of their own ([`crate::Drawn`]).
 
@@ -31,7 +32,8 @@ impl Life {
         self.asked(&format!("replace healthy disk{} by disk{disk}", old.disk), replaced);
     }
 
-    /// Perhaps has rows spread over all drives, with a drive more in one of three, or has that stopped.
+    /// Perhaps has rows spread over all drives, with a drive more in one of three, or has that
+    /// stopped.
     pub async fn perhaps_rebalance(&self, subject: &Subject) {
         let Some(random) = &self.world.moving else { return };
         if !random.borrow_mut().chance(0.15) || self.is_over() || self.is_beyond.get() {

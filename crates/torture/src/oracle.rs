@@ -1,16 +1,19 @@
 //! What each sector of a volume may hold: the judge of everything that is read.
 //!
-//! For each sector the writes are kept that it may still hold: since the last one that is surely durable, each with when
-//! it began and ended. A read may give any write that no later, acknowledged one had taken the place of before the read
-//! began; after a power cut any write may be what is left that no later, *durable* one takes the place of. From then on
-//! it is one of these, until it is written again or is looked at when all is settled.
+//! For each sector the writes are kept that it may still hold: since the last one that is surely
+//! durable, each with when it began and ended. A read may give any write that no later,
+//! acknowledged one had taken the place of before the read began; after a power cut any write may
+//! be what is left that no later, *durable* one takes the place of. From then on it is one of
+//! these, until it is written again or is looked at when all is settled.
 //!
-//! What is not promised is known here too. A block that was being written at a cut is *suspect* until all of the volume was
-//! there again: if a drive is lost meanwhile, reading it may be refused ([`Oracle::lose_suspects`]), though what is read
-//! is still right. Without a journal, where there is parity, whole stripes are suspect, and anything may be read there.
+//! What is not promised is known here too. A block that was being written at a cut is *suspect*
+//! until all of the volume was there again: if a drive is lost meanwhile, reading it may be refused
+//! ([`Oracle::lose_suspects`]), though what is read is still right. Without a journal, where there
+//! is parity, whole stripes are suspect, and anything may be read there.
 //!
-//! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant of the clock.
-//! Memory: 40 bytes per sector of the volume and about 40 per write that a sector may hold.
+//! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant
+//! of the clock. Memory: 40 bytes per sector of the volume and about 40 per write that a sector may
+//! hold.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -141,7 +144,8 @@ pub struct Wrong {
     pub sector: u32,
     /// What it holds, and what it may hold.
     pub what: String,
-    /// Whether it is an older state of the same sector, as opposed to something that was never there.
+    /// Whether it is an older state of the same sector, as opposed to something that was never
+    /// there.
     pub is_old: bool,
     /// A block that is neither old nor new, while each of its sectors is one of the two.
     pub is_torn_block: bool,
@@ -164,7 +168,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Of a new volume: all zeros. `parity_stripe_bytes`: data bytes of a stripe where there is parity.
+    /// Of a new volume: all zeros. `parity_stripe_bytes`: data bytes of a stripe where there is
+    /// parity.
     pub fn new(volume: u32, size_bytes: u64, parity_stripe_bytes: Option<u64>, promises: Promises) -> Self {
         let count = (size_bytes / SECTOR_BYTES) as usize;
         let mut sectors = Vec::with_capacity(count);
@@ -250,7 +255,8 @@ impl Oracle {
         Ticket { sectors, begun, version }
     }
 
-    /// A write was answered: acknowledged or refused; `durable` for a FUA write that was acknowledged.
+    /// A write was answered: acknowledged or refused; `durable` for a FUA write that was
+    /// acknowledged.
     pub fn end_write(&mut self, ticket: &Ticket, acknowledged: bool, durable: bool) {
         let ended = self.tick();
         for sector in ticket.sectors.clone() {
@@ -356,8 +362,9 @@ impl Oracle {
         }
     }
 
-    /// Something was lost, or may be given up at any moment, that suspects may need: until they are resynchronised
-    /// they may be refused (without a journal, anything may be read), and what is written there meanwhile may go the same way.
+    /// Something was lost, or may be given up at any moment, that suspects may need: until they are
+    /// resynchronised they may be refused (without a journal, anything may be read), and what is
+    /// written there meanwhile may go the same way.
     pub fn lose_suspects(&mut self) {
         self.are_suspects_lost = true;
         self.forget_suspects();
@@ -405,7 +412,8 @@ impl Oracle {
         self.suspects.clear();
     }
 
-    /// Whether a read of the range, or a write that has to read there, may be refused if it began at `since`.
+    /// Whether a read of the range, or a write that has to read there, may be refused if it began
+    /// at `since`.
     pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let state = &self.sectors[sector as usize];
@@ -480,14 +488,16 @@ impl Oracle {
         is_torn_of(bytes, &cut)
     }
 
-    /// Of a write that shows in a sector of a block, no other sector of the block may show the time before.
+    /// Of a write that shows in a sector of a block, no other sector of the block may show the time
+    /// before.
     fn check_blocks(&self, first: u32, found: &[Content], since: u64) -> Result<(), Wrong> {
         let end = first + found.len() as u32;
         let content = |sector: u32| found[(sector - first) as usize];
         let written = (first..end).filter_map(|sector| {
             let Content::Data { version, .. } = content(sector) else { return None };
             let entries = self.sectors[sector as usize].entries();
-            // Beside a write that is under way a read may see some of it; what a cut leaves must be whole.
+            // Beside a write that is under way a read may see some of it; what a cut leaves must be
+            // whole.
             let write = entries.iter().find(|entry| entry.cut && entry.value == Value::Data(version))?;
             Some((sector, *write))
         });
@@ -514,7 +524,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// After all is settled: what was read (and found right) is what is there from now on, and durable.
+    /// After all is settled: what was read (and found right) is what is there from now on, and
+    /// durable.
     pub fn settle(&mut self, first: u32, bytes: &[u8]) {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             let number = first + index as u32;

@@ -1,4 +1,5 @@
-//! What a run is made of, drawn from its seed: drives, volumes, how the engine is set, how many lives.
+//! What a run is made of, drawn from its seed: drives, volumes, how the engine is set, how many
+//! lives.
 
 use stripewise_drive::SplitMix64;
 use stripewise_engine::pool::TierOptions;
@@ -148,8 +149,9 @@ impl Plan {
     }
 }
 
-/// Small times and sizes for most runs, so that what takes minutes and gigabytes on real drives happens
-/// within a run; each of its own, so that no two of them always meet. From a stream of its own.
+/// Small times and sizes for most runs, so that what takes minutes and gigabytes on real drives
+/// happens within a run; each of its own, so that no two of them always meet. From a stream of its
+/// own.
 fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     let random = &mut SplitMix64::new(seed ^ 0x7475_6e69_6e67);
     let usual = Tuning::default();
@@ -207,7 +209,8 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     Tuning { map_grain, ..tuning }
 }
 
-/// A volume for a pool of so many drives, which can do without `tolerance` of them if that is possible.
+/// A volume for a pool of so many drives, which can do without `tolerance` of them if that is
+/// possible.
 pub fn draw_volume(random: &mut SplitMix64, drives: usize, tolerance: usize, number: u64) -> NewVolume {
     let mut layout = LayoutSpec { columns: Some(2), ..LayoutSpec::new(Level::Raid1) };
     for _ in 0..40 {

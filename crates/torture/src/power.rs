@@ -1,10 +1,11 @@
 //! The power that all drives hang on, and the time that each of them takes.
 //!
-//! A [`Wire`] stands between a drive's faults and its memory: a request takes time on the way in and on the way out, so
-//! it is done neither when it is asked for nor when it is answered, requests overtake each other, and a flush covers only
-//! what has arrived. When power goes, at an instant of the clock or at a certain write of all drives together, what is on
-//! the way never arrives and nothing is answered any more; what the drives' caches then keep is settled by the life that
-//! ends there.
+//! A [`Wire`] stands between a drive's faults and its memory: a request takes time on the way in
+//! and on the way out, so it is done neither when it is asked for nor when it is answered, requests
+//! overtake each other, and a flush covers only what has arrived. When power goes, at an instant of
+//! the clock or at a certain write of all drives together, what is on the way never arrives and
+//! nothing is answered any more; what the drives' caches then keep is settled by the life that ends
+//! there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -163,7 +164,8 @@ struct Shared {
 pub struct Wire(Rc<Shared>);
 
 impl Wire {
-    /// To `inner`. `queued`: says that it is no memory, so that the engine puts a queue in front of it.
+    /// To `inner`. `queued`: says that it is no memory, so that the engine puts a queue in front of
+    /// it.
     pub fn new(
         context: &Context,
         inner: Rc<CrashDrive>,

@@ -1,4 +1,5 @@
-//! A run from its seed to its report. Panics of what is tested are caught and reported with their place.
+//! A run from its seed to its report. Panics of what is tested are caught and reported with their
+//! place.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +55,8 @@ pub fn run(seed: u64, options: &Options) -> RunReport {
     #[cfg(feature = "mutations")]
     stripewise_engine::mutation::choose(options.mutation);
     let world = World::new(seed, options);
-    // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them panic again.
+    // Kept outside of what may panic: dropping an executor's tasks amid a panic would let them
+    // panic again.
     let kept: RefCell<Vec<Rc<VirtualExecutor>>> = RefCell::default();
     PANIC.set(Some(String::new()));
     let outcome = catch_unwind(AssertUnwindSafe(|| live_and_end(&world, &kept)));

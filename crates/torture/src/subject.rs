@@ -1,7 +1,9 @@
-//! The one place that knows the engine's interface: what a life does to a pool, and what it asks of it, in the words of
-//! this crate. When the engine learns something new, it is made known here, and becomes an action in `actions.rs`.
+//! The one place that knows the engine's interface: what a life does to a pool, and what it asks of
+//! it, in the words of this crate. When the engine learns something new, it is made known here, and
+//! becomes an action in `actions.rs`.
 //!
-//! Faults expected: the engine's own errors, given on as text; what they mean is judged by the callers.
+//! Faults expected: the engine's own errors, given on as text; what they mean is judged by the
+//! callers.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -323,7 +325,8 @@ impl Subject {
         self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
     }
 
-    /// Whether the pool says that there is no room for more of a layout that a volume is converted to.
+    /// Whether the pool says that there is no room for more of a layout that a volume is converted
+    /// to.
     pub fn lacks_room_to_convert(&self) -> bool {
         let status = self.pool.status();
         let waits = status.volumes.iter().filter_map(|volume| volume.conversion.as_ref()?.waits.as_ref());
@@ -345,8 +348,9 @@ impl Subject {
         self.pool.wait(JobKind::Convert).await.map_err(refusal)
     }
 
-    /// Whether what is on drives that retire surely has room elsewhere: there are as many others as any row has columns, so
-    /// each row is without one of them, and each of them has room for all of it.
+    /// Whether what is on drives that retire surely has room elsewhere: there are as many others as
+    /// any row has columns, so each row is without one of them, and each of them has room for all
+    /// of it.
     pub fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
@@ -490,7 +494,8 @@ impl Subject {
     }
 }
 
-/// How many drives a volume can do without when whole: while it is converted, as many as the lower of the two layouts.
+/// How many drives a volume can do without when whole: while it is converted, as many as the lower
+/// of the two layouts.
 fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
     let from = volume.conversion.as_ref().map(|conversion| conversion.from.fault_tolerance());
     volume.shape.fault_tolerance().min(from.unwrap_or(usize::MAX))
@@ -534,8 +539,9 @@ impl Store {
         self.volume.geometry().parity_units() > 0
     }
 
-    /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own. Rows may lie on different
-    /// disks, and of copies and groups it matters which are lost; where that would have to be known the answer is no.
+    /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own.
+    /// Rows may lie on different disks, and of copies and groups it matters which are lost; where
+    /// that would have to be known the answer is no.
     pub fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
         let geometry = self.volume.geometry();
         let shape = geometry.shape();

@@ -46,8 +46,8 @@ fn touched(guarded: &Guarded) -> Vec<Range<u32>> {
 }
 
 impl Life {
-    /// Reads all that was written, and a place where nothing was. With `settle` nobody writes meanwhile, and what is found
-    /// is what there is from now on; and what is lost is written.
+    /// Reads all that was written, and a place where nothing was. With `settle` nobody writes
+    /// meanwhile, and what is found is what there is from now on; and what is lost is written.
     pub async fn verify(&self, store: &Store, guarded: &Guarded, settle: bool, when: &str) {
         let mut stretches = touched(guarded);
         let blocks = u64::from(guarded.oracle.borrow().sector_count() / BLOCK_SECTORS);
@@ -86,7 +86,8 @@ impl Life {
                 Some(Err(why)) => {
                     self.judge_refusal(guarded, &block, since, &why.to_string(), when);
                     if settle && !self.world.is_broken() {
-                        // What is lost, as it may be, its user writes anew; then nothing is lost any more.
+                        // What is lost, as it may be, its user writes anew; then nothing is lost
+                        // any more.
                         write(self, store, guarded, block, false).await;
                     }
                 }

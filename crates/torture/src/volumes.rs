@@ -1,9 +1,11 @@
-//! Changes of the volumes themselves: made, deleted, made larger and smaller. Nobody uses them meanwhile, at the beginning of a
-//! life, as their users would have it; power may be cut at any instant of it.
+//! Changes of the volumes themselves: made, deleted, made larger and smaller. Nobody uses them
+//! meanwhile, at the beginning of a life, as their users would have it; power may be cut at any
+//! instant of it.
 //!
-//! Converted to other layouts they are at any time, also under load: begun here, carried on by the jobs of this and later
-//! lives, ended at the latest at the end of the run. From before it is begun until it has ended a volume counts with the
-//! redundancy of the lower of the two layouts. All that is drawn from a stream of its own, in one run of four.
+//! Converted to other layouts they are at any time, also under load: begun here, carried on by the
+//! jobs of this and later lives, ended at the latest at the end of the run. From before it is begun
+//! until it has ended a volume counts with the redundancy of the lower of the two layouts. All that
+//! is drawn from a stream of its own, in one run of four.
 
 use crate::clients::{Target, discard, widened, write, write_zeroes};
 use crate::content::SECTOR_BYTES;
@@ -53,7 +55,8 @@ impl Life {
         self.targets(subject)
     }
 
-    /// In runs that convert volumes: perhaps begins to convert one, to a layout that can do without what is lost now.
+    /// In runs that convert volumes: perhaps begins to convert one, to a layout that can do without
+    /// what is lost now.
     pub async fn perhaps_convert(&self, subject: &Subject, targets: &[Target]) {
         let Some(random) = &self.world.conversions else { return };
         let is_wanted = random.borrow_mut().chance(0.4);
@@ -67,7 +70,8 @@ impl Life {
             return;
         }
         if guarded.facts.borrow().is_converting {
-            // Whole regions are given up while they are in one array and not in the other, or in both.
+            // Whole regions are given up while they are in one array and not in the other, or in
+            // both.
             let sectors = widened(&mut random.borrow_mut(), guarded);
             let choice = random.borrow_mut().below(8);
             match choice {
@@ -81,7 +85,8 @@ impl Life {
             return;
         }
         let drives = subject.places().iter().filter(|place| place.is_data && place.is_online).count();
-        // Seldom to one without redundancy: nothing can be taken from the pool as long as there is such a volume.
+        // Seldom to one without redundancy: nothing can be taken from the pool as long as there is
+        // such a volume.
         let least = usize::from(random.borrow_mut().chance(0.9)).max(guarded.lost().len());
         let layout = draw_volume(&mut random.borrow_mut(), drives, least, 0).layout;
         let Ok(shape) = layout.resolve(drives) else { return };

@@ -1,5 +1,5 @@
-//! What lasts from life to life of a run: the drives with what is on them, the judges of the volumes, who was harmed,
-//! what was found.
+//! What lasts from life to life of a run: the drives with what is on them, the judges of the
+//! volumes, who was harmed, what was found.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -22,7 +22,8 @@ pub struct Disk {
     pub is_away: bool,
     /// Ranges that could not be read when it was last seen.
     pub unreadable: Vec<Range<u64>>,
-    /// Something of it may be wrong in a way that only checksums tell, and was not found and repaired since.
+    /// Something of it may be wrong in a way that only checksums tell, and was not found and
+    /// repaired since.
     pub is_spoiled: bool,
     /// Volumes (by number) that went on without it: what it holds of them is out of date.
     pub stale: BTreeSet<u32>,
@@ -43,8 +44,8 @@ pub struct Guarded {
     /// In this life something happened after which it may refuse to write, and to flush, yet not to
     /// read.
     pub may_refuse_writes: Cell<bool>,
-    /// It was failed, and has not been opened again since: the engine may have recorded some of the drives as lost before it
-    /// knew that they are too many.
+    /// It was failed, and has not been opened again since: the engine may have recorded some of the
+    /// drives as lost before it knew that they are too many.
     pub is_uncertain: Cell<bool>,
     /// Something was written in this life and acknowledged.
     pub is_changed: Cell<bool>,
@@ -71,7 +72,8 @@ impl Guarded {
     pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
         let lost = self.lost();
-        // A drive that has only its map or its journal counts like any other: the engine says how many of them are gone.
+        // A drive that has only its map or its journal counts like any other: the engine says how
+        // many of them are gone.
         let counted_lost = lost.len().max(facts.counted_lost);
         let is_free = disks.is_subset(&facts.lacking()) && disks.is_disjoint(&facts.copies);
         let more = disks.difference(&lost).count();
@@ -186,8 +188,9 @@ impl World {
         disks.len() - 1
     }
 
-    /// How the pool is set the next time it is opened: what it draws identities from is never the same, as it would be where what
-    /// an opening gave to one drive was lost for all others, and the next opening gave it to another drive.
+    /// How the pool is set the next time it is opened: what it draws identities from is never the
+    /// same, as it would be where what an opening gave to one drive was lost for all others, and
+    /// the next opening gave it to another drive.
     pub fn settings(&self) -> Settings {
         self.openings.set(self.openings.get() + 1);
         let settings = self.plan.settings;

@@ -1,11 +1,14 @@
-//! Pieces of frozen buffers that a drive in memory keeps instead of a copy: of a long write that spares one of its copies, and
-//! when the piece is overwritten its memory goes back to the pool it came from, for the next write.
+//! Pieces of frozen buffers that a drive in memory keeps instead of a copy: of a long write that
+//! spares one of its copies, and when the piece is overwritten its memory goes back to the pool it
+//! came from, for the next write.
 //!
-//! Pieces never overlap: what one drive keeps (a mirror's) the others copy. So when nobody but drives has views of an allocation any
-//! more, each piece belongs to its drive alone, which may write into it.
+//! Pieces never overlap: what one drive keeps (a mirror's) the others copy. So when nobody but
+//! drives has views of an allocation any more, each piece belongs to its drive alone, which may
+//! write into it.
 //!
-//! A piece holds all of its allocation, of which others may be overwritten before it. So of each pool's memory drives keep, beside
-//! what they use of it, no more than a quarter of that and [`SLACK_BYTES`]; beyond that they are to copy.
+//! A piece holds all of its allocation, of which others may be overwritten before it. So of each
+//! pool's memory drives keep, beside what they use of it, no more than a quarter of that and
+//! [`SLACK_BYTES`]; beyond that they are to copy.
 
 use std::rc::{Rc, Weak};
 
@@ -42,8 +45,8 @@ const _: () =
 pub(crate) struct Kept(Buffer);
 
 impl Kept {
-    /// Of a view of [`PIECE_BYTES`]. `None` where it has to be copied: who has it may change it, another drive keeps it, or it would
-    /// hold too much memory that is of no use.
+    /// Of a view of [`PIECE_BYTES`]. `None` where it has to be copied: who has it may change it,
+    /// another drive keeps it, or it would hold too much memory that is of no use.
     pub fn of(buffer: &Buffer) -> Option<Self> {
         assert_eq!(buffer.len(), PIECE_BYTES, "pieces have one length");
         let allocation = buffer.allocation.as_ref().filter(|allocation| allocation.frozen.get())?;
@@ -69,9 +72,10 @@ impl Kept {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         let memory = self.0.as_ptr().expect("no phantom is kept");
-        // SAFETY: in bounds and initialised, as in `Buffer::with`. The allocation was frozen while nobody had access to it, and is
-        // as long as there are views of it, such as this: no buffer gives out a reference to change it by. `bytes_mut` of other
-        // pieces does, but pieces do not overlap.
+        // SAFETY: in bounds and initialised, as in `Buffer::with`. The allocation was frozen while
+        // nobody had access to it, and is as long as there are views of it, such as this: no buffer
+        // gives out a reference to change it by. `bytes_mut` of other pieces does, but pieces do
+        // not overlap.
         unsafe { std::slice::from_raw_parts(memory.as_ptr(), PIECE_BYTES) }
     }
 
@@ -82,8 +86,9 @@ impl Kept {
             return None;
         }
         let memory = self.0.as_ptr().expect("no phantom is kept");
-        // SAFETY: in bounds and initialised. All views of the allocation are pieces, of which each is in the map once, and no two
-        // overlap; a piece gives nobody a view of itself. So this piece, borrowed here, is the only way to these bytes.
+        // SAFETY: in bounds and initialised. All views of the allocation are pieces, of which each
+        // is in the map once, and no two overlap; a piece gives nobody a view of itself. So this
+        // piece, borrowed here, is the only way to these bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), PIECE_BYTES) })
     }
 }

@@ -1,16 +1,19 @@
-//! What is left of a volatile cache when power is cut: which version of each sector, decided by seed.
+//! What is left of a volatile cache when power is cut: which version of each sector, decided by
+//! seed.
 //!
-//! Nothing but flushes orders writes, so every sector not durable may hold any version since it last was. Sectors drawn
-//! one by one would almost never show what breaks file systems and arrays in practice (all of one request but nothing of
-//! the other; everything up to some point), so a cut first draws its manner:
+//! Nothing but flushes orders writes, so every sector not durable may hold any version since it
+//! last was. Sectors drawn one by one would almost never show what breaks file systems and arrays
+//! in practice (all of one request but nothing of the other; everything up to some point), so a cut
+//! first draws its manner:
 //!
-//! - half of the cuts: each sector alone, kept with a probability drawn for the whole cut, else at any older version;
+//! - half of the cuts: each sector alone, kept with a probability drawn for the whole cut, else at
+//!   any older version;
 //! - a fifth: each request whole or not at all;
 //! - a fifth: everything up to some request, which is written in part;
 //! - a tenth: all kept, or all lost.
 //!
-//! In the first manner one sector in eight is torn, if sectors tear: the beginning of a newer version, the end of an
-//! older.
+//! In the first manner one sector in eight is torn, if sectors tear: the beginning of a newer
+//! version, the end of an older.
 
 use crate::random::SplitMix64;
 use crate::request::DriveInfo;
@@ -52,12 +55,13 @@ impl Manner {
     }
 }
 
-/// How many of a sector's writes, in order, it holds: 0 is what was durable. A torn sector begins with the first and
-/// ends with the second.
+/// How many of a sector's writes, in order, it holds: 0 is what was durable. A torn sector begins
+/// with the first and ends with the second.
 type Versions = (usize, usize);
 
 impl Manner {
-    /// `writes` are the log entries that wrote the sector at `place`; of these the first `floor` are durable.
+    /// `writes` are the log entries that wrote the sector at `place`; of these the first `floor`
+    /// are durable.
     fn versions(&self, random: &mut SplitMix64, place: u64, writes: &[usize], floor: usize) -> Versions {
         let last_written = |is_written: &dyn Fn(usize) -> bool| {
             let last = writes.iter().rposition(|&entry| is_written(entry)).map_or(0, |index| index + 1);
@@ -86,7 +90,8 @@ impl Manner {
 }
 
 impl Cache {
-    /// Decides by `seed`; gives the sectors that differ from what reads see now, with their offsets.
+    /// Decides by `seed`; gives the sectors that differ from what reads see now, with their
+    /// offsets.
     pub(super) fn settle(
         &self,
         seed: u64,

@@ -178,7 +178,8 @@ fn a_channel_keeps_order_among_items_senders_and_receivers() {
     assert_eq!(executor.tasks(), 0, "everyone came to an end");
     let seen = seen.borrow();
     assert_eq!(seen.len(), 15);
-    // The first finds room at once and is done before the others begin to wait; these then take turns.
+    // The first finds room at once and is done before the others begin to wait; these then take
+    // turns.
     let senders: Vec<_> = seen.iter().map(|(_, (sender, _))| *sender).collect();
     assert_eq!(senders, [0, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]);
     assert!((0..5).all(|who| seen.iter().filter(|(_, item)| item.0 == who).map(|(_, item)| item.1).eq(0..3)));

@@ -252,7 +252,8 @@ fn crash_in_flight(seed: u64) -> (Vec<u8>, BTreeMap<u64, u8>, u64) {
     let drive = CrashDrive::with_delay(&context, "crash", CAPACITY, delay, seed);
     let promised = Rc::new(std::cell::RefCell::new(BTreeMap::new()));
     let gone = Rc::new(std::cell::Cell::new(0));
-    // Eight writers own eight sectors each and write rising numbers; each flushes after every third write.
+    // Eight writers own eight sectors each and write rising numbers; each flushes after every third
+    // write.
     for writer in 0..8 {
         let (drive, promised, gone) = (drive.clone(), promised.clone(), gone.clone());
         let write_on = async move || -> IoResult {

@@ -1,5 +1,5 @@
-//! The paced drive in virtual time: never above its rates in any second, whatever the drive beneath does, and at them
-//! under load.
+//! The paced drive in virtual time: never above its rates in any second, whatever the drive beneath
+//! does, and at them under load.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -152,7 +152,8 @@ fn mixed_sizes_use_up_one_rate_and_keep_both() {
     let answers = load(&executor, drive, 16, 10 * SECOND_NS, move |random| sizes[random.below(4) as usize]);
     assert_strict(&answers, pace, 2 << 20);
     let (byte_rate, operation_rate) = rates(&answers);
-    // While a run of small requests uses up its operations, the bytes idle: neither rate is reached in full.
+    // While a run of small requests uses up its operations, the bytes idle: neither rate is reached
+    // in full.
     assert!(byte_rate / 180e6 > 0.95 && operation_rate < 400.0, "{byte_rate} {operation_rate}");
 }
 
@@ -208,8 +209,8 @@ fn jitter_of_the_host_hardly_lowers_the_rate() {
         now_ns + if random.borrow_mut().chance(0.1) { 8_500_000 } else { 1_000_000 }
     });
     let drive = PacedDrive::new(&context, host, pace);
-    // One at a time, so that nothing hides it: without making up for lateness, 322 a second. Where slow answers come
-    // close together, more than the burst is lost.
+    // One at a time, so that nothing hides it: without making up for lateness, 322 a second. Where
+    // slow answers come close together, more than the burst is lost.
     let answers = load(&executor, drive, 1, 20 * SECOND_NS, |_| 4096);
     assert_strict(&answers, pace, 4096);
     let (_, operation_rate) = rates(&answers);

@@ -1,5 +1,5 @@
-//! What drives are asked for, by what it is for: told by the place on the drive, since the drives' queues merge requests before
-//! anything here sees them.
+//! What drives are asked for, by what it is for: told by the place on the drive, since the drives'
+//! queues merge requests before anything here sees them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,8 @@ use stripewise_drive::{Completion, Drive, DriveInfo, IoRequest, Operation};
 
 use crate::kit::pool::MIB;
 
-/// Where the pages of checksums lie on a drive of 2 GiB with slabs of 2 MiB; behind them are the slabs.
+/// Where the pages of checksums lie on a drive of 2 GiB with slabs of 2 MiB; behind them are the
+/// slabs.
 const PAGES_FROM: u64 = MIB;
 const PAGES_TO: u64 = 17 * MIB;
 

@@ -1,5 +1,6 @@
-//! What the benchmarks of write-back measure, on whatever drives and clock they have: 4 KiB random writes at depth 32 into a
-//! RAID 5 over four drives with two journal drives of the same kind; after a quiet time a burst that fits the journal, then the long run.
+//! What the benchmarks of write-back measure, on whatever drives and clock they have: 4 KiB random
+//! writes at depth 32 into a RAID 5 over four drives with two journal drives of the same kind;
+//! after a quiet time a burst that fits the journal, then the long run.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,7 +56,8 @@ pub struct Rates {
     pub long_run_writes: u64,
 }
 
-/// A new pool and what it gives. It is not closed: on slow drives putting everything in place may take longer than all the rest.
+/// A new pool and what it gives. It is not closed: on slow drives putting everything in place may
+/// take longer than all the rest.
 pub async fn measure(
     context: &Context,
     buffers: &BufferPool,

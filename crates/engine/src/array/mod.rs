@@ -1,15 +1,18 @@
 //! An array: one layout over rows of slabs, and everything that must agree about them.
 //!
-//! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at a time. Where they go
-//! next: `read.rs` (healthy and degraded reads), `write.rs` and `write/` (gathering, planning, parity), `recover.rs` (what to do when a
-//! drive says no), `rebuild.rs`, `moves.rs` and `scrub.rs` (background work), `discard.rs`. Which columns of which rows are
+//! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at
+//! a time. Where they go next: `read.rs` (healthy and degraded reads), `write.rs` and `write/`
+//! (gathering, planning, parity), `recover.rs` (what to do when a drive says no), `rebuild.rs`,
+//! `moves.rs` and `scrub.rs` (background work), `discard.rs`. Which columns of which rows are
 //! missing is settled in `columns.rs`, what the region map on the drives says in `map.rs`.
 //!
-//! Each column of the layout is one linear space of `rows` slabs; the slab map (`rows.rs`) says on which drive each slab of
-//! it lies. The layout's addresses are made for an unbounded length, so a volume grows by rows and nothing moves.
+//! Each column of the layout is one linear space of `rows` slabs; the slab map (`rows.rs`) says on
+//! which drive each slab of it lies. The layout's addresses are made for an unbounded length, so a
+//! volume grows by rows and nothing moves.
 //!
-//! Memory: requests in flight are admitted up to [`ArrayOptions::in_flight_bytes`]; parity, pre-reads and padding add at
-//! most `(units + parity) / data` times that for small writes and are bounded with it.
+//! Memory: requests in flight are admitted up to [`ArrayOptions::in_flight_bytes`]; parity,
+//! pre-reads and padding add at most `(units + parity) / data` times that for small writes and are
+//! bounded with it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -51,7 +54,8 @@ use read_epochs::ReadEpochs;
 use sequential_detector::SequentialDetector;
 use write_activity::WriteActivity;
 
-/// The engine's own block: writes that do not fill blocks of this size are completed from what is there.
+/// The engine's own block: writes that do not fill blocks of this size are completed from what is
+/// there.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// A boxed future of this thread.
@@ -59,13 +63,14 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// What an array asks of whoever keeps the record of drives and slabs: the pool.
 pub trait ArrayHost {
-    /// Records durably on every other drive that `member` is out, then tells every array with [`Array::drive_gone`]. Until this
-    /// is done no write that `member` lacks is acknowledged. Told more than once of the same member, it answers as the first
-    /// time.
+    /// Records durably on every other drive that `member` is out, then tells every array with
+    /// [`Array::drive_gone`]. Until this is done no write that `member` lacks is acknowledged. Told
+    /// more than once of the same member, it answers as the first time.
     fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
 
-    /// Records durably which blocks of array `id` are lost, as [`Array::lost_blocks`] has them. Asked before a flush is
-    /// acknowledged, when they changed: a block that was lost and is written again must not be lost after a restart.
+    /// Records durably which blocks of array `id` are lost, as [`Array::lost_blocks`] has them.
+    /// Asked before a flush is acknowledged, when they changed: a block that was lost and is
+    /// written again must not be lost after a restart.
     fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
         let _ = id;
         Box::pin(std::future::ready(Ok(())))
@@ -76,8 +81,8 @@ pub trait ArrayHost {
         let _ = drive;
     }
 
-    /// Gives slabs to rows that have none, records it durably and calls [`Array::set_rows`]. For thin volumes; an error says
-    /// why there is no space.
+    /// Gives slabs to rows that have none, records it durably and calls [`Array::set_rows`]. For
+    /// thin volumes; an error says why there is no space.
     fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
         let _ = (id, first_row, rows);
         Box::pin(std::future::ready(Err("this volume has all the rows it can have".to_owned())))
@@ -122,8 +127,8 @@ pub struct ArraySpec {
 }
 
 impl ArraySpec {
-    /// The addresses of the array's data, for a length that no drive reaches. Fails where the shape is impossible, or needs
-    /// more than one slab for its stripes to come out even.
+    /// The addresses of the array's data, for a length that no drive reaches. Fails where the shape
+    /// is impossible, or needs more than one slab for its stripes to come out even.
     pub fn geometry(&self) -> Result<Geometry, ArrayError> {
         let width = (self.shape.width as u64).max(1);
         let member_bytes = (1u64 << 62) / width / self.slab_bytes.max(1) * self.slab_bytes.max(1);
@@ -144,8 +149,9 @@ impl ArraySpec {
         Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
     }
 
-    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe with its parity, fits
-    /// into what clients may append at a time, also where room is kept for destaging.
+    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe
+    /// with its parity, fits into what clients may append at a time, also where room is kept for
+    /// destaging.
     pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
         let geometry = self.geometry()?;
         let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
@@ -169,7 +175,8 @@ pub struct ArrayMember {
     pub member: Rc<Member>,
     /// Where slab 0 begins on it, bytes.
     pub slabs_base_bytes: u64,
-    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without checksums.
+    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without
+    /// checksums.
     pub sums_base_bytes: u64,
 }
 
@@ -197,17 +204,19 @@ pub struct ArrayInit {
     pub map: Vec<AreaPlace>,
     /// The areas of its journal; none for a volume without one.
     pub journal: Vec<AreaPlace>,
-    /// Never used before for this array: tells a new journal from older ones. When an array is opened it is of concern only if
-    /// its journal is lost.
+    /// Never used before for this array: tells a new journal from older ones. When an array is
+    /// opened it is of concern only if its journal is lost.
     pub journal_epoch: u64,
     /// Every block has a checksum, and every read is verified; the same for the array's whole life.
     pub checksums: Option<SumsInit>,
     /// The drives that are there and current. What lies on others is missing.
     pub members: Vec<ArrayMember>,
-    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout with parity.
+    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout
+    /// with parity.
     pub write_back: bool,
-    /// Nothing may be written: the array is opened protected. Its members keep what is written to them in memory, so that what a
-    /// crash left in the journal can be carried out for whoever reads.
+    /// Nothing may be written: the array is opened protected. Its members keep what is written to
+    /// them in memory, so that what a crash left in the journal can be carried out for whoever
+    /// reads.
     pub read_only: bool,
 }
 
@@ -236,7 +245,8 @@ pub(crate) struct Inner {
     pub stripes_per_row: u64,
     pub regions_per_row: u64,
     pub size_bytes: Cell<u64>,
-    /// Clients' writes beyond this are refused, though the array reaches further: while its size is being changed.
+    /// Clients' writes beyond this are refused, though the array reaches further: while its size is
+    /// being changed.
     pub writes_end: Cell<u64>,
     pub block_bytes: Cell<u64>,
     pub rows: RefCell<RowTable>,
@@ -251,8 +261,9 @@ pub(crate) struct Inner {
     pub log: RefCell<Option<Rc<WriteLog>>>,
     /// Set for good when the array is put together, if it has checksums.
     pub sums: OnceCell<BlockSums>,
-    /// The journal's places and an epoch, of an array opened for reading only that was not read yet: what the journal holds is
-    /// carried out before the first read, on members that keep it in memory.
+    /// The journal's places and an epoch, of an array opened for reading only that was not read
+    /// yet: what the journal holds is carried out before the first read, on members that keep it in
+    /// memory.
     pub unread_journal: RefCell<Option<(Vec<AreaPlace>, u64)>>,
     /// Reading it goes one at a time.
     pub reading_journal: Semaphore,
@@ -284,8 +295,8 @@ pub(crate) struct Inner {
     pub losses: FlushLosses,
 }
 
-/// A volume's array. Clones are the same array. Its futures must be driven to their end: a write that is dropped half-way
-/// would leave its stripes held.
+/// A volume's array. Clones are the same array. Its futures must be driven to their end: a write
+/// that is dropped half-way would leave its stripes held.
 #[derive(Clone)]
 pub struct Array(pub(crate) Rc<Inner>);
 
@@ -307,7 +318,8 @@ impl Array {
         Ok(array)
     }
 
-    /// Opens an array that exists: reads its region map from all its places, the newest page of each counts.
+    /// Opens an array that exists: reads its region map from all its places, the newest page of
+    /// each counts.
     pub async fn open(
         context: &Context,
         buffers: &BufferPool,
@@ -409,8 +421,9 @@ impl Array {
         self.0.size_bytes.get()
     }
 
-    /// Makes the array larger or smaller. The rows for it are set before it grows and taken away after it has shrunk; what
-    /// lies beyond a smaller size is forgotten. To be called while no request beyond the smaller size is under way.
+    /// Makes the array larger or smaller. The rows for it are set before it grows and taken away
+    /// after it has shrunk; what lies beyond a smaller size is forgotten. To be called while no
+    /// request beyond the smaller size is under way.
     pub async fn resize(&self, size_bytes: u64) -> Result<(), ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
@@ -463,19 +476,21 @@ impl Array {
         self.0.regions.count()
     }
 
-    /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] settles them.
+    /// Whether a crash left regions whose copies or parity may disagree; [`Self::resync`] settles
+    /// them.
     pub fn needs_resync(&self) -> bool {
         self.0.unsynced.get()
     }
 
-    /// Blocks of 4 KiB (column, block number in the column's linear space) that are lost: they could not be rebuilt, and
-    /// reading them is an error until they are written.
+    /// Blocks of 4 KiB (column, block number in the column's linear space) that are lost: they
+    /// could not be rebuilt, and reading them is an error until they are written.
     pub fn lost_blocks(&self) -> Vec<(usize, u64)> {
         self.0.bad.lost()
     }
 
-    /// Blocks of 4 KiB of the volume that are lost for good, since they were being written when power was cut and their drive was
-    /// lost in the same instant. Reading them is an error until they are written.
+    /// Blocks of 4 KiB of the volume that are lost for good, since they were being written when
+    /// power was cut and their drive was lost in the same instant. Reading them is an error until
+    /// they are written.
     pub fn dead_blocks(&self) -> Vec<u64> {
         self.0.bad.dead()
     }
@@ -500,9 +515,10 @@ impl Array {
         self.0.bad.note_lost(blocks);
     }
 
-    /// From now on nothing is written to any member, neither for clients nor as a repair; reads go on. For a volume opened
-    /// for reading only, and for one that has lost more members than it can spare: as long as nothing is written without
-    /// them, what they hold stays current, and the volume is whole again when they come back.
+    /// From now on nothing is written to any member, neither for clients nor as a repair; reads go
+    /// on. For a volume opened for reading only, and for one that has lost more members than it can
+    /// spare: as long as nothing is written without them, what they hold stays current, and the
+    /// volume is whole again when they come back.
     pub fn protect(&self) {
         self.0.lifecycle.protect();
     }
@@ -512,8 +528,9 @@ impl Array {
         self.0.lifecycle.stopped().is_some()
     }
 
-    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was acknowledged is durable: to `end_bytes`,
-    /// or less where the file system below is full. For whoever has to say how much of a write counts.
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
+    /// acknowledged is durable: to `end_bytes`, or less where the file system below is full. For
+    /// whoever has to say how much of a write counts.
     pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let inner = &self.0;
         if inner.lifecycle.is_protected() {
@@ -530,9 +547,9 @@ impl Array {
         }
     }
 
-    /// Makes everything acknowledged so far durable, for a client: where writes were lost because a drive refused a flush, the
-    /// error is reported here, once, whoever met it. What was closed in order is durable; of what was closed otherwise nothing is
-    /// known.
+    /// Makes everything acknowledged so far durable, for a client: where writes were lost because a
+    /// drive refused a flush, the error is reported here, once, whoever met it. What was closed in
+    /// order is durable; of what was closed otherwise nothing is known.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let losses = &self.0.losses;
         let begun = losses.count();
@@ -552,7 +569,8 @@ impl Array {
         }
     }
 
-    /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open: they belong to the pool.
+    /// Flushes, takes all dirty marks back and ends the array's own tasks. The members stay open:
+    /// they belong to the pool.
     pub async fn close(&self) -> Result<(), ArrayError> {
         self.0.lifecycle.close();
         if self.0.lifecycle.is_protected() {
@@ -576,13 +594,15 @@ impl Array {
         Ok(())
     }
 
-    /// Whether it was closed with everything that was acknowledged durable; not so where [`Self::close`] failed, did not come to its end, or
-    /// there was nothing to close as it took no writes any more.
+    /// Whether it was closed with everything that was acknowledged durable; not so where
+    /// [`Self::close`] failed, did not come to its end, or there was nothing to close as it took no
+    /// writes any more.
     pub fn was_closed_in_order(&self) -> bool {
         self.0.lifecycle.is_closed_in_order()
     }
 
-    /// Ends when every read that is under way now has ended: slabs that the array no longer names may be used again then.
+    /// Ends when every read that is under way now has ended: slabs that the array no longer names
+    /// may be used again then.
     pub async fn drain_reads(&self) {
         self.0.reads.drain().await;
     }

@@ -1,6 +1,8 @@
-//! Pages of a whole row, for jobs: rebuild writes them to a new drive, scrub compares their two places.
+//! Pages of a whole row, for jobs: rebuild writes them to a new drive, scrub compares their two
+//! places.
 //!
-//! Which pages there are is the caller's to say: regions that were never written have none that count.
+//! Which pages there are is the caller's to say: regions that were never written have none that
+//! count.
 
 use super::Checksums;
 use crate::error::ArrayError;
@@ -12,14 +14,15 @@ pub struct AuditReport {
     pub pages: u64,
     /// Pages of which one place was invalid or old; they are written again by the next checkpoint.
     pub healed: u64,
-    /// Pages of which no place was valid and that were not in memory either: nothing is known of their blocks.
+    /// Pages of which no place was valid and that were not in memory either: nothing is known of
+    /// their blocks.
     pub lost: u64,
 }
 
 impl Checksums {
-    /// After a column was filled on a new drive: has the next checkpoint write what belongs on that drive, which is the own
-    /// pages of `column` and the copies of the column before it. `holds_data` tells which MiB of the row's slabs were ever
-    /// written.
+    /// After a column was filled on a new drive: has the next checkpoint write what belongs on that
+    /// drive, which is the own pages of `column` and the copies of the column before it.
+    /// `holds_data` tells which MiB of the row's slabs were ever written.
     pub async fn rewrite(
         &self,
         row: u64,
@@ -37,8 +40,9 @@ impl Checksums {
         Ok(())
     }
 
-    /// Compares both places of the pages of a column of a row, and what is in memory: finds the pages, and so the blocks,
-    /// whose writes a drive lost together. To be called before the blocks themselves are verified.
+    /// Compares both places of the pages of a column of a row, and what is in memory: finds the
+    /// pages, and so the blocks, whose writes a drive lost together. To be called before the blocks
+    /// themselves are verified.
     pub async fn audit(
         &self,
         row: u64,
@@ -50,7 +54,8 @@ impl Checksums {
             let (page, loaded) = self.load(column, self.number(row, page), true).await?;
             let noted = match loaded {
                 Some(noted) => noted,
-                // One that is changed will be written to both places anyway, and may be on its way there.
+                // One that is changed will be written to both places anyway, and may be on its way
+                // there.
                 None if page.dirty.get() => continue,
                 None => self.confirm(&page).await?,
             };

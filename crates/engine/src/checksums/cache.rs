@@ -1,8 +1,10 @@
-//! Checksum pages in memory: an index, and a ring over which a hand goes round to find pages that may leave.
+//! Checksum pages in memory: an index, and a ring over which a hand goes round to find pages that
+//! may leave.
 //!
-//! A page leaves when it was not used since the hand last came by, is not pinned and has nothing to be written. Memory is
-//! bounded by the limit given, plus the pages that are pinned or changed beyond it; how many may be changed is the store's
-//! to bound, how many are pinned is bounded by the requests that the array admits.
+//! A page leaves when it was not used since the hand last came by, is not pinned and has nothing to
+//! be written. Memory is bounded by the limit given, plus the pages that are pinned or changed
+//! beyond it; how many may be changed is the store's to bound, how many are pinned is bounded by
+//! the requests that the array admits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -75,7 +77,8 @@ impl Cache {
 
     fn shrink(&self) {
         let ring = &mut *self.ring.borrow_mut();
-        // Twice round: once to take back the marks of use, once to find those that were not used again.
+        // Twice round: once to take back the marks of use, once to find those that were not used
+        // again.
         let mut steps = 2 * ring.pages.len();
         while self.used_bytes.get() > self.limit_bytes && steps > 0 {
             steps -= 1;

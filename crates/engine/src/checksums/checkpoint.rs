@@ -1,14 +1,18 @@
-//! Checkpoints: changed pages go to the drives, first all the copies, then, when those are durable, all the own places.
+//! Checkpoints: changed pages go to the drives, first all the copies, then, when those are durable,
+//! all the own places.
 //!
-//! So at any instant at least one of the two places of every page is whole: a cut tears copies only while the own pages are
-//! what they were, and own pages only while the copies are durable. What a page says at such a cut is the old or the new.
-//! A page that changes while it is being written is written as it is at that moment, twice perhaps in two versions, and
-//! stays changed: whatever was set before the checkpoint began is durable at its end, in both places.
+//! So at any instant at least one of the two places of every page is whole: a cut tears copies only
+//! while the own pages are what they were, and own pages only while the copies are durable. What a
+//! page says at such a cut is the old or the new. A page that changes while it is being written is
+//! written as it is at that moment, twice perhaps in two versions, and stays changed: whatever was
+//! set before the checkpoint began is durable at its end, in both places.
 //!
-//! A cut may leave the new page at one place only, and the drive with it may be lost at the next cut. Nothing durable rests on
-//! that page alone: the records that say the same are in the journal until a checkpoint has written both places, so they are
-//! found and carried out at the next opening, and that ends with a checkpoint before any of them is released. A page of which
-//! one place is behind counts as changed when it is loaded (`store.rs`), so that checkpoint writes it to both.
+//! A cut may leave the new page at one place only, and the drive with it may be lost at the next
+//! cut. Nothing durable rests on that page alone: the records that say the same are in the journal
+//! until a checkpoint has written both places, so they are found and carried out at the next
+//! opening, and that ends with a checkpoint before any of them is released. A page of which one
+//! place is behind counts as changed when it is loaded (`store.rs`), so that checkpoint writes it
+//! to both.
 //!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
@@ -43,7 +47,8 @@ pub struct CheckpointReport {
     pub pages: u64,
 }
 
-/// The pages of a checkpoint; those that are not done go back to where they came from, however it ends.
+/// The pages of a checkpoint; those that are not done go back to where they came from, however it
+/// ends.
 struct Batch<'a> {
     checksums: &'a Checksums,
     /// With the version that is durable in the copy.
@@ -74,8 +79,8 @@ impl Drop for Batch<'_> {
 }
 
 impl Checksums {
-    /// Makes durable, in both places, everything that was set or cleared before. Until it ends without an error the
-    /// journal's entries must be kept that came before it.
+    /// Makes durable, in both places, everything that was set or cleared before. Until it ends
+    /// without an error the journal's entries must be kept that came before it.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, ArrayError> {
         let state = &self.checkpoints;
         let wanted = state.begun.get() + 1;
@@ -89,8 +94,8 @@ impl Checksums {
         state.begun.set(state.begun.get() + 1);
         let number = state.begun.get();
         let mut pages: Vec<_> = self.dirty.take().into_iter().map(|page| (page, 0)).collect();
-        // Row by row, all columns of a row together: in the order in which they lie on the drives, and on all of them at
-        // once.
+        // Row by row, all columns of a row together: in the order in which they lie on the drives,
+        // and on all of them at once.
         pages.sort_unstable_by_key(|(page, _)| page.key);
         let mut batch = Batch { checksums: self, pages, succeeded: false };
         let report = CheckpointReport { pages: batch.pages.len() as u64 };
@@ -104,8 +109,8 @@ impl Checksums {
         Ok(report)
     }
 
-    /// Ends when the writes of pages that are under way now were answered: slabs that no page goes to any more may be used for
-    /// something else then.
+    /// Ends when the writes of pages that are under way now were answered: slabs that no page goes
+    /// to any more may be used for something else then.
     pub async fn until_written(&self) {
         if self.checkpoints.running.get() {
             self.checkpoints.ended.wait().await;
@@ -119,8 +124,8 @@ impl Checksums {
         if self.io.losses() == losses { Ok(()) } else { Err(ArrayError::NotDurable) }
     }
 
-    /// Writes one place of all pages. Ends only when every write was answered, errors or not: the next checkpoint must not
-    /// meet writes of this one.
+    /// Writes one place of all pages. Ends only when every write was answered, errors or not: the
+    /// next checkpoint must not meet writes of this one.
     async fn write_all(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {
         let mut result = Ok(());
         let mut under_way = VecDeque::with_capacity(self.window_pages.min(pages.len()));
@@ -143,8 +148,9 @@ impl Checksums {
         result
     }
 
-    /// Starts writing a page as it is now. Both places of one version carry the same stamp. A page of which no place was at hand,
-    /// and in which nothing was changed since, has the stamp 0: a place that comes back knows more.
+    /// Starts writing a page as it is now. Both places of one version carry the same stamp. A page
+    /// of which no place was at hand, and in which nothing was changed since, has the stamp 0: a
+    /// place that comes back knows more.
     fn write_page(&self, page: &Page, side: Side) -> stripewise_drive::Completion {
         let is_unknown = page.stamp.get() == 0 && page.version.get() == 0;
         let is_stamped = page.stamp.get() > 0 && page.stamped_version.get() == page.version.get();

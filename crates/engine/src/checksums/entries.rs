@@ -1,8 +1,8 @@
 //! One checksum page in memory.
 //!
-//! Sums lie flat, since every read of a block looks one up. Sequences are only needed when a page is written or a crash is
-//! sorted out, and blocks written together share one: they are kept as runs while the runs are few, which makes a page that
-//! was filled by large writes half as large.
+//! Sums lie flat, since every read of a block looks one up. Sequences are only needed when a page
+//! is written or a crash is sorted out, and blocks written together share one: they are kept as
+//! runs while the runs are few, which makes a page that was filled by large writes half as large.
 
 use std::cell::{Cell, RefCell};
 
@@ -100,10 +100,12 @@ fn put_bit(bits: &Bits, block: usize, on: bool) {
     word.set(if on { word.get() | mask } else { word.get() & !mask });
 }
 
-/// Stands for a sum where the sequence is 0: both places of the page that had it were damaged, so the block may be wrong.
+/// Stands for a sum where the sequence is 0: both places of the page that had it were damaged, so
+/// the block may be wrong.
 const DOUBTED: u32 = u32::MAX;
 
-/// A page in memory. What every lookup needs comes first, within two lines of the processor's cache, then the sums.
+/// A page in memory. What every lookup needs comes first, within two lines of the processor's
+/// cache, then the sums.
 #[repr(C)]
 pub(super) struct Page {
     /// Used since the eviction hand last came by.
@@ -130,7 +132,8 @@ pub(super) struct Page {
     pub ring_index: Cell<usize>,
     /// Counts changes.
     pub version: Cell<u64>,
-    /// Of the newest that is known on the drives or under way there, and the version that it belongs to.
+    /// Of the newest that is known on the drives or under way there, and the version that it
+    /// belongs to.
     pub stamp: Cell<u64>,
     pub stamped_version: Cell<u64>,
 }
@@ -211,8 +214,8 @@ impl Page {
         self.version.set(self.version.get() + 1);
     }
 
-    /// Takes what a newer page on the drives says of blocks that were not changed in memory. A page in memory that came
-    /// from an older one is put right by it.
+    /// Takes what a newer page on the drives says of blocks that were not changed in memory. A page
+    /// in memory that came from an older one is put right by it.
     pub fn merge(&self, image: &Image) {
         let mut sequences = self.sequences.borrow_mut();
         for (block, &(sum, sequence)) in image.entries.iter().enumerate() {

@@ -1,26 +1,31 @@
-//! Checksums of a volume's blocks: what every 4 KiB block of every column should hold, kept apart from the block.
+//! Checksums of a volume's blocks: what every 4 KiB block of every column should hold, kept apart
+//! from the block.
 //!
-//! For each block there is the CRC-32C of its bytes mixed with its identity (volume, row, column, block in the slab) and the
-//! sequence of the write that gave it. A *page* speaks of 1 MiB of one column of one row, and lies on two drives: its
-//! "own" place is on the column's drive, its "copy" on the drive of the next column of the same row. So a block that
-//! rotted, was written elsewhere or was never written at all does not agree with its page, and the page does not share the
+//! For each block there is the CRC-32C of its bytes mixed with its identity (volume, row, column,
+//! block in the slab) and the sequence of the write that gave it. A *page* speaks of 1 MiB of one
+//! column of one row, and lies on two drives: its "own" place is on the column's drive, its "copy"
+//! on the drive of the next column of the same row. So a block that rotted, was written elsewhere
+//! or was never written at all does not agree with its page, and the page does not share the
 //! block's fate.
 //!
-//! The files in the order that a block passes them: `verify.rs` (sums, and whether a block is what it should be),
-//! `store.rs` (which pages are in memory, and how they get there), `cache.rs` and `entries.rs` (pages in memory),
-//! `checkpoint.rs` (changed pages go to the drives), `audit.rs` (rebuild and scrub), `page.rs` (a page's bytes).
+//! The files in the order that a block passes them: `verify.rs` (sums, and whether a block is what
+//! it should be), `store.rs` (which pages are in memory, and how they get there), `cache.rs` and
+//! `entries.rs` (pages in memory), `checkpoint.rs` (changed pages go to the drives), `audit.rs`
+//! (rebuild and scrub), `page.rs` (a page's bytes).
 //!
-//! What this relies on, and the array provides: the sums of a write are durable elsewhere (in the journal) before
-//! [`Checksums::set`], and stay there until a checkpoint that began after `set` has ended; a region that was never written
-//! is known as such and is not verified; its first write begins with [`Checksums::fresh`], and it is durably known as
-//! written only when a checkpoint has written its pages or the journal has all its sums (what the drives hold of its pages
-//! until then may be from before it was last discarded).
+//! What this relies on, and the array provides: the sums of a write are durable elsewhere (in the
+//! journal) before [`Checksums::set`], and stay there until a checkpoint that began after `set` has
+//! ended; a region that was never written is known as such and is not verified; its first write
+//! begins with [`Checksums::fresh`], and it is durably known as written only when a checkpoint has
+//! written its pages or the journal has all its sums (what the drives hold of its pages until then
+//! may be from before it was last discarded).
 //!
-//! Faults expected: pages unreadable, torn, of another place, old (a lost write) or on a drive that is gone. One of the two
-//! places serves as long as it is whole. Where neither is, nothing is known of the blocks and they pass unverified; that is
-//! counted.
+//! Faults expected: pages unreadable, torn, of another place, old (a lost write) or on a drive that
+//! is gone. One of the two places serves as long as it is whole. Where neither is, nothing is known
+//! of the blocks and they pass unverified; that is counted.
 //!
-//! Memory: [`ChecksumOptions::cache_bytes`], and the pages that requests under way have pinned beyond it.
+//! Memory: [`ChecksumOptions::cache_bytes`], and the pages that requests under way have pinned
+//! beyond it.
 
 mod audit;
 mod cache;
@@ -86,24 +91,27 @@ impl Side {
 
 /// The way to the pages on the drives; the array knows where they are.
 pub trait PageIo {
-    /// Reads a page. A place that is not current (its drive is missing, or its column is still to be filled) answers
-    /// [`DriveErrorKind::Gone`](stripewise_drive::DriveErrorKind::Gone): what it holds may be valid, yet old.
+    /// Reads a page. A place that is not current (its drive is missing, or its column is still to
+    /// be filled) answers [`DriveErrorKind::Gone`](stripewise_drive::DriveErrorKind::Gone): what it
+    /// holds may be valid, yet old.
     fn read(&self, page: PageId, side: Side, into: Buffer) -> Completion;
 
-    /// Writes a page. Only a place without a drive answers "gone": one that is being filled is written.
+    /// Writes a page. Only a place without a drive answers "gone": one that is being filled is
+    /// written.
     fn write(&self, page: PageId, side: Side, data: Buffer) -> Completion;
 
     /// Makes durable what was written to all drives.
     fn flush(&self) -> LocalFuture<'_, Result<(), ArrayError>>;
 
-    /// How often writes that a flush was to make durable were lost so far. Where this changes between a write and the end of the
-    /// flush after it, the write is not durable, even if that flush succeeds: another one has met the error.
+    /// How often writes that a flush was to make durable were lost so far. Where this changes
+    /// between a write and the end of the flush after it, the write is not durable, even if that
+    /// flush succeeds: another one has met the error.
     fn losses(&self) -> u64 {
         0
     }
 
-    /// Told of every error but "gone". When it ends, the drive is either worth another request or excluded, so that its
-    /// places answer "gone".
+    /// Told of every error but "gone". When it ends, the drive is either worth another request or
+    /// excluded, so that its places answer "gone".
     fn report<'a>(
         &'a self,
         page: PageId,
@@ -111,8 +119,8 @@ pub trait PageIo {
         error: &'a DriveError,
     ) -> LocalFuture<'a, Result<(), ArrayError>>;
 
-    /// Told of a page that was read but is not what should be there, or older than its other place: to be counted against
-    /// its drive, or, soon after a stop that was not clean, put down to that.
+    /// Told of a page that was read but is not what should be there, or older than its other place:
+    /// to be counted against its drive, or, soon after a stop that was not clean, put down to that.
     fn found_wrong(&self, page: PageId, side: Side) {
         let _ = (page, side);
     }
@@ -134,15 +142,17 @@ pub struct ChecksumSpec {
 pub struct ChecksumOptions {
     /// Memory for pages.
     pub cache_bytes: usize,
-    /// Pages under way at a time when they are written. Neighbours are merged by the drives' queues.
+    /// Pages under way at a time when they are written. Neighbours are merged by the drives'
+    /// queues.
     pub window_pages: usize,
-    /// Read both places of a page and take the newer, instead of the copy only where the own one is invalid or does not
-    /// agree with a block. It costs one more read, beside the other, for each page that is not in memory; without it, a
-    /// drive that lost the writes of a block *and* of its page is believed until the next audit. To be set in any case
-    /// after a stop that was not clean.
+    /// Read both places of a page and take the newer, instead of the copy only where the own one is
+    /// invalid or does not agree with a block. It costs one more read, beside the other, for each
+    /// page that is not in memory; without it, a drive that lost the writes of a block *and* of its
+    /// page is believed until the next audit. To be set in any case after a stop that was not
+    /// clean.
     pub prefer_newest: bool,
-    /// Above every stamp of every earlier opening, so that pages written now win over whatever lies on the drives: for
-    /// instance the pool's generation at opening, shifted left by 32 bits.
+    /// Above every stamp of every earlier opening, so that pages written now win over whatever lies
+    /// on the drives: for instance the pool's generation at opening, shifted left by 32 bits.
     pub first_stamp: u64,
 }
 

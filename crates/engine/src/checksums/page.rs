@@ -1,13 +1,15 @@
-//! A checksum page's bytes on the drive, and the word by which a block's sum depends on where the block belongs.
+//! A checksum page's bytes on the drive, and the word by which a block's sum depends on where the
+//! block belongs.
 //!
-//! Both places of a page hold the same bytes. A page is valid when magic, version, volume, row, column and page number are
-//! those asked for and the CRC-32C over everything before it agrees, so that torn pages, pages of other places and what
-//! another volume left behind are told from ours.
+//! Both places of a page hold the same bytes. A page is valid when magic, version, volume, row,
+//! column and page number are those asked for and the CRC-32C over everything before it agrees, so
+//! that torn pages, pages of other places and what another volume left behind are told from ours.
 //!
-//! What tells newer from older is the *stamp*: one number for the whole volume, raised for each page version written and
-//! above all earlier ones at opening. A page made anew for space that was used before (a region discarded and written
-//! again, a row given back and allocated again) is therefore newer than what the drives still hold of it, and rows need no
-//! incarnation of their own to be recorded.
+//! What tells newer from older is the *stamp*: one number for the whole volume, raised for each
+//! page version written and above all earlier ones at opening. A page made anew for space that was
+//! used before (a region discarded and written again, a row given back and allocated again) is
+//! therefore newer than what the drives still hold of it, and rows need no incarnation of their own
+//! to be recorded.
 
 use super::{BLOCKS_PER_PAGE, ChecksumSpec, PageId};
 
@@ -20,7 +22,8 @@ const ENTRIES_AT: usize = 64;
 const ENTRIES_END: usize = ENTRIES_AT + 8 * BLOCKS_PER_PAGE;
 const CRC_AT: usize = PAGE_BYTES - 4;
 
-/// What a page says: for each block sum and write sequence; a sequence of 0 means that nothing is recorded.
+/// What a page says: for each block sum and write sequence; a sequence of 0 means that nothing is
+/// recorded.
 pub(super) struct Image {
     pub stamp: u64,
     pub entries: Box<[(u32, u32); BLOCKS_PER_PAGE]>,
@@ -30,7 +33,8 @@ pub(super) struct Image {
 pub(super) enum Decoded {
     /// The page asked for, whole.
     Page(Image),
-    /// Nothing of this volume's: zeros, or a whole page of another volume. The place was not written since it became ours.
+    /// Nothing of this volume's: zeros, or a whole page of another volume. The place was not
+    /// written since it became ours.
     Blank,
     /// Anything else.
     Wrong,
@@ -98,7 +102,8 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, id: PageId) -> Decoded {
     Decoded::Page(Image { stamp, entries })
 }
 
-/// For fuzzers: takes bytes for a page, magic, version, whose, where and checksum made right. Gives whether they were one.
+/// For fuzzers: takes bytes for a page, magic, version, whose, where and checksum made right. Gives
+/// whether they were one.
 pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
     let id = PageId { row: 3, column: 1, page: 2 };
     let mut page = [0; PAGE_BYTES];
@@ -117,10 +122,11 @@ pub(crate) fn page_is_taken(bytes: &[u8]) -> bool {
 
 /// Words that make sums depend on the place.
 ///
-/// A block's sum is the CRC-32C of its bytes XOR the word of its place. Bytes that belong elsewhere fail against the entry
-/// of the place they were found at because they are other bytes (as any CRC sees it, all but 1 in 2^32). What the word adds
-/// is that an entry, too, only serves at its own place: bytes and entry that both come from elsewhere, however they got
-/// there, agree only where the two places have the same word. Within a slab that never happens, because there the word is
+/// A block's sum is the CRC-32C of its bytes XOR the word of its place. Bytes that belong elsewhere
+/// fail against the entry of the place they were found at because they are other bytes (as any CRC
+/// sees it, all but 1 in 2^32). What the word adds is that an entry, too, only serves at its own
+/// place: bytes and entry that both come from elsewhere, however they got there, agree only where
+/// the two places have the same word. Within a slab that never happens, because there the word is
 /// one-to-one in the block number; between slabs, columns and volumes it happens once in 2^32.
 #[derive(Clone, Copy)]
 pub(super) struct Identity {

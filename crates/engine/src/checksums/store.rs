@@ -1,8 +1,10 @@
-//! Which checksum pages are in memory: loading them, changing them, making new ones, letting them go.
+//! Which checksum pages are in memory: loading them, changing them, making new ones, letting them
+//! go.
 //!
-//! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint has written them. From
-//! a quarter of the cache on a checkpoint is asked for ([`Checksums::until_checkpoint_wanted`]); at half of it whoever needs
-//! another page carries one out first, so that changed pages never fill the cache, even where nobody heeds the request.
+//! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint
+//! has written them. From a quarter of the cache on a checkpoint is asked for
+//! ([`Checksums::until_checkpoint_wanted`]); at half of it whoever needs another page carries one
+//! out first, so that changed pages never fill the cache, even where nobody heeds the request.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -26,7 +28,8 @@ use crate::error::ArrayError;
 /// A cache is never smaller than this.
 const MIN_CACHE_BYTES: usize = 32 << 10;
 
-/// The checksums of one volume. All offsets are bytes of a column's linear space: row `offset / slab_bytes`.
+/// The checksums of one volume. All offsets are bytes of a column's linear space: row
+/// `offset / slab_bytes`.
 pub struct Checksums {
     pub(super) buffers: BufferPool,
     pub(super) spec: ChecksumSpec,
@@ -111,8 +114,8 @@ impl Newest {
     /// `known`: the stamp of what is in memory and was written to the places, if anything is.
     fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
         let newest = own.stamp().max(copy.stamp()).max(known);
-        // The copy is written before the own place, so one that was never written has no predecessor to be lost: a cut tore
-        // the first copy there ever was.
+        // The copy is written before the own place, so one that was never written has no
+        // predecessor to be lost: a cut tore the first copy there ever was.
         let lost = newest.is_none()
             && !matches!(own, Found::Blank)
             && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable));
@@ -140,7 +143,8 @@ impl Newest {
     }
 }
 
-/// Notes that a page is being loaded, and tells whoever waits when that has ended, however it ended.
+/// Notes that a page is being loaded, and tells whoever waits when that has ended, however it
+/// ended.
 struct Loading<'a> {
     checksums: &'a Checksums,
     key: u64,
@@ -339,7 +343,8 @@ impl Checksums {
         Ok(self.load(column, number, self.prefer_newest.get()).await?.0)
     }
 
-    /// The page, loaded if need be (with `both`, from both places); and what was found wrong if it was loaded here.
+    /// The page, loaded if need be (with `both`, from both places); and what was found wrong if it
+    /// was loaded here.
     pub(super) async fn load(
         &self,
         column: u16,
@@ -363,7 +368,8 @@ impl Checksums {
             if self.reloads.get() != reloads {
                 continue;
             }
-            // Somebody may have made the page anew meanwhile; then what was read counts for nothing.
+            // Somebody may have made the page anew meanwhile; then what was read counts for
+            // nothing.
             if let Some(page) = self.cache.get(key) {
                 return Ok((Pinned::new(page), None));
             }
@@ -392,7 +398,8 @@ impl Checksums {
         Some(Pin { column, first, pages: pages? })
     }
 
-    /// The pages of a part of a column, loaded if need be. They stay in memory as long as the pin lives.
+    /// The pages of a part of a column, loaded if need be. They stay in memory as long as the pin
+    /// lives.
     pub async fn pin(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
         if let Some(pin) = self.try_pin(column, offset_bytes, length_bytes) {
             return Ok(pin);
@@ -403,9 +410,10 @@ impl Checksums {
         Ok(Pin { column, first, pages })
     }
 
-    /// The pages of a part of a column that begins to be used: they record nothing, whatever lies on the drives, and are
-    /// written by the next checkpoint. To be called before a region's first write, and before a slab that was just given
-    /// to the row is used; pages that the part only touches are emptied whole.
+    /// The pages of a part of a column that begins to be used: they record nothing, whatever lies
+    /// on the drives, and are written by the next checkpoint. To be called before a region's first
+    /// write, and before a slab that was just given to the row is used; pages that the part only
+    /// touches are emptied whole.
     pub async fn fresh(&self, column: u16, offset_bytes: u64, length_bytes: u64) -> Result<Pin, ArrayError> {
         let numbers = pages_of(offset_bytes, length_bytes);
         let mut pin = Pin { column, first: numbers.start, pages: SmallVec::new() };
@@ -431,7 +439,8 @@ impl Checksums {
         Ok(pin)
     }
 
-    /// Records what blocks hold from now on. `sums` as [`Self::compute`] gave them; `sequence` of the write, not 0 (see
+    /// Records what blocks hold from now on. `sums` as [`Self::compute`] gave them; `sequence` of
+    /// the write, not 0 (see
     /// [`recorded_sequence`]).
     pub fn set(&self, pin: &Pin, offset_bytes: u64, sums: &[u32], sequence: u32) {
         assert!(sequence != 0, "sequence 0 means that nothing is recorded");
@@ -461,8 +470,9 @@ impl Checksums {
         pin.page(block / BLOCKS_PER_PAGE as u64).get((block % BLOCKS_PER_PAGE as u64) as usize)
     }
 
-    /// Lets go of the pages of whole regions that are durably known as unwritten, without writing them: what the drives
-    /// hold of them is not looked at before [`Self::fresh`]. Pages that somebody has pinned are emptied instead.
+    /// Lets go of the pages of whole regions that are durably known as unwritten, without writing
+    /// them: what the drives hold of them is not looked at before [`Self::fresh`]. Pages that
+    /// somebody has pinned are emptied instead.
     pub fn forget(&self, column: u16, offset_bytes: u64, length_bytes: u64) {
         let numbers = pages_of(offset_bytes, length_bytes);
         let pages = if numbers.end - numbers.start > self.cache.pages() as u64 {
@@ -480,7 +490,8 @@ impl Checksums {
         }
     }
 
-    /// Lets go of the clean pages of a row, so that they are read anew: places of them have become current, or gone.
+    /// Lets go of the clean pages of a row, so that they are read anew: places of them have become
+    /// current, or gone.
     pub fn reload(&self, row: u64) {
         self.reloads.set(self.reloads.get() + 1);
         let numbers = self.number(row, 0)..self.number(row + 1, 0);
@@ -520,7 +531,8 @@ async fn join_in_order<F: Future<Output = Result<Pinned, ArrayError>>>(
     join_all(futures).await.into_iter().collect()
 }
 
-/// The low bits of a journal's sequence as pages record them: never 0, which means that nothing is recorded.
+/// The low bits of a journal's sequence as pages record them: never 0, which means that nothing is
+/// recorded.
 pub fn recorded_sequence(journal_sequence: u64) -> u32 {
     (journal_sequence as u32).max(1)
 }

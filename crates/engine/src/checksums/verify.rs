@@ -1,10 +1,11 @@
 //! Sums of blocks, and whether blocks are what they should be.
 //!
-//! A block that does not agree with a page of which only the own place was read gets a second opinion: the copy is read, and
-//! if it is newer, it counts. So a page whose last write was lost does not condemn good blocks.
+//! A block that does not agree with a page of which only the own place was read gets a second
+//! opinion: the copy is read, and if it is newer, it counts. So a page whose last write was lost
+//! does not condemn good blocks.
 //!
-//! Buffers without bytes (performance models) have a constant sum and always agree; their pages are loaded all the same,
-//! so that what they cost is modelled.
+//! Buffers without bytes (performance models) have a constant sum and always agree; their pages are
+//! loaded all the same, so that what they cost is modelled.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,15 +26,16 @@ pub type Sums = SmallVec<[u32; 4]>;
 /// What the checksums say of a part of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Blocks that are not what should be there, by their number in the column (`offset / 4096`), in order.
+    /// Blocks that are not what should be there, by their number in the column (`offset / 4096`),
+    /// in order.
     pub bad_blocks: SmallVec<[u64; 4]>,
     /// Blocks of which nothing is recorded; they pass.
     pub unrecorded_blocks: u64,
-    /// Those of them of which something was, on a page that was lost, by their number in the column, in order: if there is
-    /// redundancy they are to be compared with it.
+    /// Those of them of which something was, on a page that was lost, by their number in the
+    /// column, in order: if there is redundancy they are to be compared with it.
     pub doubted_blocks: SmallVec<[u64; 4]>,
-    /// Bytes at the ends that are only a part of their block: nothing can be said of them. Whoever must know reads whole
-    /// blocks.
+    /// Bytes at the ends that are only a part of their block: nothing can be said of them. Whoever
+    /// must know reads whole blocks.
     pub unverified_bytes: u64,
 }
 
@@ -131,11 +133,11 @@ impl Checksums {
         all_good
     }
 
-    /// Whether `data`, read from `offset_bytes` of a column, is what should be there. `None` where that takes a page that is
-    /// not in memory, or a second opinion: [`Self::verify`] then.
+    /// Whether `data`, read from `offset_bytes` of a column, is what should be there. `None` where
+    /// that takes a page that is not in memory, or a second opinion: [`Self::verify`] then.
     ///
-    /// A bad verdict counts only for who holds the stripe: without, a write may have come between the reading and this,
-    /// and the block is to be read again under the lock.
+    /// A bad verdict counts only for who holds the stripe: without, a write may have come between
+    /// the reading and this, and the block is to be read again under the lock.
     pub fn try_verify(&self, column: u16, offset_bytes: u64, data: &Buffer) -> Option<Verdict> {
         let (blocks, unverified_bytes) = inner_blocks(offset_bytes, data.len() as u64);
         let mut verdict = Verdict { unverified_bytes, ..Verdict::default() };
@@ -177,7 +179,8 @@ impl Checksums {
         }
     }
 
-    /// Looks at both places of a page in memory, takes over what is newer there, and has what is older written again.
+    /// Looks at both places of a page in memory, takes over what is newer there, and has what is
+    /// older written again.
     pub(super) async fn confirm(&self, page: &Rc<Page>) -> Result<Noted, ArrayError> {
         let stamp = page.stamp.get();
         let known = (stamp > 0).then_some(stamp);

@@ -1,8 +1,9 @@
-//! Group commit: whatever waits is put into one batch and goes to its areas at once; several batches are in flight.
+//! Group commit: whatever waits is put into one batch and goes to its areas at once; several
+//! batches are in flight.
 //!
-//! Appends of one turn of the executor share a batch; a lone one goes out in the same turn. A write that fails is asked
-//! again once; then the host is told, and only when it has excluded the drive does the batch count without that copy,
-//! after another area took it if there is one.
+//! Appends of one turn of the executor share a batch; a lone one goes out in the same turn. A write
+//! that fails is asked again once; then the host is told, and only when it has excluded the drive
+//! does the batch count without that copy, after another area took it if there is one.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -25,8 +26,8 @@ use crate::member::{Class, Member};
 
 /// Batches on their way to one area.
 const MAX_IN_FLIGHT: u32 = 4;
-/// So many of them may be of any size. Further ones have to be of [`LARGE_PAGES`] at least: each batch has a head of a page or
-/// more, and what waits for one to end shares the head of the next.
+/// So many of them may be of any size. Further ones have to be of [`LARGE_PAGES`] at least: each
+/// batch has a head of a page or more, and what waits for one to end shares the head of the next.
 const SMALL_IN_FLIGHT: u32 = 2;
 /// Pages beside which a head does not count.
 const LARGE_PAGES: u64 = 16;
@@ -74,8 +75,9 @@ fn pages_of(head_bytes: u64, payload_bytes: u64) -> u64 {
 }
 
 impl Journal {
-    /// Ends when the records are durable on `copies` areas, with their sequences. They are found together or not at all.
-    /// Dropped before it ended, the records may stay until the journal is opened next: await it in a task that lives on.
+    /// Ends when the records are durable on `copies` areas, with their sequences. They are found
+    /// together or not at all. Dropped before it ended, the records may stay until the journal is
+    /// opened next: await it in a task that lives on.
     pub async fn append(
         &self,
         records: SmallVec<[Record; 1]>,
@@ -195,7 +197,8 @@ impl State {
         (self.pending_notes().min(self.batch_notes) * NOTE_BYTES) as u64
     }
 
-    /// The next batch: how many appends it takes, and where it goes. `None`: nothing to do, or not now.
+    /// The next batch: how many appends it takes, and where it goes. `None`: nothing to do, or not
+    /// now.
     fn next_batch(&mut self) -> Option<(usize, RingIds)> {
         if self.broken.is_some() {
             return None;
@@ -219,7 +222,8 @@ impl State {
         None
     }
 
-    /// Whether it is time to say in the areas' headers what no area has room for; who is told so does it.
+    /// Whether it is time to say in the areas' headers what no area has room for; who is told so
+    /// does it.
     fn begins_header_mark(&mut self) -> bool {
         let is_wanted = !self.queue.is_empty()
             || !self.clients_waiting.is_empty()
@@ -394,7 +398,8 @@ impl Inner {
         let place = {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.broken {
-                // Also when it was closed: what is not under way by then must not begin, for the area may be somebody else's soon.
+                // Also when it was closed: what is not under way by then must not begin, for the
+                // area may be somebody else's soon.
                 return Err(error.clone());
             }
             let ring = state.ring(ring);
@@ -450,7 +455,8 @@ impl Inner {
         }
     }
 
-    /// Another area for a batch that lacks copies: its ring and place. `None`: it has as many as there can be now.
+    /// Another area for a batch that lacks copies: its ring and place. `None`: it has as many as
+    /// there can be now.
     async fn another_place(&self, number: u64, pages: u64) -> Result<Option<Copy>, ArrayError> {
         loop {
             let woken = self.wake.wait();
@@ -528,7 +534,8 @@ async fn copies_of(inner: &Rc<Inner>, work: &Work) -> Result<(), ArrayError> {
     Ok(())
 }
 
-/// Says in the areas' headers from which batch on there is something live: where no area has room for a batch that says it.
+/// Says in the areas' headers from which batch on there is something live: where no area has room
+/// for a batch that says it.
 async fn mark_in_headers(inner: Rc<Inner>) {
     let (oldest_live, areas) = {
         let state = inner.state.borrow();

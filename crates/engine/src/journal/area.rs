@@ -1,7 +1,8 @@
 //! One area: its header pages, and the ring of pages behind them with what is where.
 //!
-//! The header is kept in two pages written in turn, so that a torn write leaves the other. The ring knows the batches that
-//! must not be overwritten, in the order they lie in it; room is what is between the head and the oldest of them.
+//! The header is kept in two pages written in turn, so that a torn write leaves the other. The ring
+//! knows the batches that must not be overwritten, in the order they lie in it; room is what is
+//! between the head and the oldest of them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,8 +16,8 @@ use crate::member::Member;
 pub(super) const HEADER_PAGES: u64 = 2;
 /// Smallest area.
 pub(super) const MIN_AREA_BYTES: u64 = 256 << 10;
-/// Pages that only marks and release notes may use, so that there is always room to say what may be overwritten. Openings that
-/// are cut short use them up; then the areas' headers say it.
+/// Pages that only marks and release notes may use, so that there is always room to say what may be
+/// overwritten. Openings that are cut short use them up; then the areas' headers say it.
 pub(super) const KEPT_PAGES: u64 = 4;
 const MAGIC: [u8; 8] = *b"SWJAREA\0";
 const VERSION: u32 = 1;
@@ -39,9 +40,11 @@ pub(super) struct AreaHeader {
     pub epoch: u64,
     /// How often this journal was opened: batch numbers of an opening never occur in another one.
     pub opening: u64,
-    /// Copies written before this number in this area are not part of the journal (left from an earlier life of it).
+    /// Copies written before this number in this area are not part of the journal (left from an
+    /// earlier life of it).
     pub from_batch: u64,
-    /// As in the heads of batches: every record of every batch below this number was released. 0: nothing is said.
+    /// As in the heads of batches: every record of every batch below this number was released. 0:
+    /// nothing is said.
     pub oldest_live: u64,
 }
 
@@ -126,11 +129,13 @@ impl Ring {
         }
     }
 
-    /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end of the newest batch.
+    /// Takes over what was found: `copies` are (number, start, pages) in any order, `head` the end
+    /// of the newest batch.
     pub fn restore(&mut self, mut copies: Vec<(u64, u64, u64)>, head: u64) {
         copies.sort_unstable_by_key(|&(_, start, _)| start);
         let mut end = 0;
-        // A payload may hold the image of a batch; what lies inside another one is not a slot of the ring.
+        // A payload may hold the image of a batch; what lies inside another one is not a slot of
+        // the ring.
         copies.retain(|&(_, start, pages)| {
             let apart = start >= end;
             end = end.max(start + pages);
@@ -146,8 +151,8 @@ impl Ring {
         let (widest, at) = gaps.chain([(first, 0)]).max().expect("one at least");
         let (here, behind) = self.room();
         if here + behind < KEPT_PAGES || (widest > self.pages / 8 && here + behind < widest) {
-            // A ring in use has no such gap elsewhere: the head was told from the image of a batch that lies where none was
-            // written. The widest gap is where to go on.
+            // A ring in use has no such gap elsewhere: the head was told from the image of a batch
+            // that lies where none was written. The widest gap is where to go on.
             self.take_over(&copies, at);
         }
     }

@@ -1,8 +1,10 @@
-//! The bytes of a batch: a head (header, one descriptor per record, release notes; whole pages, one checksum over all of
-//! it) and behind it the payload of its records, each with a checksum of its own.
+//! The bytes of a batch: a head (header, one descriptor per record, release notes; whole pages, one
+//! checksum over all of it) and behind it the payload of its records, each with a checksum of its
+//! own.
 //!
-//! Everything read here may be garbage, an old batch, or a payload that looks like a batch: decoding checks every length
-//! against what is at hand, allocates no more than the bytes it was given can describe, and answers `None` otherwise.
+//! Everything read here may be garbage, an old batch, or a payload that looks like a batch:
+//! decoding checks every length against what is at hand, allocates no more than the bytes it was
+//! given can describe, and answers `None` otherwise.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use smallvec::SmallVec;
@@ -25,7 +27,8 @@ const PART_BYTES: usize = 12;
 const RUN_BYTES: usize = 8;
 const MAGIC: [u8; 8] = *b"SWJBATCH";
 const CHECKSUM_AT: usize = 104;
-/// Flag of a record: its payload had no bytes (a model's phantom), so there is nothing to check it by.
+/// Flag of a record: its payload had no bytes (a model's phantom), so there is nothing to check it
+/// by.
 const PHANTOM: u8 = 1;
 
 /// What a batch says of itself and of the journal at the moment it was put together.
@@ -34,7 +37,8 @@ pub(super) struct BatchHeader {
     pub volume_id: u128,
     pub epoch: u64,
     pub number: u64,
-    /// Number of the next batch when this copy was written: its own, or a later one's if the copy was made up later.
+    /// Number of the next batch when this copy was written: its own, or a later one's if the copy
+    /// was made up later.
     pub written_at: u64,
     /// Sequence of its first record; the next one to be given where it has none.
     pub first_sequence: u64,
@@ -243,7 +247,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The header at the start of a page, if it could be one of this volume and epoch; nothing but its fields is checked.
+/// The header at the start of a page, if it could be one of this volume and epoch; nothing but its
+/// fields is checked.
 pub(super) fn decode_header(page: &[u8], volume_id: u128, epoch: u64) -> Option<BatchHeader> {
     if page.len() < HEADER_BYTES || page[..8] != MAGIC {
         return None;
@@ -315,7 +320,8 @@ pub(super) fn decode(bytes: &[u8], volume_id: u128, epoch: u64) -> Option<Head> 
     Some(Head { header, records, notes })
 }
 
-/// For fuzzers: reads bytes as a head whose length, owner and checksum are right. Gives whether it is one.
+/// For fuzzers: reads bytes as a head whose length, owner and checksum are right. Gives whether it
+/// is one.
 pub(crate) fn decode_sealed(bytes: &[u8]) -> bool {
     let mut head = bytes.to_vec();
     let whole_pages = head.len().max(HEADER_BYTES).next_multiple_of(PAGE_BYTES as usize);

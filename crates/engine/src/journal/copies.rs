@@ -1,6 +1,8 @@
-//! Copies made up for: batches in use that an area took along when it was lost are read from another one and written again.
+//! Copies made up for: batches in use that an area took along when it was lost are read from
+//! another one and written again.
 //!
-//! Faults expected: copies that are torn or unreadable (another one is read), areas that fail, no room.
+//! Faults expected: copies that are torn or unreadable (another one is read), areas that fail, no
+//! room.
 
 use stripewise_drive::{Buffer, Segments};
 
@@ -12,8 +14,8 @@ use super::{Inner, Journal};
 use crate::error::ArrayError;
 
 impl Journal {
-    /// Gives batches in use that have fewer copies than they should further ones, where there is room: after an area was
-    /// lost or came in. Gives how many still lack some.
+    /// Gives batches in use that have fewer copies than they should further ones, where there is
+    /// room: after an area was lost or came in. Gives how many still lack some.
     pub async fn restore_copies(&self) -> Result<u64, ArrayError> {
         let inner = &self.0;
         let numbers: Vec<u64> = {
@@ -36,7 +38,8 @@ impl Journal {
 }
 
 impl Inner {
-    /// What has to be read for one more copy of a batch: its places and its pages. `None`: it has enough, or is gone.
+    /// What has to be read for one more copy of a batch: its places and its pages. `None`: it has
+    /// enough, or is gone.
     fn next_restore(&self, number: u64) -> Option<u64> {
         let state = self.state.borrow();
         let batch = state.batches.iter().find(|batch| batch.number == number)?;

@@ -1,50 +1,62 @@
-//! The journal of a volume: what was promised to clients, or is about to be changed in place, kept on several drives until
-//! it is durable where it belongs.
+//! The journal of a volume: what was promised to clients, or is about to be changed in place, kept
+//! on several drives until it is durable where it belongs.
 //!
-//! An *area* is a ring of pages on a drive. A *batch* is one write of one or more records to `copies` areas, each placing
-//! it at its own head. Callers [`reserve`](Journal::reserve) room, [`append`](Journal::append), do their work in place, and
+//! An *area* is a ring of pages on a drive. A *batch* is one write of one or more records to
+//! `copies` areas, each placing it at its own head. Callers [`reserve`](Journal::reserve) room,
+//! [`append`](Journal::append), do their work in place, and
 //! [`release`](Journal::release). After a crash [`Journal::open`] gives back what was not released.
 //!
 //! # What is guaranteed
 //!
-//! With `copies` areas at hand and up to `copies - 1` of them lost in the same instant as the power:
+//! With `copies` areas at hand and up to `copies - 1` of them lost in the same instant as the
+//! power:
 //!
-//! 1. *Found*: a record whose append ended well, and that was not released, is found, byte for byte.
-//! 2. *Whole or not at all*: the records of one append are found together or not at all; what is found in spite of not
-//!    having been acknowledged is, before `open` ends, on as many areas as if it had been (as far as there is room).
-//! 3. *Order*: sequences rise in the order of the calls of `append`; appends end in that order, so that a record which is
-//!    acknowledged is found only together with all earlier ones that are not released.
-//! 4. *Released stays released*: once any append (or [`mark`](Journal::mark)) that was called after `release(s)` has ended
-//!    well, `s` is never found again, whatever else its batch holds. So a stripe without unreleased records may be written
-//!    in place without its bytes in the journal, as soon as the append of the *intent* has ended. Until then `s` may come
-//!    back: doing again what it says must be harmless, as its effects were in place.
-//! 5. *Loss is known*: where more was lost than the copies could cover, [`Replay::missing_batches`] says so.
+//! 1. *Found*: a record whose append ended well, and that was not released, is found, byte for
+//!    byte.
+//! 2. *Whole or not at all*: the records of one append are found together or not at all; what is
+//!    found in spite of not having been acknowledged is, before `open` ends, on as many areas as if
+//!    it had been (as far as there is room).
+//! 3. *Order*: sequences rise in the order of the calls of `append`; appends end in that order, so
+//!    that a record which is acknowledged is found only together with all earlier ones that are not
+//!    released.
+//! 4. *Released stays released*: once any append (or [`mark`](Journal::mark)) that was called after
+//!    `release(s)` has ended well, `s` is never found again, whatever else its batch holds. So a
+//!    stripe without unreleased records may be written in place without its bytes in the journal,
+//!    as soon as the append of the *intent* has ended. Until then `s` may come back: doing again
+//!    what it says must be harmless, as its effects were in place.
+//! 5. *Loss is known*: where more was lost than the copies could cover, [`Replay::missing_batches`]
+//!    says so.
 //!
 //! # How
 //!
-//! Every batch says which is the oldest batch with a record not released (`oldest live`), and which records in batches
-//! from that one on were released since the last batch said so (*release notes*; each goes out once, and that batches are
-//! acknowledged in order makes it durable with any later one). A batch's slot is used again only when a durable batch said
-//! that its number is below the oldest live one. So what a note speaks of is gone before the note is. Replay takes T, the
-//! highest `oldest live` in any head it finds, and of the batches from T on all records not noted as released.
+//! Every batch says which is the oldest batch with a record not released (`oldest live`), and which
+//! records in batches from that one on were released since the last batch said so (*release notes*;
+//! each goes out once, and that batches are acknowledged in order makes it durable with any later
+//! one). A batch's slot is used again only when a durable batch said that its number is below the
+//! oldest live one. So what a note speaks of is gone before the note is. Replay takes T, the
+//! highest `oldest live` in any head it finds, and of the batches from T on all records not noted
+//! as released.
 //!
-//! Batch numbers hold the number of the *opening* in their upper bits, and an opening is durable on all areas before its
-//! first batch: a number once used for a batch that was lost is never used for another. An area says from which number on
-//! its batches count, so that one which comes back with an old life in it brings nothing of it along.
+//! Batch numbers hold the number of the *opening* in their upper bits, and an opening is durable on
+//! all areas before its first batch: a number once used for a batch that was lost is never used for
+//! another. An area says from which number on its batches count, so that one which comes back with
+//! an old life in it brings nothing of it along.
 //!
 //! # Room
 //!
 //! `Client` and `InPlace` reservations leave the room that destaging the client's records will take
-//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. `InPlace`, for who holds a stripe,
-//! goes before `Client` and finds room where `Client` finds none: who has room may be waiting for that stripe. Because a ring is freed from its
-//! oldest end, progress under pressure is sure only if `Destage` is used for what holds the oldest record
+//! ([`set_destage_percent`](Journal::set_destage_percent)); `Destage` may use all of it. `InPlace`,
+//! for who holds a stripe, goes before `Client` and finds room where `Client` finds none: who has
+//! room may be waiting for that stripe. Because a ring is freed from its oldest end, progress under
+//! pressure is sure only if `Destage` is used for what holds the oldest record
 //! ([`Journal::oldest`]): destage in the order of sequences when clients wait.
 //!
-//! Memory: per record not yet overwritten some ten bytes, plus one entry per batch in a ring; payload only while its batch
-//! is written, bounded by what was reserved and by four batches in flight per area.
+//! Memory: per record not yet overwritten some ten bytes, plus one entry per batch in a ring;
+//! payload only while its batch is written, bounded by what was reserved and by four batches in
+//! flight per area.
 //!
-//! Faults expected: torn batches, areas that fail a write (asked again once, then the host excludes the drive and another
-//! area takes the batch), areas lost or garbage at open.
+//! Faults expected: torn batches, areas that fail a write (asked again once, then the host excludes
+//! the drive and another area takes the batch), areas lost or garbage at open.
 
 // Some of it has no caller yet outside the tests.
 #![allow(dead_code)]
@@ -91,8 +103,9 @@ const MAX_OPENING: u64 = 1 << 23;
 
 /// Whoever keeps the record of which drives belong.
 pub(crate) trait JournalHost {
-    /// A write to a drive's area failed a second time. The host excludes the drive durably, or answers why it cannot (then
-    /// the journal takes nothing more); after `Ok` the area is not used any more.
+    /// A write to a drive's area failed a second time. The host excludes the drive durably, or
+    /// answers why it cannot (then the journal takes nothing more); after `Ok` the area is not used
+    /// any more.
     fn area_failed<'a>(
         &'a self,
         drive: u32,
@@ -204,7 +217,8 @@ struct Inner {
     writes: Writes,
 }
 
-/// Writes to areas that are under way, by number, so that slabs are not given to others before they have arrived.
+/// Writes to areas that are under way, by number, so that slabs are not given to others before they
+/// have arrived.
 #[derive(Default)]
 struct Writes {
     begun: Cell<u64>,
@@ -249,8 +263,8 @@ impl Drop for Inner {
 }
 
 impl Journal {
-    /// A new, empty journal. `epoch` was never used before with this `volume_id`: nothing older in the areas can be taken
-    /// for part of it.
+    /// A new, empty journal. `epoch` was never used before with this `volume_id`: nothing older in
+    /// the areas can be taken for part of it.
     pub async fn create(
         context: &Context,
         buffers: &BufferPool,
@@ -301,9 +315,10 @@ impl Journal {
         self.take_into_use(area).await
     }
 
-    /// Writes zeros to all of an area that lies in a file, [`MOST_WRITTEN_ONCE_BYTES`] at most. The space of a file that was
-    /// never written is only promised: the file system records each first write to it before that counts as durable, which
-    /// takes several times as long as the write. What fails here shows when the area is used.
+    /// Writes zeros to all of an area that lies in a file, [`MOST_WRITTEN_ONCE_BYTES`] at most. The
+    /// space of a file that was never written is only promised: the file system records each first
+    /// write to it before that counts as durable, which takes several times as long as the write.
+    /// What fails here shows when the area is used.
     async fn write_through_once(&self, area: &Area) {
         if area.member.info().kind != DriveKind::File {
             return;
@@ -364,16 +379,18 @@ impl Journal {
         self.0.changed();
     }
 
-    /// Before an area is given up whose drive is there: nothing new goes to it. `false`: without it there would be too few.
-    /// What is durable in place need not be copied, so flush, then [`Self::leave_area`].
+    /// Before an area is given up whose drive is there: nothing new goes to it. `false`: without it
+    /// there would be too few. What is durable in place need not be copied, so flush, then
+    /// [`Self::leave_area`].
     pub fn begin_leaving(&self, drive: u32) -> bool {
         let may_leave = self.0.state.borrow_mut().begin_leaving(drive);
         self.0.changed();
         may_leave
     }
 
-    /// Gives up an area that [`Self::begin_leaving`] was called for, when the others have copies of all that is in use and say
-    /// durably all that only this one said. `false`: they have no room for that, and it is used on.
+    /// Gives up an area that [`Self::begin_leaving`] was called for, when the others have copies of
+    /// all that is in use and say durably all that only this one said. `false`: they have no room
+    /// for that, and it is used on.
     pub async fn leave_area(&self, drive: u32) -> Result<bool, ArrayError> {
         let moved = self.move_out().await;
         if matches!(moved, Ok(true)) {
@@ -387,22 +404,25 @@ impl Journal {
     }
 
     async fn move_out(&self) -> Result<bool, ArrayError> {
-        // It says from where on there is something live, which perhaps only that area did; and as batches are acknowledged in
-        // order, all that went there has what copies it gets. What was released of what is in use is said by batches in use.
+        // It says from where on there is something live, which perhaps only that area did; and as
+        // batches are acknowledged in order, all that went there has what copies it gets. What was
+        // released of what is in use is said by batches in use.
         self.mark().await?;
         Ok(self.restore_copies().await? == 0)
     }
 
-    /// From now on batches go to so many areas. What is there already stays as it is, see [`Self::restore_copies`].
+    /// From now on batches go to so many areas. What is there already stays as it is, see
+    /// [`Self::restore_copies`].
     pub fn set_copies(&self, copies: usize) {
         assert!(copies > 0, "a journal has at least one copy");
         self.0.state.borrow_mut().copies = copies;
         self.0.changed();
     }
 
-    /// How much destaging logs, in percent of what clients log, as a ring is freed only from its oldest end: room for that
-    /// is kept free of clients. 125 unless set, and never less. `Parity` records for `Data` records take about 110 per
-    /// parity unit when many go in one append, 100 more when each goes alone.
+    /// How much destaging logs, in percent of what clients log, as a ring is freed only from its
+    /// oldest end: room for that is kept free of clients. 125 unless set, and never less. `Parity`
+    /// records for `Data` records take about 110 per parity unit when many go in one append, 100
+    /// more when each goes alone.
     pub fn set_destage_percent(&self, percent: u64) {
         self.0.state.borrow_mut().destage_percent = percent.max(125);
         self.0.changed();
@@ -419,13 +439,15 @@ impl Journal {
         self.0.epoch
     }
 
-    /// The records' effects are durable in place: replay need not see this one any more. To be called once.
+    /// The records' effects are durable in place: replay need not see this one any more. To be
+    /// called once.
     pub fn release(&self, sequence: u64) {
         self.0.state.borrow_mut().release(sequence);
         self.0.changed();
     }
 
-    /// A `Data` record's effects are in place, though perhaps not durably: no room is kept for destaging it any more.
+    /// A `Data` record's effects are in place, though perhaps not durably: no room is kept for
+    /// destaging it any more.
     pub fn note_placed(&self, sequence: u64) {
         self.0.state.borrow_mut().note_placed(sequence);
         self.0.changed();
@@ -443,14 +465,16 @@ impl Journal {
         self.mark().await
     }
 
-    /// Ends when everything released and settled before is durably so: writes a batch without records.
+    /// Ends when everything released and settled before is durably so: writes a batch without
+    /// records.
     pub async fn mark(&self) -> Result<(), ArrayError> {
         let reservation = self.reserve(0, Quota::Destage).await?;
         self.append(SmallVec::new(), reservation).await.map(drop)
     }
 
-    /// Ends when everything released before is durably so: at once where it is, or where no area is left in which anything could be
-    /// found again. A batch that says so and is only on its way does not count.
+    /// Ends when everything released before is durably so: at once where it is, or where no area is
+    /// left in which anything could be found again. A batch that says so and is only on its way
+    /// does not count.
     pub async fn mark_releases(&self) -> Result<(), ArrayError> {
         let is_durable = {
             let state = self.0.state.borrow();
@@ -464,7 +488,8 @@ impl Journal {
         self.0.state.borrow().oldest_record()
     }
 
-    /// What a release could give back at most; where a record is named that cannot be released yet, what lies before it.
+    /// What a release could give back at most; where a record is named that cannot be released yet,
+    /// what lies before it.
     pub fn held(&self, sequence: Option<u64>) -> Held {
         self.0.state.borrow_mut().held(sequence)
     }
@@ -479,13 +504,14 @@ impl Journal {
         &self.0.pressure
     }
 
-    /// Whether there are fewer areas than copies, or batches in use that have fewer copies than they should.
+    /// Whether there are fewer areas than copies, or batches in use that have fewer copies than
+    /// they should.
     pub fn is_short(&self) -> bool {
         self.0.state.borrow().is_short()
     }
 
-    /// On how many areas what it holds is at least: as many as batches go to, or what a lost area left of those that are in
-    /// use. 0 where it takes nothing more.
+    /// On how many areas what it holds is at least: as many as batches go to, or what a lost area
+    /// left of those that are in use. 0 where it takes nothing more.
     pub fn least_copies(&self) -> usize {
         self.0.state.borrow().least_copies()
     }
@@ -495,12 +521,12 @@ impl Journal {
         self.0.state.borrow().broken.clone()
     }
 
-    /// Makes releases and settling durable and ends the journal's task. Nobody appends any more. What is not released is
-    /// found when it is opened next.
+    /// Makes releases and settling durable and ends the journal's task. Nobody appends any more.
+    /// What is not released is found when it is opened next.
     pub async fn close(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();
-        // What is told by a batch on its way is no news; stopping waits for its writes. Should one of them fail, records are found
-        // again whose effects are in place.
+        // What is told by a batch on its way is no news; stopping waits for its writes. Should one
+        // of them fail, records are found again whose effects are in place.
         let result = if has_news { self.mark().await } else { Ok(()) };
         self.stop().await;
         result

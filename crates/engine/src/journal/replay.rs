@@ -1,16 +1,18 @@
 //! Opening a journal after a crash: finding what was not released.
 //!
-//! What lies in the areas is found in `scan.rs`. Before `open` ends, what was found is on as many areas as an acknowledged
-//! append would be (`copies.rs`), so that putting it in place can be interrupted and begun again. Payload is not kept:
+//! What lies in the areas is found in `scan.rs`. Before `open` ends, what was found is on as many
+//! areas as an acknowledged append would be (`copies.rs`), so that putting it in place can be
+//! interrupted and begun again. Payload is not kept:
 //! [`Journal::load`] reads it when it is needed.
 //!
-//! The same holds of what only one area says: the opening, the oldest live batch and the release notes of batches in use are
-//! on all areas (or on as many as a batch goes to) before `open` ends, so the drive with the one copy may be lost at the next
-//! cut. Headers of areas are no copies of each other: each is written to the slot that does not count, and what it says of
-//! the oldest live batch is in the first batch of the opening, too.
+//! The same holds of what only one area says: the opening, the oldest live batch and the release
+//! notes of batches in use are on all areas (or on as many as a batch goes to) before `open` ends,
+//! so the drive with the one copy may be lost at the next cut. Headers of areas are no copies of
+//! each other: each is written to the slot that does not count, and what it says of the oldest live
+//! batch is in the first batch of the opening, too.
 //!
-//! Faults expected: everything. Garbage and torn batches are passed over, pages that cannot be read count as garbage, a
-//! drive that fails altogether is excluded through the host.
+//! Faults expected: everything. Garbage and torn batches are passed over, pages that cannot be read
+//! count as garbage, a drive that fails altogether is excluded through the host.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,8 +42,8 @@ pub(crate) struct Replay {
     pub records: Vec<Found>,
     /// Highest number ever settled.
     pub settled: u64,
-    /// Acknowledged batches that may hold unreleased records and are on none of the areas: more was lost than the copies
-    /// could cover.
+    /// Acknowledged batches that may hold unreleased records and are on none of the areas: more was
+    /// lost than the copies could cover.
     pub missing_batches: u64,
     /// Drives whose area held nothing of this journal and was begun afresh.
     pub blank: Vec<u32>,
@@ -50,9 +52,10 @@ pub(crate) struct Replay {
 }
 
 impl Journal {
-    /// Opens what is in the areas, which must be those of drives that are current: every area that took part in what was
-    /// last acknowledged, less those lost. Where none of them holds anything of it the journal begins anew with
-    /// `fresh_epoch`, never used before with this `volume_id`; an error without one.
+    /// Opens what is in the areas, which must be those of drives that are current: every area that
+    /// took part in what was last acknowledged, less those lost. Where none of them holds anything
+    /// of it the journal begins anew with `fresh_epoch`, never used before with this `volume_id`;
+    /// an error without one.
     pub async fn open(
         context: &Context,
         buffers: &BufferPool,
@@ -176,7 +179,8 @@ impl Inner {
                 }
             }
             for (index, (record, payload)) in whole.head.records.into_iter().enumerate() {
-                // Runs do not overlap: a record is released once. A forged one that does is at worst not seen.
+                // Runs do not overlap: a record is released once. A forged one that does is at
+                // worst not seen.
                 let at = released.partition_point(|&(first, _)| first <= record.sequence);
                 if at > 0 && record.sequence < released[at - 1].1 {
                     batch.release(index as u64);

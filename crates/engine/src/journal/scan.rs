@@ -1,8 +1,9 @@
-//! What lies in a journal's areas, whoever put it there: the heads of batches, and which batches are whole.
+//! What lies in a journal's areas, whoever put it there: the heads of batches, and which batches
+//! are whole.
 //!
-//! Every area is read once for the heads of batches, page by page through a window, so that memory does not grow with the
-//! area. Of the batches that can matter the payload is read and checked too, and forgotten again. Faults expected: garbage,
-//! torn batches, pages that cannot be read.
+//! Every area is read once for the heads of batches, page by page through a window, so that memory
+//! does not grow with the area. Of the batches that can matter the payload is read and checked too,
+//! and forgotten again. Faults expected: garbage, torn batches, pages that cannot be read.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +73,8 @@ impl<'a> Window<'a> {
         Self { area, buffers, ring_pages, first: 0, pages: 0, buffer: Buffer::phantom(0) }
     }
 
-    /// These pages of the ring, zeros where they cannot be read; the caller sees to it that they lie within.
+    /// These pages of the ring, zeros where they cannot be read; the caller sees to it that they
+    /// lie within.
     async fn pages(&mut self, start: u64, count: u64) -> Buffer {
         if start < self.first || start + count > self.first + self.pages {
             let pages = count.max(WINDOW_PAGES).min(self.ring_pages - start);
@@ -188,8 +190,8 @@ pub(super) async fn read_all(areas: Vec<Area>, volume_id: u128, buffers: &Buffer
     join_all(scans).await
 }
 
-/// Where the copy written last ends. Copies made up later lie one behind the other with one `written_at`, the batch of that
-/// number behind them.
+/// Where the copy written last ends. Copies made up later lie one behind the other with one
+/// `written_at`, the batch of that number behind them.
 fn head_of(seen: &[Seen]) -> u64 {
     let Some(last) = seen.iter().map(|seen| seen.header.written_at).max() else { return 0 };
     let newest = || seen.iter().filter(|seen| seen.header.written_at == last);
@@ -228,7 +230,8 @@ pub(super) async fn verify_all(
     batches
 }
 
-/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow one another.
+/// Acknowledged batches from `oldest_live` on that were not found. Numbers of one opening follow
+/// one another.
 pub(super) fn missing(scans: &[Scan], batches: &BTreeMap<u64, Whole>, oldest_live: u64) -> u64 {
     let mut openings: BTreeMap<u64, u64> = BTreeMap::new();
     for seen in scans.iter().flat_map(|scan| &scan.seen) {

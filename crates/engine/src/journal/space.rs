@@ -1,7 +1,8 @@
 //! Room in the areas, promised before a record is put together: back-pressure instead of collapse.
 //!
-//! A reservation names the areas that will take the record, with pages promised in each, so that an append with it never
-//! waits for room. Waiters are served first come, first served; destaging goes before clients, as it is what makes room.
+//! A reservation names the areas that will take the record, with pages promised in each, so that an
+//! append with it never waits for room. Waiters are served first come, first served; destaging goes
+//! before clients, as it is what makes room.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,10 +21,11 @@ use crate::error::ArrayError;
 /// Who wants room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quota {
-    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold stripes.
+    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold
+    /// stripes.
     Client,
-    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with their room in hand, so there
-    /// is room for one such append beside theirs.
+    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with
+    /// their room in hand, so there is room for one such append beside theirs.
     InPlace,
     /// What frees room; see the module's words on order.
     Destage,
@@ -80,7 +82,8 @@ impl Journal {
         records.iter().map(one).sum()
     }
 
-    /// Whether an append of so many bytes can ever be made; else it has to be split or go another way.
+    /// Whether an append of so many bytes can ever be made; else it has to be split or go another
+    /// way.
     pub fn fits(&self, bytes: u64) -> bool {
         let state = self.0.state.borrow();
         pages_for(bytes) <= state.longest_append()
@@ -99,7 +102,8 @@ impl Journal {
         Ok(parts.collect())
     }
 
-    /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit, or all is over.
+    /// Waits for room for one append of `bytes` ([`Self::bytes_of`]). An error if it can never fit,
+    /// or all is over.
     pub async fn reserve(&self, bytes: u64, quota: Quota) -> Result<Reservation, ArrayError> {
         let waiter = Rc::new(Waiter {
             pages: pages_for(bytes),
@@ -207,25 +211,29 @@ impl State {
         sizes
     }
 
-    /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in one go.
+    /// Longest batch: a part of the ring that is small enough to lose at its end, and to destage in
+    /// one go.
     pub fn longest_batch(&self) -> u64 {
         let sizes = self.rings_by_size();
         sizes.get(self.target().saturating_sub(1)).map_or(0, |pages| pages / 8)
     }
 
-    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring, but for the last batch
-    /// of it, one batch may still be skipped at the ring's end, one not be freed yet, and one belong to who writes in place.
+    /// Pages of a ring that clients may fill. With that and all it takes to destage it in the ring,
+    /// but for the last batch of it, one batch may still be skipped at the ring's end, one not be
+    /// freed yet, and one belong to who writes in place.
     pub fn client_limit(&self, ring_pages: u64, longest: u64) -> u64 {
         ring_pages.saturating_sub(3 * longest) * 100 / self.destage_percent
     }
 
-    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all of it that is not in place, and `kept`
-    /// pages. What is in place needs nothing more, though it may not be released yet, or lie behind what is not: if it counted,
-    /// clients would get no room from when destaging begins, whose own records take the place of what it frees, until it has
+    /// Whether, with `pages` more taken from a ring, what is left is enough to destage all of it
+    /// that is not in place, and `kept` pages. What is in place needs nothing more, though it may
+    /// not be released yet, or lie behind what is not: if it counted, clients would get no room
+    /// from when destaging begins, whose own records take the place of what it frees, until it has
     /// come to the last one.
     fn leaves_enough(&self, ring: &Ring, pages: u64, kept: u64) -> bool {
         let promised = ring.reserved + pages;
-        // Before looking through all batches, which every waiter does at every release: without what is to be destaged.
+        // Before looking through all batches, which every waiter does at every release: without
+        // what is to be destaged.
         if ring.used() + promised + kept > ring.pages {
             return false;
         }

@@ -1,4 +1,5 @@
-//! What the journal knows in memory: batches in use, what was released, and what is durably known of it. No I/O here.
+//! What the journal knows in memory: batches in use, what was released, and what is durably known
+//! of it. No I/O here.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -106,7 +107,8 @@ impl Batch {
 
 pub(super) struct State {
     pub rings: Vec<Ring>,
-    /// Areas that are about to be given up: read, and written by what was on its way, but no copy there counts any more.
+    /// Areas that are about to be given up: read, and written by what was on its way, but no copy
+    /// there counts any more.
     pub leaving: Vec<Ring>,
     next_ring: u64,
     pub copies: usize,
@@ -275,7 +277,8 @@ impl State {
         Some(batch.first_sequence + index)
     }
 
-    /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one need none.
+    /// Notes for the next batch, at most `limit` runs. Those of batches below the oldest live one
+    /// need none.
     pub fn take_notes(&mut self, limit: usize) -> Vec<Note> {
         if self.notes.is_empty() {
             return Vec::new();
@@ -356,7 +359,8 @@ impl State {
         }
     }
 
-    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it cannot be done without.
+    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it
+    /// cannot be done without.
     pub fn begin_leaving(&mut self, drive: u32) -> bool {
         let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
         if self.rings.len() <= self.copies {

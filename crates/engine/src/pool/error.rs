@@ -1,4 +1,5 @@
-//! What can go wrong with a pool, in words that say what, where and why; [`PoolError::hint`] says what to do.
+//! What can go wrong with a pool, in words that say what, where and why; [`PoolError::hint`] says
+//! what to do.
 
 use stripewise_drive::DriveError;
 use stripewise_layout::{LayoutError, Level};

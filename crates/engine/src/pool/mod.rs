@@ -75,7 +75,8 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// The block of checksums, of pages, and of everything that is written to a superblock.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
-/// Share of each drive's time that a rebuild gets while there is other load, percent, when nothing else is asked for.
+/// Share of each drive's time that a rebuild gets while there is other load, percent, when nothing
+/// else is asked for.
 pub const REBUILD_PRIORITY_MEDIUM_PERCENT: u32 = 30;
 /// The low setting of it.
 pub const REBUILD_PRIORITY_LOW_PERCENT: u32 = 10;
@@ -92,24 +93,26 @@ pub struct PoolOptions {
     pub array: ArrayOptions,
     /// For every drive.
     pub member: MemberOptions,
-    /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a new one.
+    /// 1 to 100. Left out: what the pool has recorded, or [`REBUILD_PRIORITY_MEDIUM_PERCENT`] for a
+    /// new one.
     pub rebuild_priority_percent: Option<u32>,
     /// How often rows' tiers are decided, and how long heat lasts.
     pub tiers: TierOptions,
-    /// Draws identities from this seed instead of at random, so that a run can be repeated. Never for pools that are to
-    /// be kept: two pools made from one seed are told apart by nothing.
+    /// Draws identities from this seed instead of at random, so that a run can be repeated. Never
+    /// for pools that are to be kept: two pools made from one seed are told apart by nothing.
     pub id_seed: Option<u64>,
-    /// Takes drives for current that were put back from an older copy, where a volume cannot be read otherwise. What was
-    /// written since the copy was made is lost then, or disagrees with what other drives hold.
+    /// Takes drives for current that were put back from an older copy, where a volume cannot be
+    /// read otherwise. What was written since the copy was made is lost then, or disagrees with
+    /// what other drives hold.
     pub take_rolled_back: bool,
-    /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's clock, so that a run can be
-    /// repeated.
+    /// Tells the time of events, milliseconds since 1970. Left out: a fixed moment plus the pool's
+    /// clock, so that a run can be repeated.
     pub unix_ms: Option<fn() -> u64>,
-    /// Which pool is to be opened. Drives that hold another one, or none, are left out with a notice. Left out: the pool that
-    /// the drives hold, and drives of two pools are refused.
+    /// Which pool is to be opened. Drives that hold another one, or none, are left out with a
+    /// notice. Left out: the pool that the drives hold, and drives of two pools are refused.
     pub pool_id: Option<PoolId>,
-    /// The host that this is. A pool that another one has is not opened for writing; one that is gets this one recorded. Left
-    /// out: nothing is recorded.
+    /// The host that this is. A pool that another one has is not opened for writing; one that is
+    /// gets this one recorded. Left out: nothing is recorded.
     pub host: Option<Host>,
     /// Take the pool from the host that has it.
     pub take_from_host: bool,
@@ -135,7 +138,8 @@ pub struct PoolSpec {
     pub journals: Vec<Rc<dyn Drive>>,
     /// Drives for what is often asked for.
     pub fast: Vec<Rc<dyn Drive>>,
-    /// The size of its slabs, a power of two from 1 MiB to 128 MiB. Left out: chosen from the smallest drive.
+    /// The size of its slabs, a power of two from 1 MiB to 128 MiB. Left out: chosen from the
+    /// smallest drive.
     pub slab_bytes: Option<u64>,
     /// Take over drives that hold another pool.
     pub force: bool,
@@ -158,8 +162,9 @@ pub(crate) struct OpenDrive {
     member: Rc<Member>,
     /// What was counted before the pool was opened.
     errors_before: Errors,
-    /// What the drive itself recorded last, where it was away while the pool was used: it takes no part before its standing is
-    /// online again, and then what it says was current on it may be brought up to date instead of being rebuilt.
+    /// What the drive itself recorded last, where it was away while the pool was used: it takes no
+    /// part before its standing is online again, and then what it says was current on it may be
+    /// brought up to date instead of being rebuilt.
     behind: Option<Rc<Manifest>>,
 }
 
@@ -196,19 +201,22 @@ pub(crate) struct Inner {
     ids: RefCell<IdSource>,
     /// As last committed; when opened for reading only, as chosen from the drives.
     manifest: RefCell<Manifest>,
-    /// Which slabs are free. Whoever takes some and fails to commit what they are for gives them back; those that a commit frees
-    /// come back by themselves (`space/freed.rs`).
+    /// Which slabs are free. Whoever takes some and fails to commit what they are for gives them
+    /// back; those that a commit frees come back by themselves (`space/freed.rs`).
     space: RefCell<FreeSlabs>,
     freed: Freed,
     writer: Writer,
     /// The highest number that a commit was begun with: none is used for two different ones.
     attempted: Cell<u64>,
-    /// The last commit that every drive which takes part is known to have, as a generation; 0 where that is not known.
+    /// The last commit that every drive which takes part is known to have, as a generation; 0 where
+    /// that is not known.
     proven: Cell<u64>,
     takes_rolled_back: Cell<bool>,
-    /// By number: drives at hand, also those excluded since opening (their members are failed) and those that were away.
+    /// By number: drives at hand, also those excluded since opening (their members are failed) and
+    /// those that were away.
     drives: RefCell<BTreeMap<u32, OpenDrive>>,
-    /// Queues before drives whose changes stay in memory, of volumes that can be read only as their file system is full.
+    /// Queues before drives whose changes stay in memory, of volumes that can be read only as their
+    /// file system is full.
     shadows: RefCell<Vec<Rc<Member>>>,
     /// Parts of volumes that could be opened, by the array's identity.
     arrays: RefCell<BTreeMap<Id, Array>>,
@@ -223,8 +231,8 @@ pub(crate) struct Inner {
     stale: RefCell<Vec<u32>>,
     /// How many rows a thin volume was given at once the last time, by the array's identity.
     thin_steps: RefCell<BTreeMap<Id, u64>>,
-    /// The generation when arrays with checksums were opened last, or, before that, when the pool was: their pages carry it,
-    /// so no two openings of an array share one.
+    /// The generation when arrays with checksums were opened last, or, before that, when the pool
+    /// was: their pages carry it, so no two openings of an array share one.
     stamped: Cell<u64>,
     /// Whether it was said that space is short.
     is_short: Cell<bool>,
@@ -242,8 +250,8 @@ pub(crate) struct Inner {
     closed: Cell<bool>,
 }
 
-/// An open pool. Clones are the same pool. To be ended with [`Pool::close`]; dropped without it, it leaves what a power
-/// cut leaves.
+/// An open pool. Clones are the same pool. To be ended with [`Pool::close`]; dropped without it, it
+/// leaves what a power cut leaves.
 #[derive(Clone)]
 pub struct Pool(Rc<Inner>);
 
@@ -263,8 +271,8 @@ impl Pool {
         self.0.mode
     }
 
-    /// Whether it was opened with drives that were put back from an older copy and taken as they are
-    /// ([`PoolOptions::take_rolled_back`]).
+    /// Whether it was opened with drives that were put back from an older copy and taken as they
+    /// are ([`PoolOptions::take_rolled_back`]).
     pub fn takes_rolled_back(&self) -> bool {
         self.0.takes_rolled_back.get()
     }
@@ -285,13 +293,14 @@ impl Pool {
         self.0.manifest.borrow().slab_bytes
     }
 
-    /// The drive under which the file system was found full, so that something is not written any more until the pool is opened
-    /// again.
+    /// The drive under which the file system was found full, so that something is not written any
+    /// more until the pool is opened again.
     pub fn full_drive(&self) -> Option<String> {
         self.0.full.borrow().clone()
     }
 
-    /// What a person should know of: drives that differ in size, are out of date, could not be read.
+    /// What a person should know of: drives that differ in size, are out of date, could not be
+    /// read.
     pub fn notices(&self) -> Vec<String> {
         self.0.notices.borrow().clone()
     }
@@ -312,8 +321,8 @@ impl Pool {
         self.0.drives.borrow().get(&number).map(|drive| drive.member.clone())
     }
 
-    /// Sets the share of each drive's time that rebuild and scrub get while there is other load, 1 to 100 percent, and
-    /// records it.
+    /// Sets the share of each drive's time that rebuild and scrub get while there is other load, 1
+    /// to 100 percent, and records it.
     pub async fn set_rebuild_priority(&self, percent: u32) -> Result<(), PoolError> {
         check_priority(percent)?;
         self.0.commit(None, move |manifest| manifest.rebuild_priority_percent = percent).await?;
@@ -326,9 +335,9 @@ impl Pool {
         self.0.manifest.borrow().rebuild_priority_percent
     }
 
-    /// Ends the pool: stops jobs (whoever opens it next goes on with them), makes everything durable and lets go of the
-    /// drives. To be called when no request to a volume is under way. The first error is reported; the pool is closed in
-    /// any case.
+    /// Ends the pool: stops jobs (whoever opens it next goes on with them), makes everything
+    /// durable and lets go of the drives. To be called when no request to a volume is under way.
+    /// The first error is reported; the pool is closed in any case.
     pub async fn close(&self) -> Result<(), PoolError> {
         self.0.close(false).await
     }
@@ -408,7 +417,8 @@ impl Inner {
         }
     }
 
-    /// The turn of whoever changes drives or volumes: one at a time. The pool may be closed while he waits for it.
+    /// The turn of whoever changes drives or volumes: one at a time. The pool may be closed while
+    /// he waits for it.
     async fn administer(&self) -> Result<SemaphorePermit, PoolError> {
         self.check_changeable()?;
         let turn = self.administering.acquire(1).await;
@@ -475,7 +485,8 @@ impl Inner {
 
     async fn close(&self, destroy: bool) -> Result<(), PoolError> {
         {
-            // Changes under way end first; none begins after. Jobs may be waiting for their turn, so it is given back.
+            // Changes under way end first; none begins after. Jobs may be waiting for their turn,
+            // so it is given back.
             let _alone = self.administering.acquire(1).await;
             if self.closed.replace(true) {
                 return Ok(());
@@ -505,7 +516,8 @@ impl Inner {
         result
     }
 
-    /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing changed.
+    /// The last commit: how far jobs have come, error counts, lost blocks. Left out where nothing
+    /// changed.
     async fn record_end(&self) -> Result<(), PoolError> {
         if self.is_up_to_date() || self.check_readable().is_err() {
             return Ok(());

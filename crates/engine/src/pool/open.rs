@@ -1,9 +1,10 @@
 //! Making a pool and opening one.
 //!
-//! To open a pool is to choose what counts (`manifest/assemble.rs`), to record, before anything is written, that volumes go on
-//! without the drives that are not there, and to open the volumes that can be read. Opened for reading only, nothing is
-//! recorded: drives that are not there are passed over in memory. Drives that were away while the pool was used are kept at
-//! hand and take no part until a job has them catch up.
+//! To open a pool is to choose what counts (`manifest/assemble.rs`), to record, before anything is
+//! written, that volumes go on without the drives that are not there, and to open the volumes that
+//! can be read. Opened for reading only, nothing is recorded: drives that are not there are passed
+//! over in memory. Drives that were away while the pool was used are kept at hand and take no part
+//! until a job has them catch up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +41,8 @@ impl From<Diverged> for PoolError {
 }
 
 impl Pool {
-    /// Makes a pool of drives. What they held is lost; drives of another pool are refused unless `force` is set (file
-    /// systems are not looked for here).
+    /// Makes a pool of drives. What they held is lost; drives of another pool are refused unless
+    /// `force` is set (file systems are not looked for here).
     pub async fn create(context: &Context, buffers: &BufferPool, spec: PoolSpec) -> Result<Self, PoolError> {
         check_spec(&spec)?;
         let drives = by_role(&spec);
@@ -94,8 +95,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens the pool on these drives, in any order; some may be missing, or out of date. Drives that hold no pool are
-    /// passed over with a notice; drives of two pools are refused.
+    /// Opens the pool on these drives, in any order; some may be missing, or out of date. Drives
+    /// that hold no pool are passed over with a notice; drives of two pools are refused.
     pub async fn open(
         context: &Context,
         buffers: &BufferPool,
@@ -137,7 +138,8 @@ impl Pool {
         let ids = IdSource::new(options.id_seed.map(|seed| seed ^ moment(&manifest, &found)));
         let pool = assembled(context, buffers, options, mode, pool_id, ids, manifest, open);
         let inner = &pool.0;
-        // Also that of a commit which never counted, so that the next one is newer than it on every drive.
+        // Also that of a commit which never counted, so that the next one is newer than it on every
+        // drive.
         inner.attempted.set(choice.newest_generation);
         inner.proven.set(proven_by_all(&choice, &found));
         inner.takes_rolled_back.set(takes_rolled_back);
@@ -147,8 +149,9 @@ impl Pool {
         }
         note_strangers(inner, &drives, &choice, &rolled_back);
         let returned = returning(&choice);
-        // What counts may be at one end of one drive only, because power was cut: it is at both ends of all that take part
-        // before a volume is opened. Where no volume can be read nothing rests on it.
+        // What counts may be at one end of one drive only, because power was cut: it is at both
+        // ends of all that take part before a volume is opened. Where no volume can be read nothing
+        // rests on it.
         let is_due = torn || !returned.is_empty() || inner.must_exclude() || inner.must_claim();
         let claims = (mode == OpenMode::ReadWrite).then(|| inner.rc());
         let take_in = move |manifest: &mut Manifest| {
@@ -170,8 +173,9 @@ impl Pool {
             }
         };
         if mode == OpenMode::ReadWrite && (is_due || inner.has_volumes()) && inner.check_readable().is_ok() {
-            // Before anything is written: once all are known to have a commit of this opening, a drive that is put back from a
-            // copy made before it is told from one that a power cut left behind.
+            // Before anything is written: once all are known to have a commit of this opening, a
+            // drive that is put back from a copy made before it is told from one that a power cut
+            // left behind.
             let begun = match inner.commit(None, take_in).await {
                 Ok(()) if inner.manifest.borrow().proven > choice.newest_generation => Ok(()),
                 Ok(()) => inner.commit(None, |_| ()).await,
@@ -192,8 +196,8 @@ impl Pool {
     }
 }
 
-/// Refuses drives of a new pool that are one drive under two names, such as a file and the export of a server that has it
-/// open: what was written last under one of them is read under both.
+/// Refuses drives of a new pool that are one drive under two names, such as a file and the export
+/// of a server that has it open: what was written last under one of them is read under both.
 async fn check_one_name_each(
     context: &Context,
     options: &MemberOptions,
@@ -254,7 +258,8 @@ fn by_role(spec: &PoolSpec) -> Vec<(Rc<dyn Drive>, Role)> {
     all.into_iter().flat_map(|(drives, role)| drives.iter().map(move |drive| (drive.clone(), role))).collect()
 }
 
-/// The slab size asked for, or one that suits the smallest drive; an error where a drive has no room for a single slab.
+/// The slab size asked for, or one that suits the smallest drive; an error where a drive has no
+/// room for a single slab.
 fn slab_bytes(spec: &PoolSpec) -> Result<u64, PoolError> {
     let smallest =
         spec.drives.iter().min_by_key(|drive| drive.info().capacity_bytes).ok_or(PoolError::NoDrives)?;
@@ -396,7 +401,8 @@ async fn read_all(
                 notices.push(format!("{label} holds no pool and is left out"));
                 continue;
             }
-            // All drives of a pool are in one format, so beside drives that can be read these are of another pool.
+            // All drives of a pool are in one format, so beside drives that can be read these are
+            // of another pool.
             Ok(Content::Older(version) | Content::Newer(version)) if options.pool_id.is_some() => {
                 notices.push(format!(
                     "{label} holds a pool in format version {version} (this program reads {FORMAT_VERSION}) and is left out"
@@ -482,8 +488,8 @@ fn take_in(
     open
 }
 
-/// A number for the pool as it is now on these drives: identities drawn from a seed must repeat neither those that the
-/// pool has already nor those that its other half draws.
+/// A number for the pool as it is now on these drives: identities drawn from a seed must repeat
+/// neither those that the pool has already nor those that its other half draws.
 fn moment(manifest: &Manifest, found: &[Found]) -> u64 {
     let mut moment = manifest.generation;
     for drive in found {
@@ -519,8 +525,8 @@ pub(in crate::pool) const SHARED: &str =
 pub(in crate::pool) const ROLLED_BACK: &str =
     "it was put back from an older copy, so what it holds is out of date";
 
-/// What becomes of drives that were put back from an older copy: they are left out. Where nothing could be read without them
-/// they outvote the rest, and only a person can say what is to count.
+/// What becomes of drives that were put back from an older copy: they are left out. Where nothing
+/// could be read without them they outvote the rest, and only a person can say what is to count.
 fn judge_rolled_back(
     choice: &mut Choice,
     found: &[Found],
@@ -570,7 +576,8 @@ fn judge_rolled_back(
     Ok(judged)
 }
 
-/// The last commit that all drives which are to take part are known to have: also those that come back with this opening.
+/// The last commit that all drives which are to take part are known to have: also those that come
+/// back with this opening.
 fn proven_by_all(choice: &Choice, found: &[Found]) -> u64 {
     let of_returning = |(index, _, worth): &(usize, u32, Worth)| {
         let drive = found.iter().find(|drive| *worth == Worth::Returning && drive.index == *index)?;
@@ -633,8 +640,9 @@ impl Inner {
         !self.manifest.borrow().volumes.is_empty()
     }
 
-    /// Whether a volume is about to be used without a drive that takes part. Also where the volume has nothing on it: what
-    /// happens from now on is not to look, when the drive is back, as if it had come after a commit that never counted.
+    /// Whether a volume is about to be used without a drive that takes part. Also where the volume
+    /// has nothing on it: what happens from now on is not to look, when the drive is back, as if it
+    /// had come after a commit that never counted.
     fn must_exclude(&self) -> bool {
         let manifest = self.manifest.borrow();
         let is_away = |drive: &DriveRecord| drive.is_online() && self.open_drive(drive.number).is_none();

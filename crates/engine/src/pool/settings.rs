@@ -1,10 +1,12 @@
-//! Settings that the pool keeps and that nothing else is decided by: from when on space counts as short.
+//! Settings that the pool keeps and that nothing else is decided by: from when on space counts as
+//! short.
 
 use crate::pool::error::PoolError;
 use crate::pool::{Inner, Pool};
 
 impl Pool {
-    /// Sets from how many percent of the space on a pool with thin volumes counts as short of it, 1 to 100, and records it.
+    /// Sets from how many percent of the space on a pool with thin volumes counts as short of it, 1
+    /// to 100, and records it.
     pub async fn set_space_warning(&self, percent: u32) -> Result<(), PoolError> {
         if !(1..=100).contains(&percent) {
             return Err(PoolError::BadSetting(format!(

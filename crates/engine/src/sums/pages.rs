@@ -1,4 +1,5 @@
-//! Where pages of checksums lie, and whether what lies there counts: from a page's name to slabs on drives.
+//! Where pages of checksums lie, and whether what lies there counts: from a page's name to slabs on
+//! drives.
 
 use std::rc::Weak;
 
@@ -13,7 +14,8 @@ use crate::member::Class;
 use crate::regions::RegionState;
 use crate::rows::{SlotPlace, SlotState};
 
-/// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it keeps of another's.
+/// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it
+/// keeps of another's.
 pub(crate) fn page_bytes_per_slab(slab_bytes: u64) -> u64 {
     2 * (slab_bytes / PAGE_COVERS_BYTES) * PAGE_BYTES as u64
 }
@@ -112,8 +114,8 @@ impl Array {
 }
 
 impl Inner {
-    /// Whether the place of a page on a column is believed: as its blocks are, but where the column is being filled only when all
-    /// of it is, since the pages come last.
+    /// Whether the place of a page on a column is believed: as its blocks are, but where the column
+    /// is being filled only when all of it is, since the pages come last.
     fn holds_current_page(&self, page: PageId, column: usize, slot: SlotPlace) -> bool {
         let is_filled =
             || self.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
@@ -156,8 +158,8 @@ impl Inner {
         answer
     }
 
-    /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps one from being loaded shows when
-    /// it is needed.
+    /// Loads the pages of all columns of a region at once, as far as that can be done; what keeps
+    /// one from being loaded shows when it is needed.
     pub async fn load_region_sums(&self, region: u64) -> Vec<Pin> {
         let Some(sums) = self.sums.get() else { return Vec::new() };
         let length = self.regions.shape.member_region_bytes;
@@ -166,7 +168,8 @@ impl Inner {
         pins.into_iter().flatten().collect()
     }
 
-    /// Loads what a write will change, all of it at once; as long as the result lives it stays in memory.
+    /// Loads what a write will change, all of it at once; as long as the result lives it stays in
+    /// memory.
     pub async fn load_sums(&self, ranges: &[(Place, u64)]) -> Result<Vec<Pin>, ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(Vec::new()) };
         let lacks = |(place, length): &&(Place, u64)| {
@@ -179,7 +182,8 @@ impl Inner {
         join_all(loads).await.into_iter().collect()
     }
 
-    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks of.
+    /// Whether anything was ever written in the part of a row's slabs that a checksum page speaks
+    /// of.
     pub fn page_holds_data(&self, row: u64, page: u16) -> bool {
         self.regions.state(self.region_of_page(row, page)) != RegionState::Unwritten
     }

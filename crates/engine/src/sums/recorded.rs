@@ -1,4 +1,5 @@
-//! What is recorded of blocks: the sums of what is written, in the journal and in the pages, and of what is there already.
+//! What is recorded of blocks: the sums of what is written, in the journal and in the pages, and of
+//! what is there already.
 
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, IoRequest};
@@ -150,8 +151,8 @@ impl Inner {
         Some(sums.table.expected(&of.pin, of.offset_bytes + block as u64 * BLOCK_BYTES)?.sum)
     }
 
-    /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who has to tell one from the
-    /// other after a crash.
+    /// The sums as a record of the journal carries them; `with_old`: and what they replace, for who
+    /// has to tell one from the other after a crash.
     pub fn sum_runs(&self, new: &NewSums, with_old: bool) -> Vec<SumRun> {
         let mut runs = Vec::new();
         for of_unit in new {
@@ -180,7 +181,8 @@ impl Inner {
         runs
     }
 
-    /// A write failed, and what it has left of it is not known: records what of the new is there. The caller holds the stripe.
+    /// A write failed, and what it has left of it is not known: records what of the new is there.
+    /// The caller holds the stripe.
     pub async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
         let Some(sums) = self.sums.get() else { return };
         let missing = self.missing_in(stripe.index);
@@ -201,8 +203,9 @@ impl Inner {
         }
     }
 
-    /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has read it or put it there. The journal
-    /// has no record of it. Gives the number of blocks whose sums were recorded.
+    /// Records the sums of what is in place in a range, as the caller, who holds the stripe, has
+    /// read it or put it there. The journal has no record of it. Gives the number of blocks whose
+    /// sums were recorded.
     pub async fn record_content(
         &self,
         stripe: &Stripe,

@@ -1,5 +1,6 @@
-//! What a stripe's units will hold: new data by unit, widened to whole blocks, the plan of what to read and write, and parity
-//! and checksums from old data that were looked at first. A member that goes meanwhile has it planned anew.
+//! What a stripe's units will hold: new data by unit, widened to whole blocks, the plan of what to
+//! read and write, and parity and checksums from old data that were looked at first. A member that
+//! goes meanwhile has it planned anew.
 
 use smallvec::SmallVec;
 use stripewise_drive::Buffer;
@@ -62,7 +63,8 @@ impl Inner {
         }
         for edge in edges {
             let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
-            // What is left of a block that is lost cannot be told, so it would stay lost, and with it what is written now.
+            // What is left of a block that is lost cannot be told, so it would stay lost, and with
+            // it what is written now.
             let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
             self.check_alive(at, at + BLOCK_BYTES)?;
             if virgin {
@@ -96,7 +98,8 @@ impl Inner {
     }
 
     pub(super) fn plan(&self, work: &mut Work) -> Result<(), ArrayError> {
-        // Before looking at what is missing: a protected array may have members missing that must not be written without.
+        // Before looking at what is missing: a protected array may have members missing that must
+        // not be written without.
         self.check_writable()?;
         let written = written_ranges(&work.parts);
         let missing = self.missing_in(work.index);
@@ -121,7 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Loads the checksum pages that the writes will change, while what has to be read of the old data is being read.
+    /// Loads the checksum pages that the writes will change, while what has to be read of the old
+    /// data is being read.
     pub(super) async fn load_pages(&self, works: &mut [Box<Work>]) -> Vec<Pin> {
         if self.sums.get().is_none() {
             return Vec::new();
@@ -174,7 +178,8 @@ impl Inner {
             if needed && unchanged {
                 break old;
             }
-            // A member went while its old data were being read: what is to be read and written is another matter now.
+            // A member went while its old data were being read: what is to be read and written is
+            // another matter now.
             self.plan(work)?;
         };
         let plan = work.plan.as_ref().expect("planned");

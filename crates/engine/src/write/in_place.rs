@@ -1,5 +1,5 @@
-//! To the drives: the plan's writes are sent and waited for. A drive that refuses one twice is excluded, and only then is the
-//! write acknowledged.
+//! To the drives: the plan's writes are sent and waited for. A drive that refuses one twice is
+//! excluded, and only then is the write acknowledged.
 
 use std::rc::Rc;
 
@@ -68,14 +68,14 @@ impl Inner {
             && self.geometry.parity_units() == 0
             && !self.lifecycle.is_protected()
         {
-            // Each block is what its sum says by now, so there is nothing to put right. Where there is parity, what failed
-            // takes no more writes, and the record is needed.
+            // Each block is what its sum says by now, so there is nothing to put right. Where there
+            // is parity, what failed takes no more writes, and the record is needed.
             log.note_applied(logged);
         }
     }
 
-    /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it lacks, as long as the
-    /// layout can do without all that are gone.
+    /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it
+    /// lacks, as long as the layout can do without all that are gone.
     pub(super) async fn finish_writes(&self, work: &mut Work) -> Result<(), ArrayError> {
         if work.result.is_err() {
             return Ok(());

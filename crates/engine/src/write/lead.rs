@@ -1,5 +1,6 @@
-//! What the leader of stripes does with the pieces that wait there, step by step: acknowledge them from the journal, or write
-//! them in place. The stripes are his until he leaves them, whatever became of the write.
+//! What the leader of stripes does with the pieces that wait there, step by step: acknowledge them
+//! from the journal, or write them in place. The stripes are his until he leaves them, whatever
+//! became of the write.
 
 use std::rc::Rc;
 
@@ -15,15 +16,17 @@ use crate::write::work::{Work, Works};
 use crate::write_log::WriteLog;
 
 impl Inner {
-    /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The result is of all of them.
+    /// Carries out the pieces that wait in stripes the caller leads, and leaves the stripes. The
+    /// result is of all of them.
     pub(super) async fn lead(&self, stripes: &[u64]) -> Result<(), ArrayError> {
         let works: Works = stripes.iter().map(|&stripe| self.begin(stripe)).collect();
         let Some(log) = self.write_log() else {
             return self.lead_in_place(works).await;
         };
         let (later, now): (Works, Works) = works.into_iter().partition(|work| self.is_deferrable(work));
-        // Stripes never written need no room in the journal, and must not wait for those that do: a flush that makes room may
-        // have to wait for them. Where something is pending of one, that is written first, and then it needs room.
+        // Stripes never written need no room in the journal, and must not wait for those that do: a
+        // flush that makes room may have to wait for them. Where something is pending of one, that
+        // is written first, and then it needs room.
         let is_new = |index: u64| self.regions.is_virgin(index) && !self.pending.has_stripe(index);
         let (new, others): (Works, Works) = now.into_iter().partition(|work| is_new(work.index));
         if later.is_empty() && (new.is_empty() || others.is_empty()) {
@@ -152,8 +155,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes new data that was put together from pending pieces to a stripe that the caller holds alone; the journal has the
-    /// data up to the record `covers`.
+    /// Writes new data that was put together from pending pieces to a stripe that the caller holds
+    /// alone; the journal has the data up to the record `covers`.
     pub async fn write_parts(
         &self,
         log: &Rc<WriteLog>,

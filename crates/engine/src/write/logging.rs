@@ -1,5 +1,5 @@
-//! In the journal first: what is about to be written is durable there before it is sent to its place, and the journal is told
-//! when it has arrived, so that records can be released.
+//! In the journal first: what is about to be written is durable there before it is sent to its
+//! place, and the journal is told when it has arrived, so that records can be released.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::write::work::Work;
 use crate::write_log::{Logged, WriteLog};
 
 impl Inner {
-    /// Logs and sends as much as the journal takes at once. What is logged is in place before there is more: whoever has a
-    /// record in the journal and waits for room there could wait for ever.
+    /// Logs and sends as much as the journal takes at once. What is logged is in place before there
+    /// is more: whoever has a record in the journal and waits for room there could wait for ever.
     pub(super) async fn log_in_portions(&self, log: &Rc<WriteLog>, works: &mut [Box<Work>]) {
         let mut rest = works;
         while !rest.is_empty() {
@@ -130,8 +130,8 @@ impl Inner {
             let Some(inner) = self.me.upgrade() else { return Ok(()) };
             let log = log.clone();
             self.context.spawn(async move {
-                // Until there is room: whoever waits for some does not come by here. What cannot be flushed shows when
-                // somebody asks for a flush.
+                // Until there is room: whoever waits for some does not come by here. What cannot be
+                // flushed shows when somebody asks for a flush.
                 while inner.can_make_room(&log)
                     && inner.flush_members().await.is_ok()
                     && inner.release_records().await.is_ok()
@@ -142,8 +142,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether it is time to release records, and would help: a ring is freed from its oldest end, which only destaging can do
-    /// where that is pending.
+    /// Whether it is time to release records, and would help: a ring is freed from its oldest end,
+    /// which only destaging can do where that is pending.
     fn can_make_room(&self, log: &WriteLog) -> bool {
         let oldest = log.journal.oldest();
         let pending = self.pending.oldest_sequence();

@@ -1,6 +1,7 @@
-//! What must be there before anything is written to a stripe: slabs for its row, checksum pages in which nothing is recorded yet,
-//! and a durable mark that writes are under way. And the other end of a region's first writes: what none of them reached is
-//! filled with zeros, so that the region counts as written.
+//! What must be there before anything is written to a stripe: slabs for its row, checksum pages in
+//! which nothing is recorded yet, and a durable mark that writes are under way. And the other end
+//! of a region's first writes: what none of them reached is filled with zeros, so that the region
+//! counts as written.
 
 use std::pin::pin;
 
@@ -30,7 +31,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Regions that are written for the first time begin with checksum pages in which nothing is recorded.
+    /// Regions that are written for the first time begin with checksum pages in which nothing is
+    /// recorded.
     pub(super) async fn begin_sums_of(&self, works: &[Box<Work>]) -> Result<(), ArrayError> {
         for work in works {
             self.begin_region_sums(self.regions.region_of(work.index)).await?;
@@ -63,8 +65,9 @@ impl Inner {
         lock_order::scope(self.complete_held_region(region)).await
     }
 
-    /// Takes the stripes of a partly initialised region that were not written yet. Ahead of others, and without those
-    /// that are written meanwhile: what has them then may be waiting for room in the journal, which may come from here.
+    /// Takes the stripes of a partly initialised region that were not written yet. Ahead of others,
+    /// and without those that are written meanwhile: what has them then may be waiting for room in
+    /// the journal, which may come from here.
     async fn hold_virgin(&self, region: u64) -> Vec<(u64, StripeGuard)> {
         let is_virgin = |stripe: &u64| {
             self.regions.state(region) == RegionState::Partial && self.regions.is_virgin(*stripe)

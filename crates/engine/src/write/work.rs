@@ -1,5 +1,5 @@
-//! One stripe on its way through the steps of a write: the pieces of requests that are carried out together, and what each
-//! step leaves for the next.
+//! One stripe on its way through the steps of a write: the pieces of requests that are carried out
+//! together, and what each step leaves for the next.
 
 use std::rc::Rc;
 
@@ -19,7 +19,8 @@ use crate::write_log::Logged;
 /// New data of one data unit: parts in order, without gaps.
 pub(crate) type UnitParts = SmallVec<[(u64, Buffer); 1]>;
 
-/// The stripes that one request leads. Each on the heap: they are handed from step to step, and are large.
+/// The stripes that one request leads. Each on the heap: they are handed from step to step, and are
+/// large.
 pub(super) type Works = SmallVec<[Box<Work>; 1]>;
 
 /// One stripe on its way through the steps of a write.
@@ -70,7 +71,8 @@ impl Work {
         }
     }
 
-    /// Of a full stripe, and where there is no parity, the journal keeps only that it is being written.
+    /// Of a full stripe, and where there is no parity, the journal keeps only that it is being
+    /// written.
     pub(super) fn record_kind(&self) -> Kind {
         match (self.covers, self.plan.as_ref().expect("planned").method) {
             (Some(_), _) => Kind::Parity,
@@ -86,7 +88,8 @@ impl Work {
 }
 
 impl Inner {
-    /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps within a unit.
+    /// Takes the pieces to carry out together: aligned to blocks, without overlap, and without gaps
+    /// within a unit.
     pub(super) fn begin(&self, index: u64) -> Box<Work> {
         let taken = self.table.take_pieces(index, |taken, next| {
             let aligned = |piece: &Piece| {

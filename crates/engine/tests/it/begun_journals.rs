@@ -1,6 +1,6 @@
-//! A volume goes on without its journal, since there is no room for one, and begins one when there is. From then on whatever the
-//! journal does not know counts as whole after a crash: so all that was written without it has to be in place durably before,
-//! whenever power is cut.
+//! A volume goes on without its journal, since there is no room for one, and begins one when there
+//! is. From then on whatever the journal does not know counts as whole after a crash: so all that
+//! was written without it has to be in place durably before, whenever power is cut.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,8 @@ const VOLUME_BYTES: u64 = 4 * MIB;
 /// More writes than this are cut in a sample.
 const MOST_CUTS: u64 = 150;
 
-/// A closed pool whose journal drives are not to be seen again: three drives without room for an area, and one that is new.
+/// A closed pool whose journal drives are not to be seen again: three drives without room for an
+/// area, and one that is new.
 fn without_room() -> Vec<Rc<MemoryDrive>> {
     let mut images = memory_drives(6, 32);
     let life = Life::new();
@@ -52,7 +53,8 @@ async fn write_blocks(life: &Life, volume: &Volume, stop: &Cell<bool>) {
     }
 }
 
-/// Makes room, whereupon a journal is begun, while a client writes; power is cut at write number `at`.
+/// Makes room, whereupon a journal is begun, while a client writes; power is cut at write number
+/// `at`.
 fn begun_and_cut(start: &[Rc<MemoryDrive>], deleting: bool, at: u64) -> Rc<Cut> {
     let cut = Cut::over(start, at);
     let life = Life::new();

@@ -1,6 +1,7 @@
-//! A burst of small writes that fits the journal is acknowledged by it, whatever it holds of before: after a quiet time all of it, and
-//! right after other writes all that comes when what these left is released. Told by how little the data drives are asked for, since a
-//! write in place reads and writes data and parity, and destaging has had no time.
+//! A burst of small writes that fits the journal is acknowledged by it, whatever it holds of
+//! before: after a quiet time all of it, and right after other writes all that comes when what
+//! these left is released. Told by how little the data drives are asked for, since a write in place
+//! reads and writes data and parity, and destaging has had no time.
 
 use std::rc::Rc;
 
@@ -13,8 +14,8 @@ const BLOCK: u64 = 4096;
 const SPAN: u64 = 256 * MIB;
 const CLIENTS: u64 = 32;
 const BURST: u64 = 256;
-/// As many writes as an empty journal of this size takes when each is promised no more room than it needs: promised what writes that are
-/// not whole blocks need, 32 of them took the room of 60 more.
+/// As many writes as an empty journal of this size takes when each is promised no more room than it
+/// needs: promised what writes that are not whole blocks need, 32 of them took the room of 60 more.
 const FULL_BURST: u64 = 352;
 const QUIET_NS: u64 = 12_000_000_000;
 

@@ -1,5 +1,6 @@
-//! Drives that lie, under checksums: bits that rot, writes that are lost or land elsewhere, in every layout and under load.
-//! What is read is right or an error; with redundancy everything is put right and counted on the drive that lied.
+//! Drives that lie, under checksums: bits that rot, writes that are lost or land elsewhere, in
+//! every layout and under load. What is read is right or an error; with redundancy everything is
+//! put right and counted on the drive that lied.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -130,7 +131,8 @@ fn without_redundancy_a_wrong_block_is_an_error_that_names_drive_and_block() {
     }
 }
 
-/// Lost and misdirected writes of one drive while clients write, read and flush; nothing wrong is ever read.
+/// Lost and misdirected writes of one drive while clients write, read and flush; nothing wrong is
+/// ever read.
 fn lie_under_load(level: &str, drives: usize, seed: u64, struck: &Cell<u64>) {
     run(level, drives, seed, async |rig, model| {
         let mut random = SplitMix64::new(seed);
@@ -199,7 +201,8 @@ fn lost_and_misdirected_writes_under_load_are_never_read_and_counted_on_who_lied
     assert!(runs == 1 || struck.get() > runs, "only {} writes went wrong in {runs} runs", struck.get());
 }
 
-/// What a small write computes parity from must be right, or wrong data would become right for ever.
+/// What a small write computes parity from must be right, or wrong data would become right for
+/// ever.
 #[test]
 fn a_small_write_beside_a_rotten_block_does_not_make_it_true() {
     for &(level, drives) in &[("raid5", 4), ("raid6", 5), ("raid4", 4), ("raid50", 6), ("raid7", 6)] {
@@ -317,7 +320,8 @@ fn blocks_whose_sums_are_lost_are_compared_with_their_redundancy() {
     }
 }
 
-/// The copies of the pages of a column, on the drive of the next one, are as they were before: that drive lost their last writes.
+/// The copies of the pages of a column, on the drive of the next one, are as they were before: that
+/// drive lost their last writes.
 #[test]
 fn an_old_page_beside_a_missing_drive_refuses_nothing_that_the_others_bear_out() {
     for &(level, drives) in &[("raid1", 3), ("raid6", 5), ("raid7", 6), ("raid60", 8)] {

@@ -1,4 +1,5 @@
-//! Many requests over the same few stripes at once, beside work that takes stripes in a row: nobody waits for ever.
+//! Many requests over the same few stripes at once, beside work that takes stripes in a row: nobody
+//! waits for ever.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,8 +8,9 @@ use crate::kit::array::{Model, Rig, SECTOR, shape};
 use stripewise_drive::SplitMix64;
 use stripewise_runtime::VirtualExecutor;
 
-/// A request that waits in two stripes once was given the second to lead while it still waited for the first; a scrub that
-/// held the first waited for the second. The executor panics when nothing can go on.
+/// A request that waits in two stripes once was given the second to lead while it still waited for
+/// the first; a scrub that held the first waited for the second. The executor panics when nothing
+/// can go on.
 #[test]
 fn writes_across_stripes_and_scrubs_do_not_wait_for_each_other_for_ever() {
     for seed in 1..=30 {

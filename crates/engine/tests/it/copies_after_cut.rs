@@ -1,9 +1,10 @@
-//! Power goes when something that lies at several places has reached only one of them. The pool is opened, goes on, and
-//! acknowledges flushes; power goes again, and exactly the drive with that one place is lost. Whatever was flushed is there:
-//! what counted when the pool was opened was brought to the other places before anything rested on it.
+//! Power goes when something that lies at several places has reached only one of them. The pool is
+//! opened, goes on, and acknowledges flushes; power goes again, and exactly the drive with that one
+//! place is lost. Whatever was flushed is there: what counted when the pool was opened was brought
+//! to the other places before anything rested on it.
 //!
-//! Tried for each kind of thing of which there are copies (region map, checksum pages, journal, the pool's record), for each
-//! of its first writes, and for each of its places.
+//! Tried for each kind of thing of which there are copies (region map, checksum pages, journal, the
+//! pool's record), for each of its first writes, and for each of its places.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -35,7 +36,8 @@ const NEW: u64 = 8 * MIB;
 const NEW_BYTES: u64 = 2 * MIB;
 const OLD_BYTES: u64 = 2 * MIB;
 
-/// Drives whose power goes at a write of a kind: of the writes that are asked for in that moment one is carried out.
+/// Drives whose power goes at a write of a kind: of the writes that are asked for in that moment
+/// one is carried out.
 struct Cutter {
     drives: Vec<Rc<CrashDrive>>,
     magics: &'static [&'static [u8]],
@@ -277,7 +279,8 @@ fn what_one_place_alone_has_without_checksums_is_at_the_others_before_anything_r
     every_copy_of_every_kind(spec("raid10", false, false), &[0, 4]);
 }
 
-/// While a drive is away copies are not compared, and reads that come together would be spread over them.
+/// While a drive is away copies are not compared, and reads that come together would be spread over
+/// them.
 #[test]
 fn copies_that_a_cut_left_different_read_alike_while_they_cannot_be_compared() {
     let life = Life::new();

@@ -1,5 +1,6 @@
-//! Decoders of what lies on drives against bytes of every kind, with checksums made right so that the bytes get that far:
-//! nothing panics, hangs, or takes memory out of proportion. The same ways in as `fuzz/`, which goes on where this ends.
+//! Decoders of what lies on drives against bytes of every kind, with checksums made right so that
+//! the bytes get that far: nothing panics, hangs, or takes memory out of proportion. The same ways
+//! in as `fuzz/`, which goes on where this ends.
 
 use std::rc::Rc;
 

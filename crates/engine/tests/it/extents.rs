@@ -1,4 +1,5 @@
-//! What a volume says of where it was written, against what was written, plain and while it is converted.
+//! What a volume says of where it was written, against what was written, plain and while it is
+//! converted.
 
 use crate::kit::pool::{Life, MIB, as_drives, contents, memory_drives, volume_spec};
 use stripewise_drive::Buffer;
@@ -31,7 +32,8 @@ fn what_was_written_is_told_and_the_rest_is_not() {
             let data = Buffer::from_bytes(&contents(1, at, 4096));
             volume.write(at, data, false).await.expect("written");
             let extents = told(&volume, 0, size);
-            // At least the block is said to be written, and at most its stripe while its region is not full.
+            // At least the block is said to be written, and at most its stripe while its region is
+            // not full.
             assert_eq!(extents.len(), 3, "{layout}: {extents:?}");
             assert_eq!(extents[0], (at, UNWRITTEN));
             assert_eq!(extents[1], (stripe, WRITTEN));
@@ -42,7 +44,8 @@ fn what_was_written_is_told_and_the_rest_is_not() {
             assert_eq!(told(&volume, at + 512, 1024), [(1024, WRITTEN)]);
             assert_eq!(volume.extents(0, size, 1).expect("in range").len(), 1);
 
-            // What is said to be unwritten reads as zeros, also after a flush has filled regions up.
+            // What is said to be unwritten reads as zeros, also after a flush has filled regions
+            // up.
             volume.flush().await.expect("flushed");
             let mut offset = 0;
             for (length, written) in told(&volume, 0, size) {

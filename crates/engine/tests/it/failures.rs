@@ -1,4 +1,5 @@
-//! Every loss that a layout tolerates, and one more: what can be read is right, what cannot is said.
+//! Every loss that a layout tolerates, and one more: what can be read is right, what cannot is
+//! said.
 
 use std::rc::Rc;
 

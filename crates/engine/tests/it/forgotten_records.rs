@@ -1,6 +1,7 @@
-//! A region is discarded and written anew while the journal is still saying, in a batch on its way, that older records of the
-//! region are over. What is written first in a region is in no journal: if power is cut before that batch has arrived, nothing
-//! of the older records must come back over it.
+//! A region is discarded and written anew while the journal is still saying, in a batch on its way,
+//! that older records of the region are over. What is written first in a region is in no journal:
+//! if power is cut before that batch has arrived, nothing of the older records must come back over
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -85,14 +86,16 @@ async fn discarded_and_written(context: &Context, drives: &[Rc<HoldingDrive>], l
     let array = array.await.expect("a new array");
     write(&array, 0, 2 * REGION_SECTORS, 1).await;
     array.flush().await.expect("a flush");
-    // Of a region that the map does not know: as long as this record is needed the batches after it are kept.
+    // Of a region that the map does not know: as long as this record is needed the batches after it
+    // are kept.
     write(&array, 2 * REGION_SECTORS, BLOCK_SECTORS, 1).await;
     write(&array, 2 * REGION_SECTORS, BLOCK_SECTORS, 2).await;
     // The record that must not come back, and one of another region.
     write(&array, 0, BLOCK_SECTORS, 2).await;
     write(&array, REGION_SECTORS, BLOCK_SECTORS, 2).await;
     drives.iter().for_each(|drive| drive.holds.set(true));
-    // All of that stripe: the drives are flushed first, so both records are over, and the batch that is on its way now says so.
+    // All of that stripe: the drives are flushed first, so both records are over, and the batch
+    // that is on its way now says so.
     let other = array.clone();
     let _writer = context.spawn(async move { write(&other, REGION_SECTORS, STRIPE_SECTORS, 3).await });
     context.sleep_ns(1_000_000).await;

@@ -1,5 +1,6 @@
-//! Drives that are files of a file system that runs full: writing stops with an error that says so, reading goes on, what was
-//! flushed stays, volumes can be deleted, and nothing is missing when there is space again.
+//! Drives that are files of a file system that runs full: writing stops with an error that says so,
+//! reading goes on, what was flushed stays, volumes can be deleted, and nothing is missing when
+//! there is space again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -101,7 +102,8 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         assert!(matches!(error, ArrayError::FileSystemFull { .. }), "{layout}: {error}");
         assert!(error.to_string().contains("ENOSPC"), "{error}");
         let durable = volume.durable_until(0, at).await;
-        // In place, the data may take all the space before the region map gets any: then none of them count.
+        // In place, the data may take all the space before the region map gets any: then none of
+        // them count.
         assert!(durable <= at && (durable > 0 || !write_back), "{layout}: {durable} of {at}");
 
         // Every drive takes part still, and everything can be read.

@@ -1,5 +1,6 @@
-//! Images of pools as each version of the format left them (`tests/images`): the present program reads what it says it reads, to the
-//! last byte, goes on with what was under way, and leaves alone what it does not know.
+//! Images of pools as each version of the format left them (`tests/images`): the present program
+//! reads what it says it reads, to the last byte, goes on with what was under way, and leaves alone
+//! what it does not know.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Blocks that are lost stay so until what is written to them is durable: what stood in for them is not given out after a power
-//! cut, whatever was recorded of the pool in between.
+//! Blocks that are lost stay so until what is written to them is durable: what stood in for them is
+//! not given out after a power cut, whatever was recorded of the pool in between.
 
 use std::rc::Rc;
 

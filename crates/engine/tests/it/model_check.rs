@@ -1,5 +1,5 @@
-//! Random reads, writes, flushes, losses, repairs and rebuilds on every layout in virtual time, against a plain array of
-//! versions. A run is its seed (`kit::seeds`).
+//! Random reads, writes, flushes, losses, repairs and rebuilds on every layout in virtual time,
+//! against a plain array of versions. A run is its seed (`kit::seeds`).
 
 use crate::kit;
 use crate::kit::seeds::sweep;

@@ -1,5 +1,5 @@
-//! A pool on volumes of other pools, in virtual time: what it acknowledged survives power cuts in the drives two levels below,
-//! and a pool below that goes is a drive that goes.
+//! A pool on volumes of other pools, in virtual time: what it acknowledged survives power cuts in
+//! the drives two levels below, and a pool below that goes is a drive that goes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -76,7 +76,8 @@ fn prepared(layout: &str) -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Writes, flushes and forces until power goes; the seeds that each block may hold: what was last durable, then what came after.
+/// Writes, flushes and forces until power goes; the seeds that each block may hold: what was last
+/// durable, then what came after.
 async fn write_until_cut(volume: &Volume, seed: u64, blocks: &RefCell<Vec<Vec<u64>>>) {
     let mut random = SplitMix64::new(seed);
     for round in 0..60 {

@@ -1,4 +1,5 @@
-//! Pools on healthy drives: made, opened in any order, looked at, and everything that is to be refused.
+//! Pools on healthy drives: made, opened in any order, looked at, and everything that is to be
+//! refused.
 
 use std::rc::Rc;
 

@@ -1,5 +1,6 @@
-//! Conversion of volumes to other layouts: every byte in the right place whatever the layouts, slabs given back, space refused
-//! with the numbers, losses reported, and what clients see meanwhile.
+//! Conversion of volumes to other layouts: every byte in the right place whatever the layouts,
+//! slabs given back, space refused with the numbers, losses reported, and what clients see
+//! meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,6 +1,7 @@
-//! Conversions under load: clients write, discard, read and flush while a volume becomes another, power goes at random moments,
-//! drives are lost meanwhile or in the same instant. Whoever opens the pool next goes on with it; what was flushed is there, what
-//! was written and not flushed is there or not, block by block, and nothing else is.
+//! Conversions under load: clients write, discard, read and flush while a volume becomes another,
+//! power goes at random moments, drives are lost meanwhile or in the same instant. Whoever opens
+//! the pool next goes on with it; what was flushed is there, what was written and not flushed is
+//! there or not, block by block, and nothing else is.
 //!
 //! Runs are repeatable: what fails names its seed.
 
@@ -18,15 +19,16 @@ use stripewise_runtime::VirtualExecutor;
 
 const DRIVES: usize = 6;
 const BLOCK: u64 = 4096;
-/// Blocks that one client writes in a row of them before the next one's begin: whoever writes a block alone knows what it
-/// reads, and stripes, windows and frontiers are shared all the same.
+/// Blocks that one client writes in a row of them before the next one's begin: whoever writes a
+/// block alone knows what it reads, and stripes, windows and frontiers are shared all the same.
 const STRIP: u64 = 24;
 const CLIENTS: u64 = 4;
-/// The largest strip of the layouts: what was being written at a cut, and can be told neither old nor new, is lost in whole strips;
-/// that is reported.
+/// The largest strip of the layouts: what was being written at a cut, and can be told neither old
+/// nor new, is lost in whole strips; that is reported.
 const LOSS: u64 = 16;
 
-/// What a block may hold: versions, 0 for zeros. The first was durable when the last flush ended; one more for each write since.
+/// What a block may hold: versions, 0 for zeros. The first was durable when the last flush ended;
+/// one more for each write since.
 #[derive(Clone, Debug)]
 struct Block {
     history: Vec<Vec<u64>>,
@@ -49,7 +51,8 @@ impl Model {
         self.next_version.replace(self.next_version.get() + 1)
     }
 
-    /// A write, or a discard, begins: afterwards the blocks hold the version, or what they held if `or_kept`.
+    /// A write, or a discard, begins: afterwards the blocks hold the version, or what they held if
+    /// `or_kept`.
     fn begin(&self, first: u64, count: u64, version: u64, or_kept: bool) {
         for block in &mut self.blocks.borrow_mut()[first as usize..(first + count) as usize] {
             let mut may = vec![version];
@@ -310,7 +313,8 @@ async fn open(world: &mut World, life: &Life, drives: &[Rc<FaultyDrive>], number
     life.open(&chosen).await.expect("opened")
 }
 
-/// A life from the images that the last one left to those that it leaves; whether the conversion is done.
+/// A life from the images that the last one left to those that it leaves; whether the conversion is
+/// done.
 fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> (Vec<Rc<MemoryDrive>>, bool) {
     let shuffle = world.random.next_u64();
     let executor = VirtualExecutor::shuffled(shuffle);
@@ -469,7 +473,7 @@ fn whatever_happens_while_a_conversion_is_taken_back_what_was_flushed_is_there()
 fn seeds_that_failed_once() {
     // Rows that were given back while the conversion began were counted as the volume's.
     run(78);
-    // With a drive away the copies of a mirror are not compared, and reads took them in turn: what was copied to the new array
-    // was not what had been read.
+    // With a drive away the copies of a mirror are not compared, and reads took them in turn: what
+    // was copied to the new array was not what had been read.
     run(15);
 }

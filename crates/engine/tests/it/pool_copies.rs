@@ -1,5 +1,5 @@
-//! Copies of a volume's region map and areas of its journal: that they are counted as what may be lost, taken over like rows,
-//! and that a volume whose journal is lost begins a new one.
+//! Copies of a volume's region map and areas of its journal: that they are counted as what may be
+//! lost, taken over like rows, and that a volume whose journal is lost begins a new one.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! Power cut at every single write of everything that changes a pool: what is found afterwards is the pool as before or as
-//! after, whole, with all that was flushed in it.
+//! Power cut at every single write of everything that changes a pool: what is found afterwards is
+//! the pool as before or as after, whole, with all that was flushed in it.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -56,8 +56,9 @@ fn prepared() -> Vec<Rc<MemoryDrive>> {
     images
 }
 
-/// Cuts at every write of `step` on a pool opened from `start`; afterwards the pool must be as before or as after, with at
-/// most so many drives out of service, and hold its data, also after its jobs have run.
+/// Cuts at every write of `step` on a pool opened from `start`; afterwards the pool must be as
+/// before or as after, with at most so many drives out of service, and hold its data, also after
+/// its jobs have run.
 fn cut_everywhere(
     may_be_out: usize,
     start: &[Rc<MemoryDrive>],
@@ -227,7 +228,8 @@ fn spreading_a_full_pool_over_a_drive_that_came() {
 
 #[test]
 fn giving_back_a_drive_that_lived_a_life_of_its_own() {
-    // Its region map is further on than that of the volume it joins, and says that nothing was ever written.
+    // Its region map is further on than that of the volume it joins, and says that nothing was ever
+    // written.
     let images = memory_drives(2, 16);
     let life = Life::new();
     life.run(async {
@@ -349,8 +351,8 @@ fn creating_a_pool() {
 
 #[test]
 fn losing_a_drive_under_writes() {
-    // A drive is pulled under way; power goes at every write after that. What was flushed is there, with all drives, and
-    // with any set of drives that has one that knew.
+    // A drive is pulled under way; power goes at every write after that. What was flushed is there,
+    // with all drives, and with any set of drives that has one that knew.
     let start = prepared();
     let run = |cut: &Rc<Cut>, at: u64| {
         let life = Life::new();
@@ -364,7 +366,8 @@ fn losing_a_drive_under_writes() {
             pulled.unplug();
             cut.arm(at);
             let mut flushed = 0;
-            // Whole stripes: without a journal a stripe written in part is not safe while a drive is missing.
+            // Whole stripes: without a journal a stripe written in part is not safe while a drive
+            // is missing.
             for step in 0..6 {
                 let data = stripewise_drive::Buffer::from_bytes(&contents(9, step * STRIPE, STRIPE as usize));
                 if one.write(step * STRIPE, data, false).await.is_err() || one.flush().await.is_err() {
@@ -393,7 +396,8 @@ fn losing_a_drive_under_writes() {
             life.run(async {
                 let pool = life.open(&present).await.unwrap();
                 let Ok(one) = pool.volume("one") else {
-                    // The pulled drive and another: two of a volume that can lose one. Reported, not wrong.
+                    // The pulled drive and another: two of a volume that can lose one. Reported,
+                    // not wrong.
                     assert!((1..4).contains(&absent), "cut at {at}, without {absent}");
                     return;
                 };
@@ -443,7 +447,8 @@ fn a_commit_cut_short_on_a_drive_that_is_away_next_does_not_split_the_pool() {
                 fill(&pool.volume("data").unwrap(), 2, 0, MIB).await;
                 let status = pool.status();
                 pool.close().await.unwrap();
-                // One of those who went on is enough, also if it has no part in what the other one was told of.
+                // One of those who went on is enough, also if it has no part in what the other one
+                // was told of.
                 for one in
                     (0..3).filter(|&one| one != away && state_of(&status, &format!("drive{one}")) == "online")
                 {

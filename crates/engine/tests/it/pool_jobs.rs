@@ -1,4 +1,5 @@
-//! Rebuilds and scrubs of pools in virtual time: progress, checkpoints, interruption at many moments, lost blocks.
+//! Rebuilds and scrubs of pools in virtual time: progress, checkpoints, interruption at many
+//! moments, lost blocks.
 
 use crate::kit;
 use std::rc::Rc;
@@ -21,7 +22,8 @@ fn slow<D: Drive + 'static>(life: &Life, below: &[Rc<D>]) -> Vec<Rc<dyn Drive>> 
     below.iter().map(model).collect()
 }
 
-/// Opens with one region rebuilt at a time: on drives this slow, sixteen would all be half done for long.
+/// Opens with one region rebuilt at a time: on drives this slow, sixteen would all be half done for
+/// long.
 async fn open_slow(life: &Life, drives: &[Rc<dyn Drive>]) -> Pool {
     let mut options = options(7);
     options.array.background_bytes = 1;
@@ -29,8 +31,8 @@ async fn open_slow(life: &Life, drives: &[Rc<dyn Drive>]) -> Pool {
     Pool::open(&life.context, &life.buffers, drives, OpenMode::ReadWrite, options).await.unwrap()
 }
 
-/// Where the slab of a volume's first row lies on a drive of this number: slabs begin behind a superblock area and a checksum
-/// area of 1 MiB each.
+/// Where the slab of a volume's first row lies on a drive of this number: slabs begin behind a
+/// superblock area and a checksum area of 1 MiB each.
 fn first_slab(volume: &stripewise_engine::Volume, drive: u32) -> u64 {
     let places = volume.array().rows().run(0).expect("a row").places_of(0);
     let place = places.iter().find(|place| place.drive == drive).expect("every drive is in it");
@@ -361,7 +363,8 @@ fn a_scrub_is_an_intent_that_survives_the_process() {
                 pool.scrub().await.unwrap();
             }
             pool.scrub_reports().is_empty().then_some(()).expect("nothing was checked yet");
-            // How far it came is shown while it rests; closing may have taken it to the end of the volume.
+            // How far it came is shown while it rests; closing may have taken it to the end of the
+            // volume.
             if let Some((volume, before)) = &came_to {
                 let paused = pool.activity();
                 let paused = paused.iter().find(|job| job.volume == *volume);
@@ -520,8 +523,8 @@ fn errors_of_a_lost_drive_are_not_laid_to_its_replacement() {
         let volume = full_volume(&pool, volume_spec("data", "raid5", Some(8 * MIB)), 1).await;
         volume.flush().await.unwrap();
         faults.iter().for_each(|drive| drive.set_delay(Delay::Fixed(1_000_000)));
-        // A scrub has a whole region's reads in flight, and looks at their errors one by one, repairing in between: long
-        // enough for the spare to be in place when it comes to the last.
+        // A scrub has a whole region's reads in flight, and looks at their errors one by one,
+        // repairing in between: long enough for the spare to be in place when it comes to the last.
         pool.start_jobs();
         pool.scrub().await.unwrap();
         life.context.sleep_ns(1_500_000).await;

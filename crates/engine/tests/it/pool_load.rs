@@ -1,4 +1,5 @@
-//! What is counted of a volume's requests: how many, how long, how much, what failed, and what is under way.
+//! What is counted of a volume's requests: how many, how long, how much, what failed, and what is
+//! under way.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Drives that fail, go away, come back and are replaced: what is recorded, what is rebuilt, what is never believed again.
+//! Drives that fail, go away, come back and are replaced: what is recorded, what is rebuilt, what
+//! is never believed again.
 
 use std::rc::Rc;
 
@@ -35,8 +36,8 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
         volume.flush().await.unwrap();
     });
     drop(life);
-    // Every set of drives: those with a drive that knows of the losses never show anything old; the two stale ones alone
-    // cannot know, nobody could.
+    // Every set of drives: those with a drive that knows of the losses never show anything old; the
+    // two stale ones alone cannot know, nobody could.
     for present in 1u32..16 {
         let knows = present & 0b0101 != 0;
         let fresh = copies(&images);
@@ -230,7 +231,8 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         holds(&wide, 1, 4 * MIB, 4 * MIB).await.unwrap();
         holds(&narrow, 4, 0, MIB).await.unwrap();
         holds(&narrow, 2, MIB, 7 * MIB).await.unwrap();
-        // Where there is no room for another copy of a map, the record of the drive that had it stays.
+        // Where there is no room for another copy of a map, the record of the drive that had it
+        // stays.
         let status = pool.status();
         assert_eq!(status.drives.iter().filter(|drive| drive.state == "online").count(), 4, "{status:#?}");
         pool.close().await.unwrap();
@@ -257,7 +259,8 @@ fn a_volume_without_redundancy_is_whole_again_when_its_drive_returns() {
 
         drives[1].unplug();
         fill(&parity, 3, 0, 4 * MIB).await;
-        // Whatever drive it goes to, nothing is written any more where the loss cannot be made up for.
+        // Whatever drive it goes to, nothing is written any more where the loss cannot be made up
+        // for.
         let zeroes = pool.buffers().allocate_zeroed(4096);
         for strip in 0..3 {
             assert!(striped.write(strip * 65_536, zeroes.clone(), false).await.is_err());
@@ -308,7 +311,8 @@ fn the_only_copy_is_not_overwritten() {
         let lost = id_of(&pool.status(), "drive0");
         let refused = pool.replace(lost, images[0].clone(), false).await;
         assert!(matches!(&refused, Err(PoolError::OnlyCopy { volume, .. }) if volume == "striped"));
-        // With another drive it is replaced for the volume that can be rebuilt; the other still waits for it.
+        // With another drive it is replaced for the volume that can be rebuilt; the other still
+        // waits for it.
         pool.replace(lost, MemoryDrive::new("new", 32 * MIB), false).await.unwrap();
         pool.wait(JobKind::Rebuild).await.unwrap();
         assert_eq!(pool.volumes()[1].state, VolumeState::Online);
@@ -358,7 +362,8 @@ fn a_drive_that_cannot_take_a_commit_is_out_before_the_commit_counts() {
         let drives = faulty(&life, &images);
         let pool = life.create(&as_drives(&drives), &[]).await.unwrap();
         pool.create_volume(volume_spec("data", "raid5", Some(4 * MIB))).await.unwrap();
-        // One copy of two that cannot be written is no reason: tried as a change and as two checkpoints.
+        // One copy of two that cannot be written is no reason: tried as a change and as two
+        // checkpoints.
         drives[0].make_unwritable(0..MIB);
         pool.set_rebuild_priority(50).await.unwrap();
         pool.set_rebuild_priority(51).await.unwrap();

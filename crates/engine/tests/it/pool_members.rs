@@ -1,5 +1,6 @@
-//! A drive is one member, and as new as it was: one that belongs to the pool comes into it as another only when its old place
-//! is given up, and one that was put back from an older copy is not believed.
+//! A drive is one member, and as new as it was: one that belongs to the pool comes into it as
+//! another only when its old place is given up, and one that was put back from an older copy is not
+//! believed.
 
 use std::rc::Rc;
 
@@ -386,7 +387,8 @@ fn an_older_copy_counts_for_no_volume_that_others_can_be_read_without() {
     let drives = as_drives(&[&images[..1], &[older], &images[2..]].concat());
     let life = Life::new();
     life.run(async {
-        // The second time its exclusion is recorded, and it is still not believed for what only it has.
+        // The second time its exclusion is recorded, and it is still not believed for what only it
+        // has.
         for _ in 0..2 {
             let pool = life.open(&drives).await.unwrap();
             assert_eq!(state(&pool, "drive1"), "stale");

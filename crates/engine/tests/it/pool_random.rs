@@ -1,5 +1,6 @@
-//! Random lives of a pool: writes, drives lost, pulled and given back, spares, rebuilds and scrubs cut short, volumes made
-//! and deleted, closings and power cuts. At the start of each life everything that was flushed must be there.
+//! Random lives of a pool: writes, drives lost, pulled and given back, spares, rebuilds and scrubs
+//! cut short, volumes made and deleted, closings and power cuts. At the start of each life
+//! everything that was flushed must be there.
 //!
 //! Runs are repeatable: what fails names its seed.
 
@@ -16,7 +17,8 @@ const DRIVES: usize = 8;
 const DATA_DRIVES: usize = 4;
 const LIVES: usize = 12;
 
-/// What a volume must hold: the seed of each stripe's contents, 0 for never written, `None` for cut while being written.
+/// What a volume must hold: the seed of each stripe's contents, 0 for never written, `None` for cut
+/// while being written.
 type Contents = Vec<Option<u64>>;
 
 struct World {

@@ -1,5 +1,6 @@
-//! A pool that was full gets a drive: what volumes take is spread over all drives, so that they can grow again. It begins by
-//! itself, gives way to everything else, can be stopped, goes on where it was, and moves nothing where nothing is gained.
+//! A pool that was full gets a drive: what volumes take is spread over all drives, so that they can
+//! grow again. It begins by itself, gives way to everything else, can be stopped, goes on where it
+//! was, and moves nothing where nothing is gained.
 
 use std::rc::Rc;
 

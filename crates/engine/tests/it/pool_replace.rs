@@ -1,5 +1,6 @@
-//! Drives that work are replaced: they stay members until the new drive has all that they held, so redundancy is whole at
-//! any time, whichever drive is lost meanwhile; what cannot be done is refused with the reason.
+//! Drives that work are replaced: they stay members until the new drive has all that they held, so
+//! redundancy is whole at any time, whichever drive is lost meanwhile; what cannot be done is
+//! refused with the reason.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -214,7 +215,8 @@ fn where_the_old_drive_fails_half_way_what_moved_stays_and_the_rest_is_rebuilt()
         let status = pool.status();
         assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{status:#?}");
         check_sound(&pool, &volume).await;
-        // What had moved was not written again: of 12 rows, beside their checksums, a map and a journal.
+        // What had moved was not written again: of 12 rows, beside their checksums, a map and a
+        // journal.
         let rebuilt_bytes = new.counters().written_bytes - moved_bytes;
         let left = all.rows() - moved;
         assert!(moved >= 4 && rebuilt_bytes < (left + 4) * MIB, "{moved} of {}: {rebuilt_bytes}", all.rows());

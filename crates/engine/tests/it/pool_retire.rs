@@ -1,4 +1,5 @@
-//! Drives that are to be emptied where room is short: what cannot end is refused or said, what can ends.
+//! Drives that are to be emptied where room is short: what cannot end is refused or said, what can
+//! ends.
 
 use std::rc::Rc;
 

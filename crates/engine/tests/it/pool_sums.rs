@@ -1,6 +1,6 @@
-//! Checksums of drives that were gone together. A page of them has its two places on neighbouring columns, so two drives can take
-//! both places with them; what comes back must be verified all the same. And pages that are lost while all blocks are there: a
-//! scrub records what they said.
+//! Checksums of drives that were gone together. A page of them has its two places on neighbouring
+//! columns, so two drives can take both places with them; what comes back must be verified all the
+//! same. And pages that are lost while all blocks are there: a scrub records what they said.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -66,7 +66,8 @@ fn rot(drive: &Rc<MemoryDrive>) -> u64 {
     rotten
 }
 
-/// Whether the volume reads as it should though these drives rot, and whether they are found to have lied.
+/// Whether the volume reads as it should though these drives rot, and whether they are found to
+/// have lied.
 fn reads_right_from(images: &[Rc<MemoryDrive>], rotten: &[&str], has_changed: bool, what: &str) {
     for drive in images.iter().filter(|drive| rotten.contains(&&*drive.info().label)) {
         rot(drive);
@@ -225,7 +226,8 @@ async fn scrubbed(pool: &Pool) -> ScrubReport {
     reports[0].report.clone()
 }
 
-/// Scrubs, and cuts the power when that has ended. Gives what is left, and what the scrub has found.
+/// Scrubs, and cuts the power when that has ended. Gives what is left, and what the scrub has
+/// found.
 fn scrubbed_and_cut(images: &[Rc<MemoryDrive>]) -> (Vec<Rc<MemoryDrive>>, ScrubReport) {
     let cut = Cut::over(images, 3);
     let life = Life::new();
@@ -237,7 +239,8 @@ fn scrubbed_and_cut(images: &[Rc<MemoryDrive>]) -> (Vec<Rc<MemoryDrive>>, ScrubR
     (cut.images(), report)
 }
 
-/// Whether every block of data that rots on a drive is found by its sum, on each drive in turn, and put right.
+/// Whether every block of data that rots on a drive is found by its sum, on each drive in turn, and
+/// put right.
 fn all_is_verified(images: &[Rc<MemoryDrive>], has_changed: bool, what: &str) {
     for drive in images {
         let rotten = rot(drive);
@@ -320,7 +323,8 @@ fn without_redundancy_a_scrub_records_what_can_be_read() {
     }
 }
 
-/// Pools of which a column's pages are lost, and blocks of that column rotten; with the number of these.
+/// Pools of which a column's pages are lost, and blocks of that column rotten; with the number of
+/// these.
 fn with_rot_that_no_sum_shows() -> Vec<(&'static str, Vec<Rc<MemoryDrive>>, usize, u64)> {
     let layouts = [("raid1", 2), ("raid1", 3), ("raid5", 3), ("raid6", 5)];
     let cases =
@@ -421,8 +425,8 @@ fn a_scrub_that_goes_on_after_a_cut_has_left_nothing_out() {
     });
 }
 
-/// Far more pages belong to a column than there is memory for. Until all of it is filled no place of them counts, with two
-/// neighbours gone, so none of them may give way to others meanwhile.
+/// Far more pages belong to a column than there is memory for. Until all of it is filled no place
+/// of them counts, with two neighbours gone, so none of them may give way to others meanwhile.
 #[test]
 fn pages_of_a_column_that_is_being_filled_stay_in_memory() {
     let size_bytes = 32 * MIB;

@@ -84,8 +84,8 @@ fn a_thin_volume_takes_space_where_it_is_written_and_gives_it_back() {
     });
 }
 
-/// A volume with its first writes acknowledged from the journal and not in place: one region of it unwritten, one cut by
-/// `offset`.
+/// A volume with its first writes acknowledged from the journal and not in place: one region of it
+/// unwritten, one cut by `offset`.
 async fn with_pending(pool: &Pool, checksums: bool) -> Volume {
     let wish = VolumeSpec {
         write_back: Some(true),
@@ -217,7 +217,8 @@ fn volumes_grow_and_shrink_to_what_is_stored() {
 
 #[test]
 fn a_map_that_is_too_small_moves() {
-    // 15,872 regions are a page of the map, and a slab of 1 MiB holds 128 pages: a thin volume needs no drives for it.
+    // 15,872 regions are a page of the map, and a slab of 1 MiB holds 128 pages: a thin volume
+    // needs no drives for it.
     let drives = as_drives(&memory_drives(2, 32));
     let life = Life::new();
     life.run(async {
@@ -265,7 +266,8 @@ fn a_pool_of_sixty_large_drives_is_made_and_looked_at_quickly() {
         println!("made in {made:?}, looked at in {looked:?}, {:.2} % overhead", status.overhead_percent);
         assert!(volume.capacity_bytes() > 48 * 19_700_000_000_000, "{}", volume.capacity_bytes());
         assert!(status.overhead_percent < 2.0);
-        // Limits for a busy machine and a build without optimisation; what is to be reached is 2 s and 100 ms.
+        // Limits for a busy machine and a build without optimisation; what is to be reached is 2 s
+        // and 100 ms.
         assert!(made.as_secs() < 20 && looked.as_millis() < 1000, "{made:?} {looked:?}");
         fill(&volume, 1, 0, MIB).await;
         let start = Instant::now();

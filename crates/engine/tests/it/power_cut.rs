@@ -1,5 +1,6 @@
-//! Power cuts at any instant: writes, flushes and rebuilds stop half-way, unflushed sectors are kept, lost or torn as the
-//! drives please, and the array is put together again from what is on them.
+//! Power cuts at any instant: writes, flushes and rebuilds stop half-way, unflushed sectors are
+//! kept, lost or torn as the drives please, and the array is put together again from what is on
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -55,7 +56,8 @@ async fn client(array: Array, history: Rc<History>, number: u64, clients: u64, s
         let count = 1 + random.below(chunk - first % chunk);
         let range = first as usize..(first + count) as usize;
         if random.chance(0.15) {
-            // What was written before this flush began is durable when it ends, unless it was overwritten since.
+            // What was written before this flush began is durable when it ends, unless it was
+            // overwritten since.
             let before = history.written.borrow().clone();
             let mine: Vec<usize> =
                 (0..before.len()).filter(|sector| *sector as u64 / chunk % clients == number).collect();
@@ -144,7 +146,8 @@ fn cut_while_writing(seed: u64) {
             .expect("a new array");
             let sectors = (array.capacity_bytes().min(8 << 20) / SECTOR) as usize;
             let history = Rc::new(History::new(sectors));
-            // In half of the runs the array was written and closed before: then no region is marked as being written to.
+            // In half of the runs the array was written and closed before: then no region is marked
+            // as being written to.
             let array = if seed.is_multiple_of(2) {
                 array.write(0, Model::data(0, sectors as u64, 1), false).await.expect("a write");
                 history.durable.borrow_mut().fill(1);
@@ -206,7 +209,8 @@ fn what_was_flushed_survives_a_power_cut_and_the_resync_closes_it() {
     }
 }
 
-/// Cuts the power after `steps` writes to the replacement. Gives whether the rebuild was over by then.
+/// Cuts the power after `steps` writes to the replacement. Gives whether the rebuild was over by
+/// then.
 fn cut_while_rebuilding(level: &str, width: usize, steps: u64) -> bool {
     let shape = shape(level, width, 16384);
     let spec = space(&shape, 5, 3 << 20);

@@ -1,6 +1,6 @@
-//! Clients write with their journals full while something works through whole regions beside them: all of
-//! it goes on. What fails here is a circle of waits, so each step is given 30 s of virtual time, far more
-//! than it takes.
+//! Clients write with their journals full while something works through whole regions beside them:
+//! all of it goes on. What fails here is a circle of waits, so each step is given 30 s of virtual
+//! time, far more than it takes.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -38,7 +38,8 @@ struct Shape {
 const SHAPE: Shape =
     Shape { drives: 4, columns: None, interleave_bytes: 16384, checksums: true, thin: false, full: true };
 
-/// Both kinds of volumes (records are kept for longer where there are checksums), stripes large and small.
+/// Both kinds of volumes (records are kept for longer where there are checksums), stripes large and
+/// small.
 const SHAPES: [Shape; 3] = [
     SHAPE,
     Shape { interleave_bytes: 4096, checksums: false, ..SHAPE },
@@ -231,7 +232,8 @@ fn clients_and_conversions_end_with_full_journals() {
     }
 }
 
-/// Regions that are written for the first time: their records go only when a flush has completed them.
+/// Regions that are written for the first time: their records go only when a flush has completed
+/// them.
 #[test]
 fn clients_and_flushes_of_new_regions_end_with_full_journals() {
     for (seed, shape) in (0..).zip(SHAPES) {

@@ -118,7 +118,8 @@ fn a_drive_that_never_answers_is_given_up_after_the_time_out() {
     assert!(member.failed().is_some_and(|reason| reason.contains("no answer")));
 }
 
-/// A clock that a process sees which stands still at times: timers fire when its next turn comes, the time is gone.
+/// A clock that a process sees which stands still at times: timers fire when its next turn comes,
+/// the time is gone.
 struct JumpingClock {
     inner: Context,
     jumped_ns: Cell<u64>,
@@ -176,8 +177,8 @@ fn a_process_that_stood_still_hears_its_drives_before_it_gives_them_up() {
     }
 }
 
-/// Bytes per second that each class gets while both ask all the time (foreground in `foreground` requests of 4 KiB at a
-/// time, background in eight of 256 KiB).
+/// Bytes per second that each class gets while both ask all the time (foreground in `foreground`
+/// requests of 4 KiB at a time, background in eight of 256 KiB).
 fn shares(foreground: usize, share: f64) -> (f64, f64) {
     let executor = VirtualExecutor::new();
     let context = executor.context();

@@ -1,5 +1,6 @@
-//! How long it takes, in virtual time on drives of constant bandwidth, to rebuild one drive of many into distributed spare space
-//! and onto one dedicated spare. Virtual time is exact, so the bound holds or it does not.
+//! How long it takes, in virtual time on drives of constant bandwidth, to rebuild one drive of many
+//! into distributed spare space and onto one dedicated spare. Virtual time is exact, so the bound
+//! holds or it does not.
 
 mod measure;
 use measure::{rebuild_seconds, strips_per_strip};

@@ -1,5 +1,6 @@
-//! A drive refuses the pool's record at one of its two ends. The record counts all the same, so what the other end has must
-//! not be all that there is: one more unreadable sector would bring back what was true before.
+//! A drive refuses the pool's record at one of its two ends. The record counts all the same, so
+//! what the other end has must not be all that there is: one more unreadable sector would bring
+//! back what was true before.
 
 use std::rc::Rc;
 

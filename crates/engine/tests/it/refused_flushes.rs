@@ -1,6 +1,7 @@
-//! A drive refuses one flush, has dropped what was in its cache by then, and accepts the next flush: as files of Linux do after
-//! an error of writing back. Whichever volume asked for that flush, every volume on the drive that has lost something either does
-//! without the drive, or tells its client.
+//! A drive refuses one flush, has dropped what was in its cache by then, and accepts the next
+//! flush: as files of Linux do after an error of writing back. Whichever volume asked for that
+//! flush, every volume on the drive that has lost something either does without the drive, or tells
+//! its client.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -259,7 +260,8 @@ fn a_volume_that_has_nothing_on_a_drive_neither_excludes_it_nor_reports_its_refu
     });
 }
 
-/// Drives that take their time, so that a flush from elsewhere finds a job in the middle of its work.
+/// Drives that take their time, so that a flush from elsewhere finds a job in the middle of its
+/// work.
 fn slow(context: &Context, all: &[Rc<Forgetful>]) -> Vec<Rc<FaultyDrive>> {
     let over = |(seed, drive): (usize, &Rc<Forgetful>)| {
         FaultyDrive::new(context, drive.clone() as Rc<dyn Drive>, seed as u64)

@@ -1,4 +1,5 @@
-//! How long requests are in memory: each is a future that whoever starts it copies once or twice, for every few KiB that it moves.
+//! How long requests are in memory: each is a future that whoever starts it copies once or twice,
+//! for every few KiB that it moves.
 
 use crate::kit::pool::*;
 use stripewise_drive::Buffer;

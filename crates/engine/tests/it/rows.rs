@@ -1,5 +1,6 @@
-//! What rows of slabs make possible: columns that move, that come back and catch up, volumes that grow and that take space
-//! only where they are written. With clients that go on writing all the while.
+//! What rows of slabs make possible: columns that move, that come back and catch up, volumes that
+//! grow and that take space only where they are written. With clients that go on writing all the
+//! while.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

@@ -1,5 +1,6 @@
-//! Power is cut after a column that was missing counts as current again. What the journal has from before it went, with data or
-//! parity of that column, must not come back over what was written without it.
+//! Power is cut after a column that was missing counts as current again. What the journal has from
+//! before it went, with data or parity of that column, must not come back over what was written
+//! without it.
 
 use std::rc::Rc;
 
@@ -14,18 +15,19 @@ const BLOCK_SECTORS: u64 = 8;
 /// What is looked at: some stripes of the first region.
 const SECTORS: u64 = 512;
 
-/// When, seen from the filling, the client flushes, and with that the records of its writes are released: in memory,
-/// durably only with what is appended
-/// to the journal next.
+/// When, seen from the filling, the client flushes, and with that the records of its writes are
+/// released: in memory, durably only with what is appended to the journal next.
 #[derive(Clone, Copy, Debug)]
 enum Flush {
     Before,
     After,
-    /// And it is the region's first, so that until then the records are needed for a map that does not know the region.
+    /// And it is the region's first, so that until then the records are needed for a map that does
+    /// not know the region.
     FirstAfter,
 }
 
-/// A block is written, a drive is replaced, the block is written once more, the new drive is filled, and power is cut.
+/// A block is written, a drive is replaced, the block is written once more, the new drive is
+/// filled, and power is cut.
 fn cut_after_filling(spec: &LinearSpec, column: usize, flush: Flush, seed: u64) {
     let told = format!("column {column} of {:?}, flush {flush:?}", spec.shape);
     let capacity = spec.base_bytes + spec.space_bytes;
@@ -91,7 +93,8 @@ fn in_every_column(checksums: bool, layouts: &[(&str, usize)], flush: Flush) {
             base_bytes: MIB,
             space_bytes: 8 * MIB,
             journal_slabs: 2,
-            // Every write is in place when it is acknowledged, its record live until the next flush.
+            // Every write is in place when it is acknowledged, its record live until the next
+            // flush.
             write_back: false,
             checksums,
         };

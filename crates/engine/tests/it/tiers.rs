@@ -1,5 +1,6 @@
-//! Rows that change tiers in virtual time: hot ones move up and are served there, cold ones return, within the rate, where
-//! pins let them; through power cuts and losses of drives in the middle of it.
+//! Rows that change tiers in virtual time: hot ones move up and are served there, cold ones return,
+//! within the rate, where pins let them; through power cuts and losses of drives in the middle of
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -328,7 +329,8 @@ fn a_fast_drive_that_fails_is_rebuilt_onto_data_drives_and_rows_go_up_again_when
     });
 }
 
-/// Moves a volume up (or down) while a client writes and flushes; what was flushed by now, by block of 64 KiB.
+/// Moves a volume up (or down) while a client writes and flushes; what was flushed by now, by block
+/// of 64 KiB.
 async fn move_under_load(life: &Life, pool: &Pool, pin: Pin, seed: u64, flushed: &RefCell<Vec<u64>>) {
     let Ok(volume) = pool.volume("data") else { return };
     if pool.set_pin("data", pin).await.is_err() {

@@ -1,5 +1,5 @@
-//! The engine's times and sizes are the caller's: a pool is what it is whatever they are, but for the grain of its region
-//! maps, which is on the drives and is held to.
+//! The engine's times and sizes are the caller's: a pool is what it is whatever they are, but for
+//! the grain of its region maps, which is on the drives and is held to.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Writes acknowledged by the journal while more come than it takes: everybody gets on, and nothing is lost on the way.
+//! Writes acknowledged by the journal while more come than it takes: everybody gets on, and nothing
+//! is lost on the way.
 
 use crate::kit;
 use std::cell::RefCell;
@@ -36,7 +37,8 @@ async fn put(volume: &Volume, written: &Written, block: u64, count: u64, seed: u
     written.borrow_mut()[block as usize..(block + count) as usize].fill(seed);
 }
 
-/// Blocks of a client of its own, all over the volume; one in eight clients writes large pieces behind them.
+/// Blocks of a client of its own, all over the volume; one in eight clients writes large pieces
+/// behind them.
 async fn client(volume: &Volume, written: &Written, number: u64) {
     let mut random = SplitMix64::new(number);
     for turn in 0..WRITES {

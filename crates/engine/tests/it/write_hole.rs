@@ -1,5 +1,6 @@
-//! Power cuts with drives lost in the same instant: what was flushed is there, what nobody was writing is untouched, and a
-//! block that was being written reads as some version of it or as an error, never as anything else.
+//! Power cuts with drives lost in the same instant: what was flushed is there, what nobody was
+//! writing is untouched, and a block that was being written reads as some version of it or as an
+//! error, never as anything else.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,7 +17,8 @@ use stripewise_runtime::VirtualExecutor;
 const MIB: u64 = 1 << 20;
 const BLOCK_SECTORS: u64 = 8;
 
-/// For every sector the version that is surely durable and the newest ever written; and what each client is writing.
+/// For every sector the version that is surely durable and the newest ever written; and what each
+/// client is writing.
 struct History {
     durable: RefCell<Vec<u32>>,
     written: RefCell<Vec<u32>>,
@@ -82,7 +84,8 @@ async fn check(array: &Array, history: &History, seed: u64, what: &str) -> u64 {
         let data = match array.read(first * SECTOR, (BLOCK_SECTORS * SECTOR) as usize).await {
             Ok(data) => data.to_vec(),
             Err(error) => {
-                // Only what was not yet durable may be lost: its last write was still under way, or not flushed since.
+                // Only what was not yet durable may be lost: its last write was still under way, or
+                // not flushed since.
                 let (durable, written) = (history.durable.borrow(), history.written.borrow());
                 let in_doubt =
                     (first..first + BLOCK_SECTORS).any(|s| durable[s as usize] < written[s as usize]);
@@ -119,8 +122,9 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
     };
     let (level, width) = layouts[random.below(layouts.len() as u64) as usize];
     let shape = shape(level, width, 4096 << random.below(4));
-    // With checksums blocks are told old from new as a whole. Drives that write them whole lose nothing; of others, several
-    // blocks of a row may be torn at once, and then those that were being written are lost.
+    // With checksums blocks are told old from new as a whole. Drives that write them whole lose
+    // nothing; of others, several blocks of a row may be torn at once, and then those that were
+    // being written are lost.
     let tears = checksums && random.chance(0.4);
     let spec = LinearSpec {
         id: u128::from(seed),
@@ -214,7 +218,8 @@ fn cut_and_lose(seed: u64, checksums: bool) -> u64 {
             assert_eq!((report.blamed.len(), report.unattributed_blocks), (0, 0), "seed {seed}: {report:?}");
             assert_eq!((report.checksum_errors, report.pages_lost), (0, 0), "seed {seed}: {report:?}");
         }
-        // It is a whole array again: what is written now is there, and survives the same loss once more.
+        // It is a whole array again: what is written now is there, and survives the same loss once
+        // more.
         array.write(0, Model::data(0, 64, u32::MAX), true).await.expect("a write");
         array.close().await.expect("closing");
         let array = open(&context, &spec, slots(&context, &images, &lost)).await.expect("it opens again");
@@ -261,8 +266,9 @@ fn a_flush_promises_nothing_once_drives_are_gone_that_cannot_be_spared() {
     });
 }
 
-/// A stripe is being written as a whole; a block of it was then written once more, and acknowledged by the journal, when
-/// power is cut and a drive is lost with it: what nobody can put together of the first write is not asked for.
+/// A stripe is being written as a whole; a block of it was then written once more, and acknowledged
+/// by the journal, when power is cut and a drive is lost with it: what nobody can put together of
+/// the first write is not asked for.
 fn cut_behind_the_journal(seed: u64, checksums: bool, lost: &[usize]) {
     let spec = LinearSpec {
         id: u128::from(seed) + 1,
@@ -319,8 +325,9 @@ fn what_the_journal_has_of_a_block_is_not_lost_with_what_was_there_before() {
     }
 }
 
-/// A full stripe is being written when power is cut and a drive is lost; some of its blocks are dead. One block of it is then
-/// written durably, and power is cut again. Gives the number of dead blocks.
+/// A full stripe is being written when power is cut and a drive is lost; some of its blocks are
+/// dead. One block of it is then written durably, and power is cut again. Gives the number of dead
+/// blocks.
 fn cut_again_after_a_loss(seed: u64, checksums: bool, lost: usize) -> usize {
     let spec = LinearSpec {
         id: u128::from(seed) + 1,

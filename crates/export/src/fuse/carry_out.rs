@@ -1,5 +1,5 @@
-//! Carrying out the kernel's requests on the executor. What only looks is answered at once; what reads or writes is a task of its
-//! own.
+//! Carrying out the kernel's requests on the executor. What only looks is answered at once; what
+//! reads or writes is a task of its own.
 
 use std::cell::Cell;
 use std::io;
@@ -135,7 +135,8 @@ impl Worker {
 
     /// Starts a task that reads, writes, zeroes or flushes. `data`: of a write.
     ///
-    /// Each kind is a task of its own: one task for all would be as long in memory as the longest of them.
+    /// Each kind is a task of its own: one task for all would be as long in memory as the longest
+    /// of them.
     fn begin(
         self: &Rc<Self>,
         context: &Context,
@@ -232,11 +233,13 @@ impl Worker {
         if closes && !file.write {
             return Ok(());
         }
-        // An `fsync` makes durable what anybody wrote to the file, through whichever descriptor it is asked for.
+        // An `fsync` makes durable what anybody wrote to the file, through whichever descriptor it
+        // is asked for.
         let written = file.written_so_far();
         file.export.flush().await.map_err(|error| self.number("flush", &file, &error))?;
         file.has_flushed(written);
-        // Nobody looks at the error of a close, and a process that starts another closes what it has open once more.
+        // Nobody looks at the error of a close, and a process that starts another closes what it
+        // has open once more.
         let may_have_lost = if closes { file.may_have_lost() } else { file.tells_what_it_lost() };
         if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }
     }

@@ -1,10 +1,11 @@
-//! The kernel's end of a mount: its requests are taken here, as many in a row as wait, and what is answered to them goes back.
+//! The kernel's end of a mount: its requests are taken here, as many in a row as wait, and what is
+//! answered to them goes back.
 //!
-//! The crate `fuser` mounts and agrees with the kernel on how to talk. What is said after that is read on the executor's own
-//! thread: a thread beside it would have to wake it for every request.
+//! The crate `fuser` mounts and agrees with the kernel on how to talk. What is said after that is
+//! read on the executor's own thread: a thread beside it would have to wake it for every request.
 //!
-//! Expected faults: a mount that ends at any moment, with requests under way; requests that are taken back while they are read;
-//! answers to nobody.
+//! Expected faults: a mount that ends at any moment, with requests under way; requests that are
+//! taken back while they are read; answers to nobody.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,7 +24,8 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 const MAX_BACKGROUND: u16 = 512;
 /// Every request takes some memory, whatever its data: this bounds their number, too.
 const LEAST_COUNTED_BYTES: u64 = 16 << 10;
-/// Data that fill so much of the memory they were read into stay there; less is copied out, so that little data never hold much memory.
+/// Data that fill so much of the memory they were read into stay there; less is copied out, so that
+/// little data never hold much memory.
 const KEPT_BYTES: usize = MAX_REQUEST_BYTES / 2;
 /// Memory of data that is kept for further ones.
 const RETAINED_BYTES: usize = 16 << 20;
@@ -45,7 +47,8 @@ impl Filesystem for Terms {
     }
 }
 
-/// Mounts at the folder `at`. Blocks briefly. It is mounted until the session is dropped, or somebody unmounts it.
+/// Mounts at the folder `at`. Blocks briefly. It is mounted until the session is dropped, or
+/// somebody unmounts it.
 pub(super) fn mount(at: &Path, config: &Config) -> io::Result<Session<Terms>> {
     Session::new(Terms, at, config)
 }
@@ -111,7 +114,8 @@ impl Device {
         }
     }
 
-    /// A message that was received. `None` for what is none: then nothing that comes can be relied on.
+    /// A message that was received. `None` for what is none: then nothing that comes can be relied
+    /// on.
     fn take(&mut self, head: &[u8], length: usize) -> Option<(u64, Option<Buffer>, Question)> {
         let beyond_head = length.saturating_sub(head.len());
         let (unique, question) = wire::parse(&head[..length.min(head.len())])?;

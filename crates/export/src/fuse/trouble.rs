@@ -1,5 +1,6 @@
-//! From the engine's errors to the numbers that programs get, and to a line for whoever runs the daemon: once per kind and volume,
-//! since a file system that is told of an error may try again for ever.
+//! From the engine's errors to the numbers that programs get, and to a line for whoever runs the
+//! daemon: once per kind and volume, since a file system that is told of an error may try again for
+//! ever.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

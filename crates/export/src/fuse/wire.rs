@@ -1,8 +1,9 @@
-//! The messages between the kernel and a file system in user space: what comes is taken apart, answers are put together. Numbers
-//! and layouts are those of Linux's `include/uapi/linux/fuse.h`, in the machine's own byte order.
+//! The messages between the kernel and a file system in user space: what comes is taken apart,
+//! answers are put together. Numbers and layouts are those of Linux's `include/uapi/linux/fuse.h`,
+//! in the machine's own byte order.
 //!
-//! Expected faults: kinds of requests that are not known here (refused by number), and messages that are too short for
-//! what they say they are (refused as well: the kernel does not send such).
+//! Expected faults: kinds of requests that are not known here (refused by number), and messages
+//! that are too short for what they say they are (refused as well: the kernel does not send such).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -61,7 +62,8 @@ const CHANGES_SIZE: u32 = 8;
 /// The file goes past the page cache, and may be written by many at once (`FOPEN_*`).
 pub(super) const OPENED_DIRECT: u32 = 1 | 64;
 
-/// What the kernel asks. `node` is a number that [`super::files`] gave, `handle` that of an open file.
+/// What the kernel asks. `node` is a number that [`super::files`] gave, `handle` that of an open
+/// file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// Answered at once.
@@ -163,7 +165,8 @@ impl<'a> Front<'a> {
     }
 }
 
-/// A request's number, which its answer repeats, and what it asks. `None` for what is no request at all. Of writes the first
+/// A request's number, which its answer repeats, and what it asks. `None` for what is no request at
+/// all. Of writes the first
 /// [`WRITE_HEAD_BYTES`] are enough, of others all of it is needed.
 pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
     let mut front = Front(message);
@@ -255,7 +258,8 @@ fn allocation(front: &mut Front) -> Option<Question> {
     let mode = front.number32()?.cast_signed();
     let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
     Some(match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        // Both: whoever punches a hole relies on zeros being there, as file systems on a loop device do.
+        // Both: whoever punches a hole relies on zeros being there, as file systems on a loop
+        // device do.
         libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE => {
             Question::Transfer(Transfer::Zero { handle, offset, length, keep_size })
         }
@@ -309,7 +313,8 @@ fn type_bits(kind: FileType) -> u32 {
     }
 }
 
-/// What was looked up. The kernel keeps none of it: volumes come, go and grow by commands it does not see.
+/// What was looked up. The kernel keeps none of it: volumes come, go and grow by commands it does
+/// not see.
 pub(super) fn entry(attributes: &FileAttr) -> Vec<u8> {
     let (generation, entry_valid, attributes_valid) = (0, 0, 0);
     let body = Body::default().numbers64([attributes.ino.0, generation, entry_valid, attributes_valid]);
@@ -439,7 +444,8 @@ mod tests {
             blksize: 4096,
             flags: 0,
         };
-        // sizeof of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out and fuse_statfs_out.
+        // sizeof of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out
+        // and fuse_statfs_out.
         let lengths = [
             entry(&attributes).len(),
             super::attributes(&attributes).len(),

@@ -1,8 +1,10 @@
-//! One client, from its first byte to its last: negotiation, then requests, each of them a task of its own.
+//! One client, from its first byte to its last: negotiation, then requests, each of them a task of
+//! its own.
 //!
-//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way, or ask for more than they may; an
-//! export that ends under them (its pool is closed, perhaps to be opened anew). Each ends with an answer or with this connection; requests
-//! under way are finished all the same.
+//! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way,
+//! or ask for more than they may; an export that ends under them (its pool is closed, perhaps to be
+//! opened anew). Each ends with an answer or with this connection; requests under way are finished
+//! all the same.
 
 use std::cell::Cell;
 use std::io;
@@ -30,8 +32,8 @@ use super::transport::Transport;
 use crate::budget::Line;
 use crate::export::{Export, Exports};
 
-/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once, before the next one is looked at: the
-/// client then takes the answer while the next one is read.
+/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
+/// before the next one is looked at: the client then takes the answer while the next one is read.
 const LONG_TRANSFER: u32 = 128 << 10;
 /// Options that a negotiation may have.
 const MOST_OPTIONS: usize = 1000;

@@ -17,8 +17,8 @@ use crate::export::{Ending, Export, Exports};
 
 const SIZE_BYTES: u64 = 1 << 30;
 
-/// What a client may have sent: a choice of the server's settings, its flags, options, then requests. Nothing may panic, and what is
-/// answered stays in proportion to what was sent.
+/// What a client may have sent: a choice of the server's settings, its flags, options, then
+/// requests. Nothing may panic, and what is answered stays in proportion to what was sent.
 pub fn client_bytes(input: &[u8]) {
     let Some(([choice, flags @ ..], mut rest)) = input.split_first_chunk::<5>() else { return };
     let policy = [TlsPolicy::None, TlsPolicy::Offered, TlsPolicy::Required][usize::from(choice % 3)];

@@ -10,8 +10,8 @@ use crate::budget::Wanted;
 
 /// Memory of a connection's inbox.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
-/// What is missing of a payload is received straight into its own memory if it is longer than this; else into the inbox, with
-/// what follows it.
+/// What is missing of a payload is received straight into its own memory if it is longer than this;
+/// else into the inbox, with what follows it.
 const DIRECT_BYTES: usize = 16 << 10;
 /// Received at a time straight into a payload's memory.
 const PART_BYTES: usize = 1 << 20;
@@ -34,8 +34,9 @@ impl Inbox {
         self.end - self.start
     }
 
-    /// Has `count` bytes (at most [`INBOX_BYTES`]) at hand. `false`: the peer sends no more, and there is nothing left. Waits for
-    /// the first byte as long as it takes, for those after it no longer than a stalled request may.
+    /// Has `count` bytes (at most [`INBOX_BYTES`]) at hand. `false`: the peer sends no more, and
+    /// there is nothing left. Waits for the first byte as long as it takes, for those after it no
+    /// longer than a stalled request may.
     pub async fn need(&mut self, transport: &Transport, count: usize) -> io::Result<bool> {
         while self.available() < count {
             if self.available() == 0 {

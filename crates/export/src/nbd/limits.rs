@@ -12,15 +12,18 @@ pub struct Limits {
     pub strangers: usize,
     /// Of these, from one address (IPv6: one /64).
     pub strangers_of_one: usize,
-    /// Further ones wait for a place, nanoseconds, from when there was none any more. Then they are told so and closed.
+    /// Further ones wait for a place, nanoseconds, from when there was none any more. Then they are
+    /// told so and closed.
     pub place_ns: u64,
-    /// Requests of a connection that are not answered yet, or whose answer was not taken; its next ones are not read before.
+    /// Requests of a connection that are not answered yet, or whose answer was not taken; its next
+    /// ones are not read before.
     pub client_requests: usize,
     /// Bytes that these may have to transfer; a longer one waits for all others.
     pub client_bytes: u64,
     /// From connecting to the first request, nanoseconds, TLS included.
     pub negotiation_ns: u64,
-    /// Between two parts of a request that has begun, nanoseconds. Between requests a client may be silent for ever.
+    /// Between two parts of a request that has begun, nanoseconds. Between requests a client may be
+    /// silent for ever.
     pub request_stall_ns: u64,
     /// For answers to be taken, of at most 4 MiB at a time or one longer one, nanoseconds.
     pub reply_stall_ns: u64,

@@ -1,7 +1,8 @@
 //! What a client wants, option by option: bytes in, bytes and a decision out, no I/O.
 //!
-//! Expected faults: unknown options (refused, the client may go on), exports that do not exist, lengths that lie, strings that are
-//! no text, and clients that talk in the clear where that is not allowed. None of it takes memory beyond the option itself.
+//! Expected faults: unknown options (refused, the client may go on), exports that do not exist,
+//! lengths that lie, strings that are no text, and clients that talk in the clear where that is not
+//! allowed. None of it takes memory beyond the option itself.
 
 use std::rc::Rc;
 
@@ -60,7 +61,8 @@ pub(crate) struct Negotiation {
 }
 
 impl Negotiation {
-    /// `client_flags`: the client's answer to the greeting. `None` where it asks for what there is not.
+    /// `client_flags`: the client's answer to the greeting. `None` where it asks for what there is
+    /// not.
     pub fn new(tls: TlsPolicy, client_flags: u32) -> Option<Self> {
         let known = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
         if client_flags & !known != 0 {

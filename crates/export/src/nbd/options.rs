@@ -7,7 +7,8 @@ pub(crate) const LONGEST_OPTION: u32 = 32 << 10;
 /// Bytes of an option's head.
 pub(crate) const OPTION_HEAD_BYTES: usize = 16;
 
-/// The head of an option: its number, and the length of what follows. `None` where these bytes are no option.
+/// The head of an option: its number, and the length of what follows. `None` where these bytes are
+/// no option.
 pub(crate) fn parse_option_head(bytes: &[u8; OPTION_HEAD_BYTES]) -> Option<(u32, u32)> {
     let mut fields = Fields(bytes);
     if fields.u64()? != IHAVEOPT {
@@ -16,7 +17,8 @@ pub(crate) fn parse_option_head(bytes: &[u8; OPTION_HEAD_BYTES]) -> Option<(u32,
     Some((fields.u32()?, fields.u32()?))
 }
 
-/// INFO and GO: the export's name, and which information is wanted beside its size. `None` where lengths do not fit.
+/// INFO and GO: the export's name, and which information is wanted beside its size. `None` where
+/// lengths do not fit.
 pub(crate) fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let mut fields = Fields(data);
     let name = fields.string()?;
@@ -28,7 +30,8 @@ pub(crate) fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     Some((name, wanted))
 }
 
-/// LIST_META_CONTEXT and SET_META_CONTEXT: the export's name, and queries. `None` where lengths do not fit.
+/// LIST_META_CONTEXT and SET_META_CONTEXT: the export's name, and queries. `None` where lengths do
+/// not fit.
 pub(crate) fn parse_meta_context(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let mut fields = Fields(data);
     let name = fields.string()?;

@@ -1,7 +1,8 @@
 //! Answers on their way to a client: what is ready goes out together, in one system call.
 //!
-//! Expected faults: a client that never reads its answers. They stay here, and with them the permits of their requests, so that
-//! no more requests are read; when the time allowed is over the connection is given up.
+//! Expected faults: a client that never reads its answers. They stay here, and with them the
+//! permits of their requests, so that no more requests are read; when the time allowed is over the
+//! connection is given up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

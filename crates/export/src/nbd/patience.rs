@@ -1,12 +1,13 @@
-//! How long a client is waited for, by a server that may be slow itself: only time in which the server could have noticed counts. A
-//! machine with too much to do, or one that stood still, makes no client late.
+//! How long a client is waited for, by a server that may be slow itself: only time in which the
+//! server could have noticed counts. A machine with too much to do, or one that stood still, makes
+//! no client late.
 
 use std::future::Future;
 
 use stripewise_drive::Context;
 
-/// Looks that a wait is divided into. Whatever the clock says, so many turns of the executor pass before a client is given up; a
-/// negotiation takes fewer.
+/// Looks that a wait is divided into. Whatever the clock says, so many turns of the executor pass
+/// before a client is given up; a negotiation takes fewer.
 const LOOKS: u64 = 50;
 
 /// As [`within`], and a sixth as long from when `is_short` on: others wait for what this one keeps.
@@ -29,7 +30,8 @@ pub(crate) async fn within_unless_short<F: Future + Unpin>(
     None
 }
 
-/// What `work` comes to; `None` if it takes longer than `limit_ns`, not counted what the executor did not get round to.
+/// What `work` comes to; `None` if it takes longer than `limit_ns`, not counted what the executor
+/// did not get round to.
 pub(crate) async fn within<F: Future + Unpin>(
     context: &Context,
     limit_ns: u64,

@@ -1,4 +1,5 @@
-//! A client's requests as plain data, from bytes that may be anything, and whether they may be carried out.
+//! A client's requests as plain data, from bytes that may be anything, and whether they may be
+//! carried out.
 
 use super::errors::Failure;
 use super::negotiation::Terms;
@@ -63,7 +64,8 @@ impl Request {
         if self.kind == CMD_WRITE { self.length } else { 0 }
     }
 
-    /// Bytes that it has to transfer, one way or the other; none where it is longer than allowed, since then it is refused.
+    /// Bytes that it has to transfer, one way or the other; none where it is longer than allowed,
+    /// since then it is refused.
     pub fn transfer_bytes(&self) -> u32 {
         let transfers = matches!(self.kind, CMD_READ | CMD_WRITE) && self.length <= LONGEST_TRANSFER;
         if transfers { self.length } else { 0 }

@@ -1,9 +1,9 @@
 //! Who is let in, and how it ends.
 //!
-//! Expected faults: more clients than there is room for (they wait a little, as who has just left may not be gone yet; then they are told
-//! and closed), a system without descriptors (tried again a little
-//! later), and clients that are still there when the server ends: what they asked for is finished and answered, then they
-//! are closed.
+//! Expected faults: more clients than there is room for (they wait a little, as who has just left
+//! may not be gone yet; then they are told and closed), a system without descriptors (tried again a
+//! little later), and clients that are still there when the server ends: what they asked for is
+//! finished and answered, then they are closed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,8 +32,9 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 /// Clients too many that are told so at a time; of more than these the connections just end.
 const MOST_TOLD: usize = 64;
 
-/// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the client can take it while the next
-/// one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08 and 1.06 of nbdkit's rate of 1 MiB reads); by default it is 0.2.
+/// Room for answers in the kernel on a unix socket: a long one goes there at once, so that the
+/// client can take it while the next one is read. Of 1, 2 and 4 MB the first did best (1.13, 1.08
+/// and 1.06 of nbdkit's rate of 1 MiB reads); by default it is 0.2.
 const UNIX_SEND_ROOM_BYTES: usize = 1_000_000;
 
 /// Something about a client that may be of interest.
@@ -51,7 +52,8 @@ pub enum Notice {
         /// The export's full name.
         export: String,
     },
-    /// There are as many as there may be, and have been for long; it is told so, where that is possible, and closed.
+    /// There are as many as there may be, and have been for long; it is told so, where that is
+    /// possible, and closed.
     TooMany {
         /// Who.
         peer: String,
@@ -340,9 +342,10 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// Lets nobody in any more, finishes and answers what is under way, flushes, and closes all connections. Those that are not
-    /// done in the time that the limits allow are closed then; requests that the engine is still at are waited for as long
-    /// once more. `true` if nothing is left.
+    /// Lets nobody in any more, finishes and answers what is under way, flushes, and closes all
+    /// connections. Those that are not done in the time that the limits allow are closed then;
+    /// requests that the engine is still at are waited for as long once more. `true` if nothing is
+    /// left.
     pub async fn end(&self) -> bool {
         let shared = &*self.0;
         shared.ending.set(true);

@@ -1,7 +1,8 @@
-//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted and clear bytes, on either side.
+//! TLS by rustls: the server's certificate and key, and one connection's state between encrypted
+//! and clear bytes, on either side.
 //!
-//! Expected faults: files that hold no certificate or key, or ones that do not belong together; peers that speak no TLS, have no
-//! certificate where one is asked for, or break off half-way.
+//! Expected faults: files that hold no certificate or key, or ones that do not belong together;
+//! peers that speak no TLS, have no certificate where one is asked for, or break off half-way.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -52,7 +53,8 @@ pub enum TlsError {
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// From PEM files. With `client_authority` clients need a certificate that one of its certificates has signed.
+    /// From PEM files. With `client_authority` clients need a certificate that one of its
+    /// certificates has signed.
     pub fn load(certificates: &Path, key: &Path, client_authority: Option<&Path>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());

@@ -1,5 +1,6 @@
-//! Exports as drives: our client against our server, over unix sockets, TCP and TLS; against nbdkit, which answers in other ways;
-//! through connections that are cut or stall; and against servers that lie.
+//! Exports as drives: our client against our server, over unix sockets, TCP and TLS; against
+//! nbdkit, which answers in other ways; through connections that are cut or stall; and against
+//! servers that lie.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -336,7 +337,8 @@ fn a_server_that_is_silent_is_lost_when_the_time_is_over_also_when_nobody_asks()
     executor.block_on(async {
         for asks in [true, false] {
             let drive = opened(&executor, &at(&wire.socket, "tank/data", "1s")).await.expect("open");
-            // Longer than the time allowed, and nothing is lost: it answers when it is asked whether it is there.
+            // Longer than the time allowed, and nothing is lost: it answers when it is asked
+            // whether it is there.
             context.sleep_ns(2_000_000_000).await;
             assert_eq!(drive.lost(), None);
             wire.held.store(true, Ordering::SeqCst);
@@ -394,7 +396,8 @@ fn a_process_that_stood_still_longer_than_a_server_may_be_silent_hears_its_answe
 /// What a server says to a request.
 type Answers = fn(&[u8; 28]) -> Vec<u8>;
 
-/// A server that says what it is told to: `greets` to everybody, then what `answers` makes of each request.
+/// A server that says what it is told to: `greets` to everybody, then what `answers` makes of each
+/// request.
 fn liar(folder: &Path, name: &str, greets: Vec<u8>, answers: Answers) -> PathBuf {
     let socket = folder.join(name);
     let listener = UnixListener::bind(&socket).expect("listens");

@@ -1,5 +1,5 @@
-//! Clients that lie, stop half-way, never listen, or come in too great numbers: each is answered or given up, and everybody
-//! else is served as if they were not there.
+//! Clients that lie, stop half-way, never listen, or come in too great numbers: each is answered or
+//! given up, and everybody else is served as if they were not there.
 
 use crate::kit;
 use std::io::{Read, Write};
@@ -41,7 +41,8 @@ fn short_limits() -> Limits {
     }
 }
 
-/// What a client may send: options and requests, right at first, then with bytes changed, cut off, doubled or made up.
+/// What a client may send: options and requests, right at first, then with bytes changed, cut off,
+/// doubled or made up.
 fn malformed(seed: u64) -> Vec<u8> {
     let mut random = stripewise_drive::SplitMix64::new(seed);
     let name = ["tank/data", "", "tank/none", "\u{e9}"][random.below(4) as usize];
@@ -154,7 +155,8 @@ fn who_never_reads_answers_is_not_read_from_either_and_given_up() {
     }
     let mut deaf = Client::ready(&served.socket, "tank/data");
     deaf.stream.set_write_timeout(Some(Duration::from_millis(100))).expect("set");
-    // What fits the kernel's room and the server's inbox is some thousands; 20,000 if the server went on reading.
+    // What fits the kernel's room and the server's inbox is some thousands; 20,000 if the server
+    // went on reading.
     let mut sent = 0;
     while sent < 20_000 && deaf.stream.write_all(&request_bytes(READ, 0, sent, 0, 16 << 10)).is_ok() {
         sent += 1;
@@ -215,7 +217,8 @@ fn who_comes_when_there_is_no_place_waits_for_one() {
 /// Three hundred at once, of which eight may be there at a time, while others keep the server busy.
 #[test]
 fn hundreds_that_come_at_once_are_all_served() {
-    // Nobody of them waits so long that it is turned away, also on a slow machine: each stays as briefly as it can.
+    // Nobody of them waits so long that it is turned away, also on a slow machine: each stays as
+    // briefly as it can.
     let limits = Limits { clients: 8 + 4, place_ns: 60 * SECOND_NS, ..Limits::default() };
     let served = Served::start(Wanted { limits, ..Wanted::default() });
     let goes_on = std::sync::atomic::AtomicBool::new(true);
@@ -353,7 +356,8 @@ fn who_uses_a_pool_that_is_closed_has_his_answers_and_is_disconnected() {
     let mut busy = Client::ready(&served.socket, "tank/data");
     let bytes = contents(5, 1 << 20);
     busy.write(0, &bytes);
-    // More than the kernel keeps for a client, in one piece, so that all of it is under way once the first is answered.
+    // More than the kernel keeps for a client, in one piece, so that all of it is under way once
+    // the first is answered.
     let requests: Vec<u8> =
         (0..100).flat_map(|cookie| request_bytes(READ, 0, cookie, (cookie % 16) << 16, 1 << 16)).collect();
     busy.send(&requests);

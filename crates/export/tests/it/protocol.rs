@@ -24,7 +24,8 @@ fn exports_are_listed_and_described() {
     let (size, flags) =
         (replies[0].1[2..10].to_vec(), u16::from_be_bytes([replies[0].1[10], replies[0].1[11]]));
     assert_eq!(size, (16 * MIB).to_be_bytes());
-    // Flags, flush, FUA, trim, zeroes, several connections, cache, fast zeroes; DF only with structured replies.
+    // Flags, flush, FUA, trim, zeroes, several connections, cache, fast zeroes; DF only with
+    // structured replies.
     assert_eq!(flags, 1 | 4 | 8 | 0x20 | 0x40 | 0x100 | 0x400 | 0x800);
     assert_eq!(replies[1].1, b"\0\x01tank/b");
     assert_eq!(replies[2].1, b"\0\x02volume b of pool tank");

@@ -1,5 +1,5 @@
-//! TLS with certificates made on the spot, against libnbd's client: offered, required, with certificates of clients, and with peers
-//! that do not speak it.
+//! TLS with certificates made on the spot, against libnbd's client: offered, required, with
+//! certificates of clients, and with peers that do not speak it.
 
 use std::path::Path;
 

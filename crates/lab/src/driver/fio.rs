@@ -1,8 +1,9 @@
 //! fio as a driver: a job from a workload, its `json+` output back as a figure and histograms.
 //!
-//! Expects fio missing or of a version that prints something else, jobs it refuses, and an end by a signal. Latencies are
-//! fio's own completion latencies in its bins (about 1 % wide), from submission; its ramp time is left out as ours is.
-//! With hosts, fio's own client sends the job to a server on each, and their bins are added up.
+//! Expects fio missing or of a version that prints something else, jobs it refuses, and an end by a
+//! signal. Latencies are fio's own completion latencies in its bins (about 1 % wide), from
+//! submission; its ramp time is left out as ours is. With hosts, fio's own client sends the job to
+//! a server on each, and their bins are added up.
 
 mod job;
 
@@ -65,7 +66,8 @@ pub struct Asked<'a> {
     pub size_bytes: u64,
     /// Runs of each figure.
     pub runs: u32,
-    /// More runs, until half the 95 % interval is at most this share of the figure, but not more than this.
+    /// More runs, until half the 95 % interval is at most this share of the figure, but not more
+    /// than this.
     pub within: Option<(f64, u32)>,
     /// Length of each.
     pub seconds: f64,
@@ -121,8 +123,8 @@ pub fn version() -> Result<String, FioError> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Measures one step, giving the figures so far to `keep` after every run: one for each load of the step, with the rate
-/// of each host.
+/// Measures one step, giving the figures so far to `keep` after every run: one for each load of the
+/// step, with the rate of each host.
 pub fn measure(
     profile: &Profile,
     step: &Step,
@@ -203,7 +205,8 @@ fn run_fio(step: &Step, job: &str, asked: &Asked<'_>) -> Result<Value, FioError>
     let hosts = asked.hosts;
     let mut command = Command::new("fio");
     command.arg("--output-format=json+");
-    // A second lock on the door: jobs that write are not even made. Servers are not asked by words on the command line.
+    // A second lock on the door: jobs that write are not even made. Servers are not asked by words
+    // on the command line.
     if !asked.may_write && hosts.is_empty() {
         command.arg("--readonly");
     }
@@ -287,7 +290,8 @@ fn jobs_of(document: &Value) -> Vec<&Value> {
     own.iter().chain(theirs.iter().filter(|job| job["jobname"] != "All clients")).collect()
 }
 
-/// What each host gave to the last load, 10^6 bytes a second, in the order in which they were named.
+/// What each host gave to the last load, 10^6 bytes a second, in the order in which they were
+/// named.
 fn by_host(document: &Value, hosts: &[Host]) -> Vec<(String, f64)> {
     let one = |job: &&Value| {
         let host = format!("{}:{}", job["hostname"].as_str()?, job["port"].as_u64()?);

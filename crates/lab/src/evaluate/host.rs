@@ -1,7 +1,9 @@
-//! What the host gives without any array: all drive files at once, sequential and random, and the pace that follows.
+//! What the host gives without any array: all drive files at once, sequential and random, and the
+//! pace that follows.
 //!
-//! Four files on one disk share its speed. `--pace auto` holds each drive to a rate at which all of them together stay
-//! below what the host gave, with a margin, because hosts are not steady; then an array of four can be four times a drive.
+//! Four files on one disk share its speed. `--pace auto` holds each drive to a rate at which all of
+//! them together stay below what the host gave, with a margin, because hosts are not steady; then
+//! an array of four can be four times a drive.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,15 +21,15 @@ use crate::workload::Workload;
 
 /// Share of the host's speed that all drives together are held to.
 const MARGIN: f64 = 0.65;
-/// No drive is paced faster, though a host may give more: that is a fast hard drive, and one core still makes, checks and
-/// moves the data of four of them.
+/// No drive is paced faster, though a host may give more: that is a fast hard drive, and one core
+/// still makes, checks and moves the data of four of them.
 const FASTEST_BYTES_PER_S: f64 = 250e6;
 /// Sequential requests in flight per file.
 const SEQUENTIAL_DEPTH: u32 = 16;
 /// Random requests in flight per file.
 const RANDOM_DEPTH: u32 = 32;
-/// Files made for this are so large; of drives that exist so much is used. All of it is written first: a file system answers
-/// differently where nothing was yet.
+/// Files made for this are so large; of drives that exist so much is used. All of it is written
+/// first: a file system answers differently where nothing was yet.
 const PROBE_BYTES: u64 = 64 << 20;
 
 /// Measures all of `count` new drives at once, for `seconds` each way.

@@ -12,11 +12,11 @@ use crate::workload::Workload;
 /// Where drives come from.
 #[derive(Clone, Debug)]
 pub enum DriveSource {
-    /// Files made in this folder. Their names are taken away as soon as they are open, so that nothing is left there,
-    /// however the process ends.
+    /// Files made in this folder. Their names are taken away as soon as they are open, so that
+    /// nothing is left there, however the process ends.
     Folder(PathBuf),
-    /// These drives, whose contents are overwritten. Those beyond [`EvaluateOptions::count`] are replacements; without
-    /// any, a drive that was pulled is its own replacement.
+    /// These drives, whose contents are overwritten. Those beyond [`EvaluateOptions::count`] are
+    /// replacements; without any, a drive that was pulled is its own replacement.
     Paths(Vec<PathBuf>),
     /// Modelled drives in virtual time.
     Model {

@@ -1,9 +1,10 @@
-//! The plan of an evaluation: how large drives are and how long runs may be, so that the whole fits its time; and, as it
-//! goes on, how far it is and how long it will take.
+//! The plan of an evaluation: how large drives are and how long runs may be, so that the whole fits
+//! its time; and, as it goes on, how far it is and how long it will take.
 //!
-//! Estimates are rough on purpose (a drive's rate times what the layout's cost model leaves of it): they choose the size of
-//! the drives and feed the time to go, never a result. Where the host is so slow that four mean latencies of the mixed
-//! load would not fit, runs are cut and the report says so.
+//! Estimates are rough on purpose (a drive's rate times what the layout's cost model leaves of it):
+//! they choose the size of the drives and feed the time to go, never a result. Where the host is so
+//! slow that four mean latencies of the mixed load would not fit, runs are cut and the report says
+//! so.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,7 +16,8 @@ use crate::workload::Workload;
 
 /// A run lasts at least this many mean latencies.
 pub(super) const LATENCIES_PER_RUN: f64 = 4.0;
-/// Drives are made smaller until no more than this share of the allowed time is expected; the rest is for what was not foreseen.
+/// Drives are made smaller until no more than this share of the allowed time is expected; the rest
+/// is for what was not foreseen.
 const PLANNED_SHARE: f64 = 0.8;
 /// Runs are cut short of their mean latencies only where more than this share would be needed.
 const CUT_SHARE: f64 = 0.88;
@@ -199,7 +201,8 @@ fn runs_s(subject: &Subject, state: State, workload: &Workload, rates: &DriveRat
 fn cell_bytes_per_s(subject: &Subject, state: State, workload: &Workload, rates: &DriveRates) -> f64 {
     let (drives, data) = (subject.width(), subject.data_share());
     let writes = 1.0 - workload.read_share;
-    // Bytes and requests at the drives per byte and request of the load; parity costs pre-reads where writes are small.
+    // Bytes and requests at the drives per byte and request of the load; parity costs pre-reads
+    // where writes are small.
     let parity = subject.shape.parity_units() > 0;
     let sequential = workload.pattern.is_sequential();
     let write_bytes = if parity && !sequential { 1.6 / data } else { 1.0 / data };
@@ -273,7 +276,8 @@ impl Ledger {
         let expected = self.expected_s.borrow();
         let total: f64 = expected.iter().sum::<f64>().max(0.001);
         let (done_expected, done_real) = self.done_s.get();
-        // How reality compares with the estimates so far; a few seconds of trust in the estimates at the start.
+        // How reality compares with the estimates so far; a few seconds of trust in the estimates
+        // at the start.
         let pace = ((done_real + 5.0) / (done_expected + 5.0)).clamp(0.3, 5.0);
         let step_expected = expected[self.at.get()] * pace;
         let in_step = (now_s - self.step_started_s.get()).clamp(0.0, 0.97 * step_expected);
@@ -311,7 +315,8 @@ mod tests {
         for speed in [60.0, 150.0, 300.0, 400.0] {
             for (quick, most_s) in [(false, 480.0), (true, 60.0)] {
                 let plan = plan(&subjects, &Workload::study_004(), &rates(speed), &wishes(quick));
-                // A mixed load keeps 150 MB in flight: on slow drives its ramp-up and last answers alone take a minute.
+                // A mixed load keeps 150 MB in flight: on slow drives its ramp-up and last answers
+                // alone take a minute.
                 let cannot = quick && speed < 150.0;
                 assert!(plan.expected_s < 0.96 * most_s || cannot, "{speed} MB/s, quick {quick}: {plan:?}");
                 assert!(plan.drive_bytes >= LEAST_DRIVE_BYTES && plan.drive_bytes.is_multiple_of(4 * MIB));

@@ -1,6 +1,8 @@
-//! Watches a rebuild from beside: progress, what is written to the replacement, and what the load gets meanwhile.
+//! Watches a rebuild from beside: progress, what is written to the replacement, and what the load
+//! gets meanwhile.
 //!
-//! A bounded number of points is kept: when they are full, every second one goes and the step doubles.
+//! A bounded number of points is kept: when they are full, every second one goes and the step
+//! doubles.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,10 +1,10 @@
-//! An array under test: a volume of a pool of the engine's, on drives of the laboratory, with the means to pull a drive and
-//! to give another.
+//! An array under test: a volume of a pool of the engine's, on drives of the laboratory, with the
+//! means to pull a drive and to give another.
 //!
-//! The volume is what a user gets who asks for nothing special: with checksums, and written through the journal. It takes all
-//! of the pool's space and lies on all of its drives, and no row can have two columns on one drive. So what a lost drive held
-//! cannot be rebuilt before there is another drive, and an array that is measured degraded stays so; [`Rig::is_degraded`]
-//! tells.
+//! The volume is what a user gets who asks for nothing special: with checksums, and written through
+//! the journal. It takes all of the pool's space and lies on all of its drives, and no row can have
+//! two columns on one drive. So what a lost drive held cannot be rebuilt before there is another
+//! drive, and an array that is measured degraded stays so; [`Rig::is_degraded`] tells.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -49,7 +49,8 @@ impl Rig {
         Self::of(world, layout, drives, Vec::new(), rebuild_priority_percent, seed).await
     }
 
-    /// With drives for the journal alone; where there are some, writes are acknowledged once they are in it.
+    /// With drives for the journal alone; where there are some, writes are acknowledged once they
+    /// are in it.
     pub(crate) async fn with_journals(
         world: &World,
         layout: LayoutSpec,
@@ -176,7 +177,8 @@ impl Rig {
         rebuild_percent(&self.pool).is_some()
     }
 
-    /// How far the rebuild is, in percent, `None` once it has ended; a function that outlives this borrow.
+    /// How far the rebuild is, in percent, `None` once it has ended; a function that outlives this
+    /// borrow.
     pub(crate) fn rebuild_percent(&self) -> impl Fn() -> Option<f64> + 'static {
         let pool = self.pool.clone();
         move || rebuild_percent(&pool)

@@ -1,10 +1,11 @@
-//! One array through all its states: filled, measured normal, degraded and rebuilding, rebuilt without load, every byte
-//! compared.
+//! One array through all its states: filled, measured normal, degraded and rebuilding, rebuilt
+//! without load, every byte compared.
 //!
-//! A "degraded" array loses its drive under load. A run counts as "rebuilding" only if the rebuild was under way all
-//! through it; where the rebuild would end before the next run, its rest is waited for without load, another drive is pulled,
-//! and another rebuild begun. Faults expected: failed requests (counted, remarked), rebuilds too fast for a run (told), drives
-//! that do not answer (an error).
+//! A "degraded" array loses its drive under load. A run counts as "rebuilding" only if the rebuild
+//! was under way all through it; where the rebuild would end before the next run, its rest is
+//! waited for without load, another drive is pulled, and another rebuild begun. Faults expected:
+//! failed requests (counted, remarked), rebuilds too fast for a run (told), drives that do not
+//! answer (an error).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -210,7 +211,8 @@ impl Work<'_> {
         self.measure_all(State::Normal, target, &contents, &|| rig.traffic()).await?;
 
         self.begin(Step::Measure(State::Degraded), "losing a drive under load");
-        // Not the first: the one that also holds the first strip is a special case only in appearance.
+        // Not the first: the one that also holds the first strip is a special case only in
+        // appearance.
         let lost_slot = 1;
         self.pull_under_load(rig, lost_slot, &contents).await?;
         self.measure_all(State::Degraded, target, &contents, &|| rig.traffic()).await?;
@@ -251,7 +253,8 @@ impl Work<'_> {
         self.begin(Step::Fill, "filling");
         let bench = self.bench;
         result.capacity_bytes = target.capacity_bytes();
-        // Where nothing can be compared the fill still has to happen: an array that was never written rebuilds nothing.
+        // Where nothing can be compared the fill still has to happen: an array that was never
+        // written rebuilds nothing.
         let contents = Rc::new(Contents::new(
             mix(bench.options.seed ^ mix(self.number as u64)),
             target.capacity_bytes(),

@@ -1,8 +1,9 @@
-//! Where an evaluation takes place: real drives in real time, or modelled ones in virtual time. The same orchestration runs
-//! on both; this is all it sees of the difference.
+//! Where an evaluation takes place: real drives in real time, or modelled ones in virtual time. The
+//! same orchestration runs on both; this is all it sees of the difference.
 //!
-//! Files lose their name as soon as they are open: the space comes back when the process ends, however it ends. Drives
-//! that were used are kept and given out again, as new drives to whoever gets them.
+//! Files lose their name as soon as they are open: the space comes back when the process ends,
+//! however it ends. Drives that were used are kept and given out again, as new drives to whoever
+//! gets them.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ use stripewise_runtime::{CreateOptions, DriveOpener, OpenOptions, create_drive_f
 use super::options::{DriveMaker, EvaluateError};
 use crate::metered::MeteredDrive;
 
-/// Memory of returned buffers kept for reuse; what the loads keep in flight at once is about 150 MB.
+/// Memory of returned buffers kept for reuse; what the loads keep in flight at once is about 150
+/// MB.
 const RETAINED_BYTES: usize = 192 << 20;
 
 enum Source {
@@ -146,8 +148,8 @@ impl World {
                     &CreateOptions { allocate: true, ..CreateOptions::new(capacity_bytes) },
                 )?;
                 let opened = opener.open(&path, &OpenOptions { lock: false, ..OpenOptions::default() });
-                // Whether or not it could be opened, nobody else needs the name. If taking it away fails the file is
-                // left behind, which is told by its still being there.
+                // Whether or not it could be opened, nobody else needs the name. If taking it away
+                // fails the file is left behind, which is told by its still being there.
                 let _ = std::fs::remove_file(&path);
                 let drive = opened?;
                 self.note_direct(drive.is_direct());
@@ -156,7 +158,8 @@ impl World {
         }
     }
 
-    /// A drive to take the place of `lost`, which is given back: another one where there is another, else the same one.
+    /// A drive to take the place of `lost`, which is given back: another one where there is
+    /// another, else the same one.
     pub(crate) fn take_another(
         &self,
         label: &str,

@@ -1,8 +1,10 @@
-//! bonnie's method: one large file, written and read by characters and by blocks, rewritten, and visited at random.
+//! bonnie's method: one large file, written and read by characters and by blocks, rewritten, and
+//! visited at random.
 //!
-//! After T. Bray's bonnie 1.4: blocks of 16 KiB, a rewrite that reads a block, changes it and writes it back, 4000 seeks
-//! by three seekers at once, of which each tenth writes its block back. By characters means a call a byte into a buffer of
-//! 4 KiB: that test measures the processor, and its badge says so.
+//! After T. Bray's bonnie 1.4: blocks of 16 KiB, a rewrite that reads a block, changes it and
+//! writes it back, 4000 seeks by three seekers at once, of which each tenth writes its block back.
+//! By characters means a call a byte into a buffer of 4 KiB: that test measures the processor, and
+//! its badge says so.
 
 use serde::Deserialize;
 use stripewise_drive::Context;

@@ -1,9 +1,10 @@
-//! Files on a bare target: first fit in runs of 4 KiB blocks, nothing about them on the target itself.
+//! Files on a bare target: first fit in runs of 4 KiB blocks, nothing about them on the target
+//! itself.
 //!
-//! Of a host's page cache there is as much as streams need: what is written in a row goes out in requests of 2 MiB, what
-//! is read in a row comes in requests of 1 MiB. The rest of what a file system adds (directories, a log, data kept) is
-//! left out on purpose: figures are those of the data alone, and say so in the method's notes. Expects a target that runs
-//! full.
+//! Of a host's page cache there is as much as streams need: what is written in a row goes out in
+//! requests of 2 MiB, what is read in a row comes in requests of 1 MiB. The rest of what a file
+//! system adds (directories, a log, data kept) is left out on purpose: figures are those of the
+//! data alone, and say so in the method's notes. Expects a target that runs full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -127,7 +128,8 @@ impl<T: Target> Extents<T> {
         files.get(&number).map(|file| file.length_bytes).ok_or(ExtentError::NoPlace(number))
     }
 
-    /// Calls for every run of at most `block_bytes` from `offset_bytes` on, in whole blocks of the target.
+    /// Calls for every run of at most `block_bytes` from `offset_bytes` on, in whole blocks of the
+    /// target.
     async fn over(
         &self,
         number: u64,

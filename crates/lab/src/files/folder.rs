@@ -1,7 +1,8 @@
-//! Files in a directory of the system. Calls block: a method on files is one process doing one thing after the other.
+//! Files in a directory of the system. Calls block: a method on files is one process doing one
+//! thing after the other.
 //!
-//! Expects a directory that fills up and files that others remove. Everything lies in one folder of its own, removed in
-//! the end; if the process is killed its name says whose it was.
+//! Expects a directory that fills up and files that others remove. Everything lies in one folder of
+//! its own, removed in the end; if the process is killed its name says whose it was.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,8 +28,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A new folder inside `parent`. With `keeps_open` files stay open between calls (bonnie); else each call opens
-    /// and closes its file (PostMark).
+    /// A new folder inside `parent`. With `keeps_open` files stay open between calls (bonnie); else
+    /// each call opens and closes its file (PostMark).
     ///
     /// # Errors
     /// Where it cannot be made.

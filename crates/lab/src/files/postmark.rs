@@ -1,8 +1,10 @@
-//! PostMark's method: many small files, transactions that each read or append one and create or delete another.
+//! PostMark's method: many small files, transactions that each read or append one and create or
+//! delete another.
 //!
-//! Parameters, choices and report follow PostMark 1.5 (J. Katcher, *PostMark: A New File System Benchmark*, 1997): sizes
-//! are equally likely between the bounds; a transaction first reads a whole file or appends to one that is below the
-//! upper bound, then creates or deletes one; biases are in tenths. What it prints in whole numbers a second is kept exact.
+//! Parameters, choices and report follow PostMark 1.5 (J. Katcher, *PostMark: A New File System
+//! Benchmark*, 1997): sizes are equally likely between the bounds; a transaction first reads a
+//! whole file or appends to one that is below the upper bound, then creates or deletes one; biases
+//! are in tenths. What it prints in whole numbers a second is kept exact.
 
 use std::time::Duration;
 

@@ -71,7 +71,8 @@ pub fn read(text: &str) -> Result<RunRecord, ImportError> {
     Ok(record)
 }
 
-/// Where per-character writing stands: after `seed, file size, chunk size` and, from 1.98 on, `seeks, seek processes`.
+/// Where per-character writing stands: after `seed, file size, chunk size` and, from 1.98 on,
+/// `seeks, seek processes`.
 fn first_rate(row: &[String]) -> usize {
     if number(&row[1]).is_some_and(|version| version >= 1.98) { 9 } else { 7 }
 }

@@ -1,4 +1,5 @@
-//! CrystalDiskMark's text, versions 5 to 8: `SEQ 1MiB (Q=  8, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>`.
+//! CrystalDiskMark's text, versions 5 to 8:
+//! `SEQ 1MiB (Q=  8, T= 1):   560.563 MB/s [    534.6 IOPS] < 14932.41 us>`.
 
 use super::{ImportError, broken, number};
 use crate::record::{Latencies, MeasurementRecord, Operation, RunRecord, Unit};

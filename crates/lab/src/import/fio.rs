@@ -1,4 +1,5 @@
-//! fio's `--output-format=json` and `json+`, of version 3 and of 2.x where latencies are in microseconds.
+//! fio's `--output-format=json` and `json+`, of version 3 and of 2.x where latencies are in
+//! microseconds.
 
 use serde_json::Value;
 

@@ -1,6 +1,8 @@
-//! IOMeter's results file: sections that begin with an apostrophe, and one table of figures per test.
+//! IOMeter's results file: sections that begin with an apostrophe, and one table of figures per
+//! test.
 //!
-//! Versions up to 2008 call 2^20 bytes a MB; 1.1 names its columns `MBps (Binary)` and `MBps (Decimal)`.
+//! Versions up to 2008 call 2^20 bytes a MB; 1.1 names its columns `MBps (Binary)` and
+//! `MBps (Decimal)`.
 
 use super::table::{Headings, fields};
 use super::{ImportError, broken, number};

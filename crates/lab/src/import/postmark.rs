@@ -1,4 +1,5 @@
-//! PostMark's report: seconds, files and data with their rates. Its kilobytes and megabytes are powers of 1024.
+//! PostMark's report: seconds, files and data with their rates. Its kilobytes and megabytes are
+//! powers of 1024.
 
 use super::{ImportError, broken, number};
 use crate::record::{MeasurementRecord, Operation, RunRecord, Unit};

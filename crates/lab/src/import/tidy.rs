@@ -1,4 +1,5 @@
-//! Tables in the form of `studies/`: one value a row, its unit in the heading (`mb_per_s`) or in a column `unit`.
+//! Tables in the form of `studies/`: one value a row, its unit in the heading (`mb_per_s`) or in a
+//! column `unit`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! One request in flight: chosen, made, answered, counted, and then the next.
 //!
-//! Expects targets that fail (counted, told, slowed down) and targets that answer at once for ever (tasks give way to
-//! others).
+//! Expects targets that fail (counted, told, slowed down) and targets that answer at once for ever
+//! (tasks give way to others).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,7 +19,8 @@ use crate::workload::{Arrival, Choice, JobCursor, ResolvedWorkload};
 
 /// After this many answers without a wait a task lets the others run.
 const AT_ONCE_LIMIT: u32 = 16;
-/// How long a task pauses after an error, so that a dead target is not asked a million times a second.
+/// How long a task pauses after an error, so that a dead target is not asked a million times a
+/// second.
 const ERROR_PAUSE_NS: u64 = 1_000_000;
 /// How many error messages are kept; the rest are only counted.
 pub(super) const MESSAGES_KEPT: usize = 5;
@@ -178,7 +179,8 @@ impl<T> Shared<T> {
         !self.may_ask() && self.in_flight.get() == 0
     }
 
-    /// Open loops count from the intended moment, else a slow answer would hide the requests it held back.
+    /// Open loops count from the intended moment, else a slow answer would hide the requests it
+    /// held back.
     fn counts_from_due(&self) -> bool {
         matches!(self.arrival, Arrival::Fixed(_) | Arrival::Poisson(_))
     }
@@ -221,8 +223,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Lets other tasks run. Where no time passes at all (a target that answers at once, in virtual time) a microsecond is
-    /// made to pass, else the end of the load would never come.
+    /// Lets other tasks run. Where no time passes at all (a target that answers at once, in virtual
+    /// time) a microsecond is made to pass, else the end of the load would never come.
     async fn give_way(&self, now_ns: u64) {
         if self.gave_way_ns.replace(now_ns) == now_ns {
             self.context.sleep_ns(1000).await;

@@ -1,4 +1,5 @@
-//! What is counted in one stretch of measuring: requests, bytes, latencies, and the times in which nothing was answered.
+//! What is counted in one stretch of measuring: requests, bytes, latencies, and the times in which
+//! nothing was answered.
 
 use hdrhistogram::Histogram;
 
@@ -72,7 +73,8 @@ pub struct Window {
     pub writes: Tally,
     /// Requests that failed.
     pub errors: u64,
-    /// Times of 0.2 s and more in which nothing completed, added up; none where a request takes that long anyway.
+    /// Times of 0.2 s and more in which nothing completed, added up; none where a request takes
+    /// that long anyway.
     pub stalled_ns: u64,
     /// What the drives were asked while nothing completed.
     pub stalled_traffic: Traffic,

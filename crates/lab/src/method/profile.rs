@@ -1,7 +1,7 @@
 //! Profiles: a method as data. One entry may stand for many measurements: lists are multiplied out.
 //!
-//! Expects files of users: keys that do not exist are named with the nearest that does, as are sizes without a unit that
-//! is known and lists that give no measurement or far too many.
+//! Expects files of users: keys that do not exist are named with the nearest that does, as are
+//! sizes without a unit that is known and lists that give no measurement or far too many.
 
 use serde::Deserialize;
 
@@ -154,7 +154,8 @@ impl FileMethod {
     /// What its files take at most, as far as chance lets that be told.
     pub fn most_bytes(self) -> u64 {
         match self {
-            // Half of the transactions create a file, about as many delete one, and half append to one.
+            // Half of the transactions create a file, about as many delete one, and half append to
+            // one.
             Self::PostMark(asked) => {
                 let made =
                     (asked.files + asked.transactions / 4) * (asked.least_bytes + asked.most_bytes) / 2;
@@ -486,7 +487,8 @@ fn likeness(entry: &Entry) -> Result<Workload, String> {
     })
 }
 
-/// The part of what is in use that an entry works on; without an end of its own it goes on to the end.
+/// The part of what is in use that an entry works on; without an end of its own it goes on to the
+/// end.
 fn region(entry: &Entry) -> Result<Option<Region>, String> {
     let offset_bytes = match entry.offset.as_deref() {
         None | Some("0") => 0,

@@ -1,7 +1,8 @@
-//! Carries out a profile on a target with the native driver, in real or virtual time, one figure after the other.
+//! Carries out a profile on a target with the native driver, in real or virtual time, one figure
+//! after the other.
 //!
-//! Expects targets that fail, that are too small for a step (told, the others go on), that stop answering, and an
-//! interrupt: what was measured until then is kept by the observer.
+//! Expects targets that fail, that are too small for a step (told, the others go on), that stop
+//! answering, and an interrupt: what was measured until then is kept by the observer.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -119,7 +120,8 @@ pub struct Runner<'a, T: Target> {
     pub cpu_seconds: &'a dyn Fn() -> Option<f64>,
 }
 
-/// Measures every step of `profile` and gives the figures in order. Steps that cannot be are left out, with a note.
+/// Measures every step of `profile` and gives the figures in order. Steps that cannot be are left
+/// out, with a note.
 pub async fn run_profile<T: Target>(
     profile: &Profile,
     runner: &Runner<'_, T>,
@@ -137,8 +139,9 @@ pub async fn run_profile<T: Target>(
     session.end().await
 }
 
-/// Measures several targets in turns: each round takes one run of every step of each, the targets in random order, so
-/// that what changes with time changes for all of them. Gives what [`run_profile`] does, for each target.
+/// Measures several targets in turns: each round takes one run of every step of each, the targets
+/// in random order, so that what changes with time changes for all of them. Gives what
+/// [`run_profile`] does, for each target.
 pub async fn run_interleaved<T: Target>(
     profile: &Profile,
     runners: &[Runner<'_, T>],
@@ -220,7 +223,8 @@ pub(crate) struct Session<'a, T: Target> {
 }
 
 impl<'a, T: Target> Session<'a, T> {
-    /// Fills the target and plans every step, once for each of `states`: prefixes of the figures' names.
+    /// Fills the target and plans every step, once for each of `states`: prefixes of the figures'
+    /// names.
     pub async fn begin(
         profile: &'a Profile,
         runner: &'a Runner<'a, T>,
@@ -297,7 +301,8 @@ impl<'a, T: Target> Session<'a, T> {
         self.runner.observer.is_interrupted()
     }
 
-    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow as asked for.
+    /// Whether a step needs another run: as many as planned, and on until the interval is as narrow
+    /// as asked for.
     pub fn wants_more(&self, number: usize) -> bool {
         let (plan, settings) = (&self.plans[number], &self.runner.settings);
         let planned = settings.runs.unwrap_or(self.profile.runs).max(1);
@@ -305,8 +310,8 @@ impl<'a, T: Target> Session<'a, T> {
         needs_more(self.profile.statistic, &plan.figures, plan.runs, planned, most)
     }
 
-    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less than half counts as
-    /// none.
+    /// One run of a step. Tells whether `condition` held all through; a run that it cut to less
+    /// than half counts as none.
     pub async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
         let runner = self.runner;
         let plan = &self.plans[number];
@@ -464,8 +469,9 @@ async fn precondition<T: Target>(runner: &Runner<'_, T>, contents: &Rc<Contents>
     filled.map(drop).map_err(|error| RunError::Fill(error.to_string()))
 }
 
-/// Whether figures need another run after so many: fewer than planned, or an interval wider than `within` and not yet as
-/// many runs as there may be; none once rounds are steady, where that is what counts.
+/// Whether figures need another run after so many: fewer than planned, or an interval wider than
+/// `within` and not yet as many runs as there may be; none once rounds are steady, where that is
+/// what counts.
 pub(crate) fn needs_more(
     statistic: Statistic,
     figures: &[MeasurementRecord],

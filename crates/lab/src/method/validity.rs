@@ -1,7 +1,9 @@
-//! Badges: what was checked about a figure before it may be believed. Pure. A badge that fails is shown, never hidden.
+//! Badges: what was checked about a figure before it may be believed. Pure. A badge that fails is
+//! shown, never hidden.
 //!
-//! The published studies give the reasons: study 001 measured files smaller than the host's memory, study 000 groups
-//! sizes that fit a drive's cache with sizes that do not, and many print the speed of a link as that of an array.
+//! The published studies give the reasons: study 001 measured files smaller than the host's memory,
+//! study 000 groups sizes that fit a drive's cache with sizes that do not, and many print the speed
+//! of a link as that of an array.
 
 use crate::record::{MeasurementRecord, Unit};
 use crate::statistics::{drifts, outliers, standard_deviation};

@@ -1,8 +1,9 @@
-//! The charts of the report. Rows are layouts and states; colours name states and always mean the same.
+//! The charts of the report. Rows are layouts and states; colours name states and always mean the
+//! same.
 //!
-//! Throughput: a bar per row with its 95 % interval as a whisker and a line where a single drive stands. Latency: from the
-//! median over the 99th to the 99.9th percentile on a logarithmic scale. Rebuild: the load's and the rebuild's throughput
-//! and the progress against time.
+//! Throughput: a bar per row with its 95 % interval as a whisker and a line where a single drive
+//! stands. Latency: from the median over the 99th to the 99.9th percentile on a logarithmic scale.
+//! Rebuild: the load's and the rebuild's throughput and the progress against time.
 
 use super::svg::{Anchor, Svg, round_steps};
 use crate::results::{ArrayResult, Evaluation, Measurement, RebuildRecord, State};

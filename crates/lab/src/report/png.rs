@@ -1,7 +1,8 @@
-//! A chart as PNG, for papers and slides that take no SVG: our own drawings alone, in the colours of print.
+//! A chart as PNG, for papers and slides that take no SVG: our own drawings alone, in the colours
+//! of print.
 //!
-//! Draws what [`super::svg`] writes (lines, bars, circles, paths, text) at twice its size; colours are those of the
-//! style sheet. Characters that the font lacks become the nearest that it has.
+//! Draws what [`super::svg`] writes (lines, bars, circles, paths, text) at twice its size; colours
+//! are those of the style sheet. Characters that the font lacks become the nearest that it has.
 
 use std::io::Write;
 

@@ -1,5 +1,6 @@
-//! A small writer of SVG: shapes with classes (colours live in the style sheet, so that light, dark and print differ), text
-//! in the page's own font, scales with round steps. Nothing is measured or rasterised here.
+//! A small writer of SVG: shapes with classes (colours live in the style sheet, so that light, dark
+//! and print differ), text in the page's own font, scales with round steps. Nothing is measured or
+//! rasterised here.
 
 use std::fmt::Write;
 

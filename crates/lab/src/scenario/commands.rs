@@ -1,8 +1,9 @@
 //! Hooks that are commands of the user's, from a TOML file: any system's own tools.
 //!
-//! A command is given to `sh`, with the target's path in `STRIPEWISE_TARGET`. It has a time limit; one that goes beyond
-//! it is killed with everything that it started. What it says on standard error is passed on. Expects files with keys that
-//! do not exist, commands that fail, hang, or leave something running behind.
+//! A command is given to `sh`, with the target's path in `STRIPEWISE_TARGET`. It has a time limit;
+//! one that goes beyond it is killed with everything that it started. What it says on standard
+//! error is passed on. Expects files with keys that do not exist, commands that fail, hang, or
+//! leave something running behind.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

@@ -1,9 +1,10 @@
 //! An array through its states, by the hooks of its owner.
 //!
-//! Each state takes all runs of every step; the load of the first step goes on while a hook works, so that what a failure
-//! and a replacement cost is seen, too. Rounds of runs go on while the rebuild does; a run during which it ended counts
-//! if more than half of it was before, and says so by its badge. Expects hooks that fail or hang and rebuilds that never
-//! end: what was measured until then is kept by the observer.
+//! Each state takes all runs of every step; the load of the first step goes on while a hook works,
+//! so that what a failure and a replacement cost is seen, too. Rounds of runs go on while the
+//! rebuild does; a run during which it ended counts if more than half of it was before, and says so
+//! by its badge. Expects hooks that fail or hang and rebuilds that never end: what was measured
+//! until then is kept by the observer.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -26,8 +27,8 @@ const STEP_NS: u64 = 250_000_000;
 /// How often waiting loops look.
 const POLL_NS: u64 = 20_000_000;
 
-/// Measures `profile` in each of [`STATES`]. `timeline` is told how it stands after each of them, and in the end, also
-/// when it fails.
+/// Measures `profile` in each of [`STATES`]. `timeline` is told how it stands after each of them,
+/// and in the end, also when it fails.
 pub async fn run_failure<T: Target, H: Hooks>(
     profile: &Profile,
     runner: &Runner<'_, T>,
@@ -122,7 +123,8 @@ impl<T: Target> Scenario<'_, T> {
         done.map_err(|why| RunError::Hook(format!("the hook `{what}` {why}")))
     }
 
-    /// Ends a load that carried on; requests that failed while a drive went are part of what is watched.
+    /// Ends a load that carried on; requests that failed while a drive went are part of what is
+    /// watched.
     async fn end(&mut self, load: Option<Load<T>>) -> Result<(), RunError> {
         let Some(load) = load else { return Ok(()) };
         let errors = load.errors();

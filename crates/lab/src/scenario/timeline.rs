@@ -24,7 +24,8 @@ pub struct Timeline {
     pub step_seconds: f64,
     /// 10^6 bytes a second in each piece.
     pub mb_per_s: Vec<f64>,
-    /// Mean latency of the requests that completed in each piece, 0 where none did; none in runs of older versions.
+    /// Mean latency of the requests that completed in each piece, 0 where none did; none in runs of
+    /// older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mean_us: Vec<f64>,
     /// The longest latency in each piece.

@@ -1,10 +1,12 @@
-//! Whether two configurations differ: the ratio of their medians with an interval, an exact rank test, a verdict. Pure.
+//! Whether two configurations differ: the ratio of their medians with an interval, an exact rank
+//! test, a verdict. Pure.
 //!
-//! The run is the unit: a configuration is the list of its runs' figures. A verdict other than "cannot tell" needs both
-//! a ratio at least [`LEAST_EFFECT`] away from 1 and a rank-sum test (Mann and Whitney 1947) that stays below 5 % after
-//! Holm's correction (1979) for all comparisons made together. The distribution of the rank sum is counted exactly,
-//! ties included, so it holds for three runs as for thirty. The interval of the ratio is a percentile bootstrap
-//! (Efron 1979) of the medians with a fixed seed: the same figures give the same interval.
+//! The run is the unit: a configuration is the list of its runs' figures. A verdict other than
+//! "cannot tell" needs both a ratio at least [`LEAST_EFFECT`] away from 1 and a rank-sum test (Mann
+//! and Whitney 1947) that stays below 5 % after Holm's correction (1979) for all comparisons made
+//! together. The distribution of the rank sum is counted exactly, ties included, so it holds for
+//! three runs as for thirty. The interval of the ratio is a percentile bootstrap (Efron 1979) of
+//! the medians with a fixed seed: the same figures give the same interval.
 
 use serde::{Deserialize, Serialize};
 use stripewise_drive::SplitMix64;
@@ -16,7 +18,8 @@ pub const LEAST_EFFECT: f64 = 0.03;
 /// How often a difference may be claimed where there is none, over all comparisons made together.
 pub const ERROR_RATE: f64 = 0.05;
 const RESAMPLES: usize = 4000;
-/// Up to so many runs on both sides together rank sums are counted; beyond, their distribution is close to normal.
+/// Up to so many runs on both sides together rank sums are counted; beyond, their distribution is
+/// close to normal.
 const COUNTED_RUNS: usize = 60;
 
 /// What a comparison found.
@@ -64,7 +67,8 @@ pub struct Comparison {
     pub ci95: Option<[f64; 2]>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Chance of ranks as uneven as these without a difference, corrected for all comparisons made together.
+    /// Chance of ranks as uneven as these without a difference, corrected for all comparisons made
+    /// together.
     pub p: f64,
     /// Runs a side that would show a difference of 10 % in nine of ten cases, with the noise seen.
     pub runs_needed: usize,
@@ -102,7 +106,8 @@ fn ratio_of_medians(first: &[f64], second: &[f64]) -> f64 {
     of(second) / of(first)
 }
 
-/// The 95 % bootstrap interval of the second's median over the first's; `None` with fewer than three runs on either side.
+/// The 95 % bootstrap interval of the second's median over the first's; `None` with fewer than
+/// three runs on either side.
 pub fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> {
     if first.len().min(second.len()) < 3 {
         return None;
@@ -118,8 +123,8 @@ pub fn ratio_interval(first: &[f64], second: &[f64]) -> Option<[f64; 2]> {
     Some([at(0.025), at(0.975)])
 }
 
-/// The chance, if both lists came from one distribution, that their ranks are at least as uneven as these. Two-sided,
-/// ties at their mean rank; exact up to 60 values, normal beyond.
+/// The chance, if both lists came from one distribution, that their ranks are at least as uneven as
+/// these. Two-sided, ties at their mean rank; exact up to 60 values, normal beyond.
 pub fn rank_sum_p(first: &[f64], second: &[f64]) -> f64 {
     let all: Vec<f64> = first.iter().chain(second).copied().collect();
     let doubled = doubled_ranks(&all);
@@ -180,7 +185,8 @@ fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     values.iter().map(rank).collect()
 }
 
-/// Holm's step-down correction: the k-th smallest of n is multiplied by n - k, and none falls below one before it.
+/// Holm's step-down correction: the k-th smallest of n is multiplied by n - k, and none falls below
+/// one before it.
 pub fn holm(raw: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..raw.len()).collect();
     order.sort_by(|a, b| raw[*a].total_cmp(&raw[*b]));
@@ -193,8 +199,9 @@ pub fn holm(raw: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// How many runs a side show a relative `effect` in nine of ten cases at [`ERROR_RATE`], given runs seen so far: the
-/// normal formula 2 (z₀.₉₇₅ + z₀.₉)² (σ / δ)², a sixth more for ranks instead of means, never fewer than six.
+/// How many runs a side show a relative `effect` in nine of ten cases at [`ERROR_RATE`], given runs
+/// seen so far: the normal formula 2 (z₀.₉₇₅ + z₀.₉)² (σ / δ)², a sixth more for ranks instead of
+/// means, never fewer than six.
 pub fn runs_needed(lists: &[&[f64]], effect: f64) -> usize {
     const Z: f64 = 1.959_964 + 1.281_552;
     let spread = |values: &&[f64]| {
@@ -284,8 +291,8 @@ mod tests {
         assert!(found >= trials * 9 / 10, "{found} of {trials}");
     }
 
-    /// MB/s of runs of 0.1 s on a virtual machine's disk: sequential reads of 1 MiB, and random writes of 4 KiB while
-    /// compilers were at work beside them.
+    /// MB/s of runs of 0.1 s on a virtual machine's disk: sequential reads of 1 MiB, and random
+    /// writes of 4 KiB while compilers were at work beside them.
     const CALM: [f64; 36] = [
         1025.3, 1047.0, 993.8, 973.8, 1110.1, 1036.8, 1026.3, 1047.1, 1068.2, 1120.6, 1057.6, 1015.5, 1057.7,
         1068.1, 1057.7, 1064.0, 1036.7, 1047.2, 1099.6, 1088.9, 780.6, 1036.8, 1005.3, 1089.1, 1005.3,

@@ -1,8 +1,10 @@
-//! What the order of runs says: drift, outliers, and the steady state of a benchmark in rounds. Pure.
+//! What the order of runs says: drift, outliers, and the steady state of a benchmark in rounds.
+//! Pure.
 //!
-//! Drift is told by Kendall's rank test against time (Mann 1945), outliers by the modified z-score of Iglewicz and
-//! Hoaglin (1993), and the steady state as the SNIA Solid State Storage Performance Test Specification has it: five
-//! rounds within 20 % of their mean, and a fitted line that rises or falls by at most 10 % of the mean over them.
+//! Drift is told by Kendall's rank test against time (Mann 1945), outliers by the modified z-score
+//! of Iglewicz and Hoaglin (1993), and the steady state as the SNIA Solid State Storage Performance
+//! Test Specification has it: five rounds within 20 % of their mean, and a fitted line that rises
+//! or falls by at most 10 % of the mean over them.
 
 use super::{mean, median};
 
@@ -20,11 +22,13 @@ pub fn drifts(values: &[f64]) -> bool {
         pairs.map(|(early, late)| (values[late] - values[early]).total_cmp(&0.0) as i32 as f64).sum();
     let n = count as f64;
     let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    // The normal approximation with its correction for continuity; close to the exact table from five runs on.
+    // The normal approximation with its correction for continuity; close to the exact table from
+    // five runs on.
     (score.abs() - 1.0) / deviation > 1.959_964
 }
 
-/// Which values lie far from the others: a modified z-score above 3.5. None where half of all values are equal.
+/// Which values lie far from the others: a modified z-score above 3.5. None where half of all
+/// values are equal.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(middle) = median(values) else { return Vec::new() };
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();

@@ -1,7 +1,9 @@
-//! What a study found, held against our figures: agrees, disagrees, cannot tell, not modelled. Pure.
+//! What a study found, held against our figures: agrees, disagrees, cannot tell, not modelled.
+//! Pure.
 //!
-//! A check compares ratios of our own figures with the study's, with room for the noise of short runs. Findings that only
-//! another system or another quantity can show are not judged, and say why.
+//! A check compares ratios of our own figures with the study's, with room for the noise of short
+//! runs. Findings that only another system or another quantity can show are not judged, and say
+//! why.
 
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +111,8 @@ const CHECKS: [Check; 58] = [
 /// How far off a ratio may be whose runs are too few for an interval.
 const FEW_RUNS: f64 = 1.1;
 
-/// Findings that other systems alone can show: controllers, other software, caches, flash, file systems, links.
+/// Findings that other systems alone can show: controllers, other software, caches, flash, file
+/// systems, links.
 const OTHERS: [&str; 59] = [
     "F000-02", "F000-03", "F000-06", "F000-08", "F000-09", "F000-12", "F000-13", "F000-14", "F000-15",
     "F000-16", "F000-18", "F000-20", "F000-21", "F000-22", "F002-04", "F002-05", "F002-08", "F002-09",
@@ -167,7 +170,8 @@ fn judge(id: &str, support: &str, ours: &Ours) -> (Verdict, String) {
     }
 }
 
-/// Whether a ratio lies within the bounds; where an interval of it reaches over one, the runs do not decide.
+/// Whether a ratio lies within the bounds; where an interval of it reaches over one, the runs do
+/// not decide.
 fn one_check(check: &Check, above: &[f64], below: &[f64]) -> Option<(Verdict, String)> {
     let ratio = median(above)? / median(below).filter(|below| *below > 0.0)?;
     let within = |ratio: f64| (check.least..=check.most).contains(&ratio);

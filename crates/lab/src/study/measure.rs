@@ -1,4 +1,5 @@
-//! Runs a study: builds each configuration, measures it, and lays ours beside the published figures.
+//! Runs a study: builds each configuration, measures it, and lays ours beside the published
+//! figures.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -237,7 +238,8 @@ fn drive_bytes(options: &StudyOptions, profile: &Profile, pace: Option<Pace>) ->
     wanted.next_multiple_of(16 << 20)
 }
 
-/// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints any.
+/// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints
+/// any.
 fn joined(rounds: Vec<MeasurementRecord>, statistic: Statistic) -> MeasurementRecord {
     let latencies: Vec<Latencies> = rounds.iter().filter_map(|figure| figure.latency_us).collect();
     let iops: Vec<f64> = rounds.iter().filter_map(|figure| figure.iops).collect();
@@ -265,7 +267,8 @@ fn joined(rounds: Vec<MeasurementRecord>, statistic: Statistic) -> MeasurementRe
     all
 }
 
-/// What drives are held to: as asked, else the study's drives, all slower by one factor where the host needs it.
+/// What drives are held to: as asked, else the study's drives, all slower by one factor where the
+/// host needs it.
 async fn pace(
     world: &World,
     options: &StudyOptions,

@@ -1,8 +1,9 @@
 //! A study's result as a page of HTML, as Markdown, and as charts. Pure.
 //!
-//! Tables are the study's own, ours beside the published figure, both as a share of a single drive. A chart has a pair of
-//! bars a row; what a study prints as a chart only (ATTO, the stripe units and drive counts of 002) is one here, too. Rows
-//! that only another system can be say "published only".
+//! Tables are the study's own, ours beside the published figure, both as a share of a single drive.
+//! A chart has a pair of bars a row; what a study prints as a chart only (ATTO, the stripe units
+//! and drive counts of 002) is one here, too. Rows that only another system can be say "published
+//! only".
 
 use std::fmt::Write;
 
@@ -205,7 +206,8 @@ fn charts_of(table: &StudyTable) -> Vec<Drawn> {
     metrics.iter().flat_map(of_metric).collect()
 }
 
-/// A pair of bars for each row: shares of a single drive where all rows have them, else the figures.
+/// A pair of bars for each row: shares of a single drive where all rows have them, else the
+/// figures.
 fn bars(table: &str, metric: &str, rows: &[&StudyRow]) -> Drawn {
     let shares = rows.iter().all(|row| row.percent_of_single.is_some());
     let pair = |row: &StudyRow| match shares {

@@ -1,7 +1,7 @@
 //! What each study builds and runs: configurations, methods, the speed of its drives. Plain data.
 //!
-//! The drives' speeds are those of `studies/systems.csv` and the single-drive tables; one rate stands for reads and writes
-//! and for all places, as a paced file has no arm.
+//! The drives' speeds are those of `studies/systems.csv` and the single-drive tables; one rate
+//! stands for reads and writes and for all places, as a paced file has no arm.
 
 use stripewise_layout::{LayoutSpec, Level};
 
@@ -34,7 +34,8 @@ pub struct Configuration {
 
 /// Which part of a method runs on which configurations.
 pub struct Part {
-    /// The method; the first of its sizes is how much of a target is used, where that is less than there is.
+    /// The method; the first of its sizes is how much of a target is used, where that is less than
+    /// there is.
     pub profile: Profile,
     /// On what.
     pub configurations: Vec<Configuration>,
@@ -92,8 +93,9 @@ fn keep(mut profile: Profile, wanted: impl Fn(&Step) -> bool) -> Profile {
     profile
 }
 
-/// Four tests, reads and writes, of both groups of sizes: 16 MiB stand for the small ones, all there is for the large
-/// ones. What makes the study's small files faster are its drives' caches; paced files have none.
+/// Four tests, reads and writes, of both groups of sizes: 16 MiB stand for the small ones, all
+/// there is for the large ones. What makes the study's small files faster are its drives' caches;
+/// paced files have none.
 fn s000(quick: bool) -> Vec<Part> {
     let known = ["SEQ1M_Q1T1", "SEQ1M_Q16T1", "RND4K_Q1T1", "RND4K_Q32T1"];
     let is_known = |step: &Step| known.iter().any(|name| step.name.starts_with(&format!("{name}_")));
@@ -116,7 +118,8 @@ fn key_000(configuration: &str, step: &Step, group: &str) -> String {
     format!("{configuration}/{test}/{group}/{op}")
 }
 
-/// bonnie's file and PostMark's files are shorter than the study's by one factor, as the drives are.
+/// bonnie's file and PostMark's files are shorter than the study's by one factor, as the drives
+/// are.
 fn s001(quick: bool) -> Vec<Part> {
     let configurations = || {
         vec![

@@ -73,7 +73,8 @@ fn rows<T>(text: &str, read: impl Fn(&Headings, &[String]) -> Option<T>) -> Vec<
     lines.filter_map(|line| read(&headings, &fields(line))).collect()
 }
 
-/// Study 000 prints four file sizes and judges by two groups: the mean of 16 and 32 MiB, and of 1 and 4 GiB.
+/// Study 000 prints four file sizes and judges by two groups: the mean of 16 and 32 MiB, and of 1
+/// and 4 GiB.
 fn groups_000(text: &str) -> Vec<Published> {
     let measured = rows(text, |headings, row| {
         (headings.get(row, "row_kind") == Some("measured")).then_some(())?;
@@ -144,7 +145,8 @@ fn row_001(headings: &Headings, row: &[String]) -> Option<Published> {
     })
 }
 
-/// Table 1: drives by their specifications, and an array whose method is not told. Nothing of ours stands beside them.
+/// Table 1: drives by their specifications, and an array whose method is not told. Nothing of ours
+/// stands beside them.
 fn specification_002(headings: &Headings, row: &[String]) -> Option<Published> {
     let get = |name: &str| headings.get(row, name);
     let value: f64 = get("value")?.parse().ok()?;
@@ -165,12 +167,14 @@ fn row_002(headings: &Headings, row: &[String]) -> Option<Published> {
     let value: f64 = get("value")?.parse().ok()?;
     let (level, disks) = (get("level")?, get("disks")?);
     let (workload, pattern, op, block) = (get("workload")?, get("pattern")?, get("op")?, get("block_kib")?);
-    // Which load Table 13 had is inferred from its first column; one controller is what ours is, two are not.
+    // Which load Table 13 had is inferred from its first column; one controller is what ours is,
+    // two are not.
     let one_controller = get("config")?.starts_with("1 controller");
     let workload = workload.strip_suffix(" (inferred)").filter(|_| one_controller).unwrap_or(workload);
     let metric = get("metric")?;
     let unit = get("unit")?;
-    // Arrays of hard disks, and the ratios to them, have no array of ours beside them: ours has drives of one kind.
+    // Arrays of hard disks, and the ratios to them, have no array of ours beside them: ours has
+    // drives of one kind.
     let kind = if get("config")?.contains("HDD") { "hdd-" } else { "" };
     let key_of = |config: &str| format!("{kind}{config}/{workload}/{pattern}/{op}/{block}/{metric}");
     Some(Published {

@@ -4,8 +4,8 @@ use stripewise_drive::SplitMix64;
 
 use super::mix;
 
-/// Numbers 1 to `count`, the k-th with a probability proportional to k^-θ: rejection-inversion sampling after Hörmann and
-/// Derflinger (1996), which needs no table and is exact for any count.
+/// Numbers 1 to `count`, the k-th with a probability proportional to k^-θ: rejection-inversion
+/// sampling after Hörmann and Derflinger (1996), which needs no table and is exact for any count.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     count: u64,
@@ -51,7 +51,8 @@ impl Zipf {
         }
     }
 
-    /// A place below `places`: ranks are scattered by a hash, so that what is popular does not lie side by side.
+    /// A place below `places`: ranks are scattered by a hash, so that what is popular does not lie
+    /// side by side.
     pub fn place(&self, random: &mut SplitMix64, places: u64) -> u64 {
         mix(self.draw(random)) % places
     }

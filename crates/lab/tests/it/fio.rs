@@ -1,6 +1,8 @@
-//! fio beside the native driver: the same load on the same file, and fio's own servers on several hosts.
+//! fio beside the native driver: the same load on the same file, and fio's own servers on several
+//! hosts.
 //!
-//! Passed over where fio is not installed; a host is a network namespace where the test may make one.
+//! Passed over where fio is not installed; a host is a network namespace where the test may make
+//! one.
 
 use std::cell::{Cell, RefCell};
 use std::net::{TcpListener, TcpStream};

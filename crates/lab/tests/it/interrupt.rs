@@ -1,5 +1,5 @@
-//! An interrupt in the middle of an evaluation: it ends, says so, and leaves nothing behind. In a process of its own, since
-//! the signal goes to the whole of it.
+//! An interrupt in the middle of an evaluation: it ends, says so, and leaves nothing behind. In a
+//! process of its own, since the signal goes to the whole of it.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The tools that study 001 used, as Debian has them, beside our own methods of the same names on the same directory.
+//! The tools that study 001 used, as Debian has them, beside our own methods of the same names on
+//! the same directory.
 //!
 //! Passed over, with a message, where a tool is not installed.
 

@@ -1,5 +1,5 @@
-//! `evaluate` on real files in real time, small: arrays of each kind, drives that exist already, and folders
-//! left as they were found.
+//! `evaluate` on real files in real time, small: arrays of each kind, drives that exist already,
+//! and folders left as they were found.
 
 use std::path::Path;
 

@@ -1,13 +1,14 @@
-//! The published cost model of RAID levels (study 002, table 2), derived from the plans alone: how many requests
-//! to the disks a small or large request becomes, what throughput is left of RAID 0's at the same cost, and how
-//! much of the space is usable.
+//! The published cost model of RAID levels (study 002, table 2), derived from the plans alone: how
+//! many requests to the disks a small or large request becomes, what throughput is left of RAID 0's
+//! at the same cost, and how much of the space is usable.
 //!
-//! The table uses its D in two meanings. For `throughput_per_cost` and `storage_efficacy` it is the number of
-//! disks in the array, as its legend says. For `internal_requests` of large accesses it has to be the number of
-//! strips of data that the request carries, one to a disk that holds data: the printed D + 1 of RAID 5 would be
-//! more requests than the array has disks otherwise, while (D-1)/D of the same row is only true of D disks in
-//! all; and 2D for the mirrors is twice the disks they have. RAID 0 is where both meanings agree. The tests hold
-//! the table to this reading, and show that the other one is wrong.
+//! The table uses its D in two meanings. For `throughput_per_cost` and `storage_efficacy` it is the
+//! number of disks in the array, as its legend says. For `internal_requests` of large accesses it
+//! has to be the number of strips of data that the request carries, one to a disk that holds data:
+//! the printed D + 1 of RAID 5 would be more requests than the array has disks otherwise, while
+//! (D-1)/D of the same row is only true of D disks in all; and 2D for the mirrors is twice the
+//! disks they have. RAID 0 is where both meanings agree. The tests hold the table to this reading,
+//! and show that the other one is wrong.
 
 use std::fmt;
 use std::ops::{Add, Div, Mul, Sub};
@@ -183,8 +184,8 @@ impl Requests {
     }
 }
 
-/// Carries requests of `strips` strips each over the whole volume, one after the other, and counts what the
-/// plans send to the disks; of a mirror's copies the one that has served least is read.
+/// Carries requests of `strips` strips each over the whole volume, one after the other, and counts
+/// what the plans send to the disks; of a mirror's copies the one that has served least is read.
 fn requests(geometry: &Geometry, strips: u64, is_write: bool) -> Requests {
     let interleave = geometry.interleave_bytes();
     let mut requests = Requests { strips_of_data: 0, by_member: vec![0; geometry.width()] };
@@ -293,8 +294,9 @@ fn the_table_of_storage_efficacy_follows_from_the_geometry() {
     assert_eq!(compared, 4 * WIDTHS.len());
 }
 
-/// With D as the number of disks in the array, as the legend has it, the counts of large requests are right for
-/// RAID 0 only; the note of the table names the row of RAID 5, where one cell contradicts the other.
+/// With D as the number of disks in the array, as the legend has it, the counts of large requests
+/// are right for RAID 0 only; the note of the table names the row of RAID 5, where one cell
+/// contradicts the other.
 #[test]
 fn the_legend_of_the_table_does_not_hold_for_large_requests() {
     for row in
@@ -317,7 +319,8 @@ fn the_legend_of_the_table_does_not_hold_for_large_requests() {
     }
 }
 
-/// On three disks the other data strip is read instead of the old data and the old parity: 3 requests, not 4.
+/// On three disks the other data strip is read instead of the old data and the old parity: 3
+/// requests, not 4.
 #[test]
 fn three_disks_write_cheaper_than_the_table_says() {
     let geometry = geometry(Level::Raid5, 3, None, 3);

@@ -1,4 +1,5 @@
-//! Plans carried out: right for every request and every set of missing members, and with the fewest I/Os.
+//! Plans carried out: right for every request and every set of missing members, and with the fewest
+//! I/Os.
 
 use crate::kit::field;
 use crate::kit::simulation::{CELLS, Cells, Simulation, cells_of, contiguous, every_write};
@@ -33,7 +34,8 @@ fn every_loss(geometry: &Geometry, random: &mut Random) -> Vec<Simulation> {
     sets.map(|bits| Simulation::new(geometry, random.below(stripes), members(bits), random)).collect()
 }
 
-/// The fewest reads of each method by its definition, over cells; `None` where the method cannot be used.
+/// The fewest reads of each method by its definition, over cells; `None` where the method cannot be
+/// used.
 fn reads_by_method(simulation: &Simulation, written: &[Cells]) -> [(WriteMethod, Option<usize>); 4] {
     let (data_units, units) = (simulation.geometry.data_units(), simulation.geometry.units());
     let start = written.iter().map(|cells| cells.start).min().unwrap();
@@ -93,7 +95,8 @@ fn check_exact_reads(simulation: &Simulation, written: &[Cells], plan: &WritePla
     let (data_units, units) = (simulation.geometry.data_units(), simulation.geometry.units());
     let window = plan.window.expect("parity is written");
     let whole = |unit: usize| cells_of(UnitRange { unit, start: window.0, end: window.1 });
-    // From the first to the last cell of the window that is not written: one read may not have a gap.
+    // From the first to the last cell of the window that is not written: one read may not have a
+    // gap.
     let hole = |unit: usize| {
         let Cells { start, end, .. } = whole(unit);
         let is_written =
@@ -157,8 +160,8 @@ fn every_read_gives_the_right_bytes_or_says_what_is_lost() {
     }
 }
 
-/// A read takes one I/O per unit it touches; with one of them missing, as many as there are data units, which
-/// no code can better: fewer units cannot tell all the data apart.
+/// A read takes one I/O per unit it touches; with one of them missing, as many as there are data
+/// units, which no code can better: fewer units cannot tell all the data apart.
 fn check_fewest_reads(simulation: &Simulation, from: usize, to: usize, plan: &ReadPlan, lost: bool) {
     let touched: Vec<usize> = (from / CELLS..=(to - 1) / CELLS).collect();
     let present = touched.iter().filter(|unit| !simulation.is_missing(**unit)).count();
@@ -196,8 +199,9 @@ fn mirrors_read_the_copy_that_is_preferred() {
     }
 }
 
-/// The fewest units that have to be read for the new parity to follow from them, over all linear ways there are
-/// to compute it: every parity byte that is written has to be a combination of new data and of what was read.
+/// The fewest units that have to be read for the new parity to follow from them, over all linear
+/// ways there are to compute it: every parity byte that is written has to be a combination of new
+/// data and of what was read.
 fn fewest_by_linear_algebra(simulation: &Simulation, written: &[Cells], below: usize) -> Option<usize> {
     let (data_units, units) = (simulation.geometry.data_units(), simulation.geometry.units());
     let start = written.iter().map(|cells| cells.start).min().unwrap();
@@ -226,7 +230,8 @@ fn fewest_by_linear_algebra(simulation: &Simulation, written: &[Cells], below: u
     smaller.filter(suffices).map(|subset| subset.count_ones() as usize).min()
 }
 
-/// For writes of one contiguous range no linear computation whatever needs fewer reads than the plan.
+/// For writes of one contiguous range no linear computation whatever needs fewer reads than the
+/// plan.
 #[test]
 fn no_arithmetic_needs_fewer_reads_for_a_contiguous_write() {
     let mut random = Random(4);
@@ -307,7 +312,8 @@ fn reconstruction_of_a_mirror_spreads_over_the_copies() {
     assert_eq!(reads, [5, 0, 5]);
 }
 
-/// Requests that no stripe can have are bugs of the caller, and are caught before they become writes.
+/// Requests that no stripe can have are bugs of the caller, and are caught before they become
+/// writes.
 #[test]
 fn improper_requests_are_caught() {
     let geometry = geometry(Level::Raid5, 4, None, 9);

@@ -3,7 +3,8 @@
 use crate::kit::{geometry, members, period, small_geometries};
 use stripewise_layout::{Geometry, Level, MemberSet, plan_read, plan_reconstruct, plan_write};
 
-/// How many units of a stripe lie on missing members, and how many it can do without: from the places alone.
+/// How many units of a stripe lie on missing members, and how many it can do without: from the
+/// places alone.
 fn losses(geometry: &Geometry, stripe: u64, missing: &MemberSet) -> (usize, usize) {
     let units = geometry.stripe(stripe).units;
     let lost = units.iter().filter(|place| missing.contains(place.member)).count();
@@ -42,8 +43,8 @@ fn exactly_the_stripes_that_lost_too_much_are_unreadable() {
     }
 }
 
-/// A stripe that lost no more than it can do without is read, written and rebuilt in full; one that lost more
-/// gives an error for what is lost, but not for the units that are still there.
+/// A stripe that lost no more than it can do without is read, written and rebuilt in full; one that
+/// lost more gives an error for what is lost, but not for the units that are still there.
 fn check_stripe(geometry: &Geometry, index: u64, missing: &MemberSet, lost: usize, tolerated: usize) {
     let stripe = geometry.stripe(index);
     let interleave = geometry.interleave_bytes();
@@ -87,7 +88,8 @@ fn numbers_that_are_no_members_do_not_count() {
     }
 }
 
-/// The combinations beyond the guaranteed number that layouts with several redundancy sets survive all the same.
+/// The combinations beyond the guaranteed number that layouts with several redundancy sets survive
+/// all the same.
 #[test]
 fn lucky_losses_are_survived() {
     let cases: [(Geometry, &[usize], bool); 8] = [

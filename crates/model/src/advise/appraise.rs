@@ -38,8 +38,8 @@ fn journaling(system: &System) -> Journaling {
 /// By how much a journal on the data drives slows a load.
 ///
 /// A small write of parity reads and writes its strip and each parity: 2 (f + 1) turns of an arm; a
-/// journal on the same drives adds f + 1. A long write moves n / (n - f) bytes for each byte; where it
-/// passes a journal, f + 1 more.
+/// journal on the same drives adds f + 1. A long write moves n / (n - f) bytes for each byte; where
+/// it passes a journal, f + 1 more.
 fn journal_factor(system: &System, workload: &Workload) -> f64 {
     let kind = journaling(system);
     let copies = system.shape.level.parity_units() as f64 + 1.0;
@@ -173,7 +173,8 @@ impl Predicted {
         of.get(self.loads.iter().position(|load| *load == need.workload.loads[0])?)
     }
 
-    /// Rates in a state, and those of the workload's loads without the link; nothing where there is no such state.
+    /// Rates in a state, and those of the workload's loads without the link; nothing where there is
+    /// no such state.
     fn rates(&self, of: &[Prediction], candidate: &Candidate, need: &Need) -> (Rates, Vec<f64>) {
         let cap = need.link.as_ref().map_or(f64::INFINITY, |link| link.mb_per_s);
         let rate = |load: &Workload| {

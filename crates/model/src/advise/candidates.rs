@@ -1,5 +1,5 @@
-//! What can be made of drives: every layout and number of groups that they allow, with and without a
-//! journal on solid-state drives, on one controller or several.
+//! What can be made of drives: every layout and number of groups that they allow, with and without
+//! a journal on solid-state drives, on one controller or several.
 
 use stripewise_layout::{LayoutSpec, Level, MAXIMUM_WIDTH};
 
@@ -23,8 +23,8 @@ pub(super) struct Candidate {
 const HDD_INTERLEAVE: u64 = 256 << 10;
 const SSD_INTERLEAVE: u64 = 64 << 10;
 
-/// Wider groups are left out where the drives divide into narrower ones: makers of arrays default to 14 to 16
-/// drives in a group of dual parity.
+/// Wider groups are left out where the drives divide into narrower ones: makers of arrays default
+/// to 14 to 16 drives in a group of dual parity.
 const WIDEST_GROUP: usize = 16;
 
 /// All of them.

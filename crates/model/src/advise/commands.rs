@@ -1,5 +1,5 @@
-//! How to build a choice: with this program, Linux md and a file system, ZFS, Storage Spaces. What a
-//! system cannot build has no commands, and its caveat says so.
+//! How to build a choice: with this program, Linux md and a file system, ZFS, Storage Spaces. What
+//! a system cannot build has no commands, and its caveat says so.
 //!
 //! Drives are placeholders (`/dev/DRIVE1`), since only who runs the commands knows which are meant.
 
@@ -202,8 +202,8 @@ impl Plan<'_> {
         (commands, caveats)
     }
 
-    /// How an array with redundancy agrees with itself after a crash: a journal where there are drives for it, else a
-    /// bitmap. What a journal needs first is added to the commands.
+    /// How an array with redundancy agrees with itself after a crash: a journal where there are
+    /// drives for it, else a bitmap. What a journal needs first is added to the commands.
     fn md_consistency(&self, commands: &mut Vec<String>, caveats: &mut Vec<String>) -> &'static str {
         let journal = self.choice.journal_drives;
         if journal == 0 || self.parity == 0 {
@@ -331,7 +331,8 @@ impl Plan<'_> {
                 )
             }
             Level::Raid6 if choice.drives >= 7 => {
-                // Dual parity is a local reconstruction code: columns less three hold data where there are seven.
+                // Dual parity is a local reconstruction code: columns less three hold data where
+                // there are seven.
                 ("-ResiliencySettingName Parity -PhysicalDiskRedundancy 2 -NumberOfColumns 7".to_owned(), 4)
             }
             Level::Raid6 => return (Vec::new(), text(&["dual parity of Storage Spaces needs seven drives"])),
@@ -340,7 +341,8 @@ impl Plan<'_> {
                 return (Vec::new(), text(&["Storage Spaces has no groups: use several virtual disks"]));
             }
         };
-        // A cluster that is a whole stripe of data: 16 KiB is the least interleave, 64 KiB a usual cluster.
+        // A cluster that is a whole stripe of data: 16 KiB is the least interleave, 64 KiB a usual
+        // cluster.
         let parity = self.parity > 0;
         let interleave_kib = if parity { (64 / data_columns as u64).max(16) } else { 64 };
         let cluster_kib = if parity { interleave_kib * data_columns as u64 } else { 64 };
@@ -400,7 +402,8 @@ impl Plan<'_> {
 }
 
 fn power_of_two_at_most(number: usize) -> usize {
-    // NTFS clusters of more than 64 KiB are not supported by all of Windows: at most four columns of 16 KiB.
+    // NTFS clusters of more than 64 KiB are not supported by all of Windows: at most four columns
+    // of 16 KiB.
     match number {
         4.. => 4,
         2 | 3 => 2,

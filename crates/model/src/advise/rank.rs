@@ -1,9 +1,9 @@
 //! The order of choices, their reasons, and what is dominated.
 //!
-//! Rates that are nearer to each other than [`APART`] are called equal. Choices that have what is wanted
-//! come first. The fastest of them and its equals are a band: within it the cheaper comes first (fewer
-//! drives where there are no prices), then the one that loses data less often, then the larger. What is
-//! left is the next band.
+//! Rates that are nearer to each other than [`APART`] are called equal. Choices that have what is
+//! wanted come first. The fastest of them and its equals are a band: within it the cheaper comes
+//! first (fewer drives where there are no prices), then the one that loses data less often, then
+//! the larger. What is left is the next band.
 
 use std::cmp::Ordering;
 

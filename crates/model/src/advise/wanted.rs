@@ -16,7 +16,8 @@ const KIB: u64 = 1 << 10;
 pub struct Need {
     /// Kinds of drives, each with its number.
     pub drives: Vec<Kind>,
-    /// Whether these can be bought, any number up to that one; else they are there, and all are used.
+    /// Whether these can be bought, any number up to that one; else they are there, and all are
+    /// used.
     pub buy: bool,
     /// Solid-state drives that may hold a journal.
     pub journal: Option<Kind>,

@@ -1,5 +1,5 @@
-//! What would make another choice the first: each answer that could be given otherwise, tried. From it
-//! follow the sensitivity of an answer and what is worth asking next.
+//! What would make another choice the first: each answer that could be given otherwise, tried. From
+//! it follow the sensitivity of an answer and what is worth asking next.
 
 use super::Choice;
 use super::rank::{View, misfit, percent, sorted, terabytes};
@@ -86,7 +86,8 @@ fn variations<'a>(choices: &[Choice], need: &'a Need) -> Vec<Variation<'a>> {
     all
 }
 
-/// What would make another choice the first, in words; of neighbours with the same winner the first.
+/// What would make another choice the first, in words; of neighbours with the same winner the
+/// first.
 pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
     let Some(first) = choices.first() else { return Vec::new() };
     let mut said = Vec::new();
@@ -102,8 +103,8 @@ pub(super) fn sensitivity(choices: &[Choice], need: &Need) -> Vec<String> {
     said
 }
 
-/// Of the matters not yet settled the one that can change the first choice in most ways, with what its
-/// answers would lead to; nothing where none can.
+/// Of the matters not yet settled the one that can change the first choice in most ways, with what
+/// its answers would lead to; nothing where none can.
 pub fn what_matters(choices: &[Choice], need: &Need, settled: &[Matter]) -> Option<(Matter, Vec<String>)> {
     let first = choices.first()?;
     let all = variations(choices, need);

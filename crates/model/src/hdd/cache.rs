@@ -1,4 +1,5 @@
-//! Which sectors the read cache holds: segments, each of one stream, the least recently used replaced.
+//! Which sectors the read cache holds: segments, each of one stream, the least recently used
+//! replaced.
 
 use super::parameters::ReadCacheParameters;
 
@@ -36,7 +37,8 @@ impl ReadCache {
         }
     }
 
-    /// These sectors were read from the medium: they go on with a segment that ends here, or take the oldest one.
+    /// These sectors were read from the medium: they go on with a segment that ends here, or take
+    /// the oldest one.
     pub fn fill(&mut self, lba: u64, sectors: u32) {
         if self.parameters.segments == 0 || sectors == 0 {
             return;

@@ -1,8 +1,8 @@
 //! A full description out of the few numbers that a data sheet gives.
 //!
-//! The surface is sixteen zones of equal width whose rate falls linearly from the outer to the inner edge. Rates are
-//! sustained ones, so the skew between tracks is part of them: a track holds what the rate delivers in a revolution and
-//! a switch of heads.
+//! The surface is sixteen zones of equal width whose rate falls linearly from the outer to the
+//! inner edge. Rates are sustained ones, so the skew between tracks is part of them: a track holds
+//! what the rate delivers in a revolution and a switch of heads.
 
 use super::parameters::{
     HddParameters, HeadOrder, ParameterError, ReadCacheParameters, WriteCacheParameters, ZoneParameters,
@@ -168,7 +168,8 @@ impl DataSheet {
     }
 }
 
-/// Towards the next cylinder the arm moves one track, which the curve may make longer than a switch of heads.
+/// Towards the next cylinder the arm moves one track, which the curve may make longer than a switch
+/// of heads.
 fn skew_of_cylinder(sheet: &DataSheet, track_skew: u32, sectors_per_track: u32) -> u32 {
     let settle_ms = sheet.write_settle_ms.max(0.0);
     let needed_ms = sheet.settle_ms.max(sheet.head_switch_ms) + settle_ms + 0.01 * sheet.average_seek_ms;

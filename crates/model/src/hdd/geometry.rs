@@ -1,5 +1,5 @@
-//! Where a sector lies: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the index, so that no
-//! rounding comes between the end of one sector and the start of the next.
+//! Where a sector lies: zone, cylinder, head, angle. Angles are nanoseconds of rotation from the
+//! index, so that no rounding comes between the end of one sector and the start of the next.
 
 use super::parameters::{HddParameters, HeadOrder, ParameterError};
 use super::seek::SeekTable;

@@ -10,7 +10,8 @@ use super::parameters::{HddParameters, ParameterError};
 pub struct Plan {
     /// When the arm starts.
     pub start_ns: u64,
-    /// Of `start_ns` to `positioned_ns`, what the arm or the switch of heads takes; the rest is rotation.
+    /// Of `start_ns` to `positioned_ns`, what the arm or the switch of heads takes; the rest is
+    /// rotation.
     pub moving_ns: u32,
     /// The first sector to be transferred is under the head.
     pub positioned_ns: u64,
@@ -122,8 +123,9 @@ impl Hdd {
         now_ns + u64::from(self.positioning_ns(self.rotation_ns(now_ns), target, write, u32::MAX))
     }
 
-    /// The same as a duration, with the rotation of the start at hand: what a scheduler asks of every candidate. Where the way
-    /// alone takes as long as `best_ns`, it is not looked at further, and what is returned is no less than that.
+    /// The same as a duration, with the rotation of the start at hand: what a scheduler asks of
+    /// every candidate. Where the way alone takes as long as `best_ns`, it is not looked at
+    /// further, and what is returned is no less than that.
     #[inline]
     pub(super) fn positioning_ns(&self, rotation_ns: u32, target: &Target, write: bool, best_ns: u32) -> u32 {
         let moving_ns = self.moving_ns(self.cylinder, self.head, target, write);
@@ -134,7 +136,8 @@ impl Hdd {
         moving_ns + self.until_angle_ns(arrived_ns, target.angle_ns)
     }
 
-    /// An access of `sectors` from `lba`, started now; panics beyond the capacity or without sectors.
+    /// An access of `sectors` from `lba`, started now; panics beyond the capacity or without
+    /// sectors.
     pub fn plan(&self, now_ns: u64, lba: u64, sectors: u32, write: bool) -> Plan {
         self.plan_from(now_ns, lba, self.target(lba), sectors, write)
     }
@@ -188,8 +191,9 @@ impl Hdd {
         progress
     }
 
-    /// When each sector of a transfer has passed, in the order of their numbers. Of a write, `ready_ns` says when its
-    /// data are there: a sector whose data are late is written a revolution later.
+    /// When each sector of a transfer has passed, in the order of their numbers. Of a write,
+    /// `ready_ns` says when its data are there: a sector whose data are late is written a
+    /// revolution later.
     pub fn sector_times(
         &self,
         start_ns: u64,

@@ -115,7 +115,8 @@ pub struct HddParameters {
 }
 
 impl HddParameters {
-    /// Lengthens the last zone where the zones hold less than the capacity, by at most this share of it.
+    /// Lengthens the last zone where the zones hold less than the capacity, by at most this share
+    /// of it.
     pub(crate) fn hold_capacity(&mut self, tolerance: f64) -> Result<(), ParameterError> {
         let wanted = self.capacity_sectors;
         let held = Geometry::held_sectors(self)?;

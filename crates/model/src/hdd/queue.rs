@@ -1,9 +1,10 @@
 //! Command queue, read cache and write cache over the mechanics of one drive.
 //!
-//! The drive holds `queue_depth` commands and, with a write cache, the extents that were acknowledged and are not on
-//! the medium yet. The arm goes to whichever of them is positioned first, but reads go before destage while the write
-//! cache has room, and one that was passed over often is next, so that none starves. A drive that has nothing to do reads
-//! on behind the last read.
+//! The drive holds `queue_depth` commands and, with a write cache, the extents that were
+//! acknowledged and are not on the medium yet. The arm goes to whichever of them is positioned
+//! first, but reads go before destage while the write cache has room, and one that was passed over
+//! often is next, so that none starves. A drive that has nothing to do reads on behind the last
+//! read.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -185,7 +186,8 @@ impl HddQueue {
         self.tagged.len() + self.beyond.len() + self.answers.len() + self.flushes.len() + usize::from(serving)
     }
 
-    /// Everything until now must have been taken with [`HddQueue::advance`]. Panics beyond the capacity and without length.
+    /// Everything until now must have been taken with [`HddQueue::advance`]. Panics beyond the
+    /// capacity and without length.
     pub fn submit(&mut self, now_ns: u64, request: HddRequest) {
         assert!(
             self.next_event_ns().is_none_or(|event_ns| event_ns >= now_ns),
@@ -277,7 +279,8 @@ impl HddQueue {
         }
     }
 
-    /// A hit in what was read ahead lets the stream go on; where it had stopped, it waits for the platter again.
+    /// A hit in what was read ahead lets the stream go on; where it had stopped, it waits for the
+    /// platter again.
     fn extend_read_ahead(&mut self, now_ns: u64, end: u64) {
         let limit_lba = (end + self.read_ahead_sectors).min(self.hdd.geometry().capacity_sectors());
         let Some(ahead) = &mut self.read_ahead else { return };
@@ -362,7 +365,8 @@ impl HddQueue {
         }
     }
 
-    /// Writes that waited for room in the cache get it, oldest first; requests that waited for a tag get one.
+    /// Writes that waited for room in the cache get it, oldest first; requests that waited for a
+    /// tag get one.
     fn refill(&mut self, now_ns: u64) {
         let mut at = 0;
         while at < self.tagged.len() && self.dirty.len() < self.dirty_extents {
@@ -389,7 +393,8 @@ impl HddQueue {
         ahead.at_ns = progress.at_ns;
     }
 
-    /// An arm without work gets some. What is chosen at the end of another access was decoded during it.
+    /// An arm without work gets some. What is chosen at the end of another access was decoded
+    /// during it.
     fn go_on(&mut self, now_ns: u64) {
         if self.serving.is_some() || (self.tagged.is_empty() && self.dirty.is_empty()) {
             return;
@@ -452,7 +457,8 @@ impl HddQueue {
     }
 }
 
-/// The candidate positioned first, or one that was passed over too often; the time, or 0 for that one.
+/// The candidate positioned first, or one that was passed over too often; the time, or 0 for that
+/// one.
 fn nearest(hdd: &Hdd, now_ns: u64, candidates: &mut [Command]) -> Option<(u32, usize)> {
     let rotation_ns = hdd.rotation_ns(now_ns);
     let mut best = (u32::MAX, usize::MAX);

@@ -5,8 +5,8 @@ use super::parameters::ParameterError;
 /// Seek time by distance in cylinders, for reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeekCurve {
-    /// Measured points (cylinders, nanoseconds), distances ascending. Straight lines between points; below the first
-    /// point its time; past the last the last slope.
+    /// Measured points (cylinders, nanoseconds), distances ascending. Straight lines between
+    /// points; below the first point its time; past the last the last slope.
     Table(Vec<(u32, u32)>),
     /// `constant + sqrt · √s + linear · s` with `s` the share of the full stroke, 0 to 1.
     Stroke {

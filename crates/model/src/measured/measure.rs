@@ -1,10 +1,12 @@
 //! Measuring a drive: which loads are run on it, for how long, and what is made of them.
 //!
-//! All drives that are given get the same loads at the same time, and the figures are their means: drives that share a
-//! host show what each of them has of it. A cell keeps a depth of requests of one size and counts completions from the
-//! time when its first ones, and whatever a write cache takes, are over. The parts have fixed shares of the time.
+//! All drives that are given get the same loads at the same time, and the figures are their means:
+//! drives that share a host show what each of them has of it. A cell keeps a depth of requests of
+//! one size and counts completions from the time when its first ones, and whatever a write cache
+//! takes, are over. The parts have fixed shares of the time.
 //!
-//! Faults expected: drives that fail requests (an error), drives so slow that a cell has few requests (told).
+//! Faults expected: drives that fail requests (an error), drives so slow that a cell has few
+//! requests (told).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -198,7 +200,8 @@ impl Running {
         (offset, block, write)
     }
 
-    /// Some more or less than the distance, so that the platter stands anyhow, and no place comes twice.
+    /// Some more or less than the distance, so that the platter stands anyhow, and no place comes
+    /// twice.
     fn step(&self, distance_bytes: u64, end: u64, block: u64) -> u64 {
         let jitter = (distance_bytes / 8).max(1);
         let distance = distance_bytes - jitter / 2 + self.random.borrow_mut().below(jitter);
@@ -408,7 +411,8 @@ impl Bench<'_> {
         })
     }
 
-    /// A drive that was never written answers otherwise: as much of it as fits the time is written once.
+    /// A drive that was never written answers otherwise: as much of it as fits the time is written
+    /// once.
     async fn fill(&self, seconds: f64) -> Result<(), MeasureError> {
         let start_ns = self.context.now_ns();
         let mut at = 0;
@@ -537,7 +541,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Reads and writes in turn, by size: what they take of what each kind takes by itself, percent.
+    /// Reads and writes in turn, by size: what they take of what each kind takes by itself,
+    /// percent.
     async fn mixing(
         &self,
         found: &MeasuredParameters,

@@ -42,7 +42,8 @@ pub struct MeasuredParameters {
     pub forced_write_us: f64,
     /// How far long transfers hide the time of short commands in a mix: 0 not at all, 100 wholly.
     pub overlap_percent: f64,
-    /// What reads and writes take in turn, percent of what they take each by themselves, by size; sizes ascending.
+    /// What reads and writes take in turn, percent of what they take each by themselves, by size;
+    /// sizes ascending.
     pub mixing: Vec<(f64, f64)>,
 }
 

@@ -1,8 +1,10 @@
-//! A drive that behaves as its tables say: commands are served in the order they come, at the rate of so many inside.
+//! A drive that behaves as its tables say: commands are served in the order they come, at the rate
+//! of so many inside.
 //!
-//! The first in line is served at the rate that its table gives for as many commands as are inside now, so a load that
-//! keeps a depth gets what was measured at this depth. A command is answered no sooner than one that is alone. Times of
-//! commands and of transfers pass on two clocks where the drive does so ([`MeasuredParameters::overlap_percent`]).
+//! The first in line is served at the rate that its table gives for as many commands as are inside
+//! now, so a load that keeps a depth gets what was measured at this depth. A command is answered no
+//! sooner than one that is alone. Times of commands and of transfers pass on two clocks where the
+//! drive does so ([`MeasuredParameters::overlap_percent`]).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -55,7 +57,8 @@ pub struct MeasuredQueue {
     mean_zone: f64,
     first_zone: f64,
     line: VecDeque<Item>,
-    /// Of the first in line: what share of its service is left, and how much of its time it takes beside others.
+    /// Of the first in line: what share of its service is left, and how much of its time it takes
+    /// beside others.
     left: f64,
     stretch: f64,
     updated_ns: u64,
@@ -117,7 +120,8 @@ impl MeasuredQueue {
         self.parameters.capacity_bytes
     }
 
-    /// Everything until now must have been taken with [`MeasuredQueue::advance`]. Panics beyond the capacity.
+    /// Everything until now must have been taken with [`MeasuredQueue::advance`]. Panics beyond the
+    /// capacity.
     pub fn submit(&mut self, now_ns: u64, request: HddRequest) {
         self.pass(now_ns);
         match self.inside() < self.parameters.queue_depth {
@@ -206,7 +210,8 @@ impl MeasuredQueue {
         self.times_us(item, self.inside().max(1)).1 * 1000.0
     }
 
-    /// Commands and transfers go on two clocks; what the longer of them adds is what the first in line takes.
+    /// Commands and transfers go on two clocks; what the longer of them adds is what the first in
+    /// line takes.
     fn begin_first(&mut self, now_ns: u64) {
         self.left = 1.0;
         self.stretch = 1.0;

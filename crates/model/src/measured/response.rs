@@ -78,7 +78,8 @@ impl ResponseTable {
         self.blocks[self.blocks.len() - 1]
     }
 
-    /// Microseconds from one completion to the next; straight lines between sizes, powers of the depth between depths.
+    /// Microseconds from one completion to the next; straight lines between sizes, powers of the
+    /// depth between depths.
     pub fn us(&self, block_bytes: u64, inside: u32) -> f64 {
         let after = self.depths.partition_point(|depth| *depth < inside);
         if after == 0 {

@@ -1,4 +1,5 @@
-//! Throughput and latency of a system over the depth of its queue, as one SVG that refers to nothing.
+//! Throughput and latency of a system over the depth of its queue, as one SVG that refers to
+//! nothing.
 
 use std::fmt::Write;
 

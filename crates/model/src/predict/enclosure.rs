@@ -1,7 +1,8 @@
 //! An enclosure whose own processor moves every byte, and the host before it: bonnie and PostMark.
 //!
-//! The array decides block writes, rewrites and block reads. Calls per character cost the host's processor a fixed time
-//! for each byte; what the array takes beyond what the host hides behind that is waited for.
+//! The array decides block writes, rewrites and block reads. Calls per character cost the host's
+//! processor a fixed time for each byte; what the array takes beyond what the host hides behind
+//! that is waited for.
 
 use super::{Limit, Prediction, Workload};
 use crate::system::{Component, System};
@@ -33,8 +34,8 @@ impl Bytes<'_> {
         self.parts.or("host_byte", 0.0) + self.parts.or("drive_byte", 0.0) * self.spread() + parity
     }
 
-    /// Writes over what was read just before: of stripes too wide to be gathered the old parity is read; the old data
-    /// are still in the enclosure's memory.
+    /// Writes over what was read just before: of stripes too wide to be gathered the old parity is
+    /// read; the old data are still in the enclosure's memory.
     fn write_over(&self) -> f64 {
         let shape = &self.system.shape;
         let widest = self.parts.or("widest_full_stripe", f64::INFINITY);
@@ -42,15 +43,15 @@ impl Bytes<'_> {
         self.write() + if partial { self.parts.or("old_byte", 0.0) } else { 0.0 }
     }
 
-    /// New files: pieces that fill no stripe, so that with parity old data and old parity are read, and the work of the
-    /// file system.
+    /// New files: pieces that fill no stripe, so that with parity old data and old parity are read,
+    /// and the work of the file system.
     fn create(&self) -> f64 {
         let old = if self.system.shape.parity_units() > 0 { 2.0 } else { 0.0 };
         self.write() + self.parts.or("creation_byte", 0.0) + old * self.parts.or("old_byte", 0.0)
     }
 
-    /// Milliseconds until an arm is at a random place: the nearer of two copies, and a turn more for the share of blocks
-    /// that are rewritten where old parity is read first.
+    /// Milliseconds until an arm is at a random place: the nearer of two copies, and a turn more
+    /// for the share of blocks that are rewritten where old parity is read first.
     fn position_ms(&self, rewritten: f64) -> f64 {
         let drive = &self.system.drive;
         let turn = 60_000.0 / drive.or("spindle", 7200.0);
@@ -60,8 +61,8 @@ impl Bytes<'_> {
         drive.or("average_seek", 8.5) * nearer + turn / 2.0 + again
     }
 
-    /// Random reads a second, with a tenth of the blocks rewritten as bonnie does. Host and drives share the work as
-    /// they do without redundancy.
+    /// Random reads a second, with a tenth of the blocks rewritten as bonnie does. Host and drives
+    /// share the work as they do without redundancy.
     fn seeks(&self) -> f64 {
         let drive = &self.system.drive;
         let plain = drive.or("average_seek", 8.5) + 30_000.0 / drive.or("spindle", 7200.0);
@@ -133,8 +134,9 @@ impl Bonnie {
     }
 }
 
-/// What PostMark prints, from its rules: sizes equally likely between the bounds, a read or an append and a creation or
-/// a deletion in each transaction, all equally likely. Megabytes are of 2^20 bytes.
+/// What PostMark prints, from its rules: sizes equally likely between the bounds, a read or an
+/// append and a creation or a deletion in each transaction, all equally likely. Megabytes are of
+/// 2^20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct PostMark {
@@ -161,8 +163,8 @@ impl PostMark {
         let number = |name: &str| system.controller.or(name, 0.0);
         let mean = (least + most) / 2.0;
         let half = transactions / 2.0;
-        // An append adds anything up to what the largest size leaves: half of that in the mean, a little less for
-        // files that were appended to before.
+        // An append adds anything up to what the largest size leaves: half of that in the mean, a
+        // little less for files that were appended to before.
         let appended = half * (most - mean) / 2.0;
         let grown = appended / files / 2.0;
         let (read_bytes, mixed_bytes) = (half * (mean + grown), half * mean + appended);

@@ -1,5 +1,6 @@
-//! Which members a request reads and writes: strips, copies, parity by read-modify-write or reconstruct-write, a missing
-//! member, and the options of other vendors (parity that moves every few rows, slabs of one column).
+//! Which members a request reads and writes: strips, copies, parity by read-modify-write or
+//! reconstruct-write, a missing member, and the options of other vendors (parity that moves every
+//! few rows, slabs of one column).
 
 use stripewise_layout::Level;
 
@@ -30,7 +31,8 @@ pub(super) struct Planner {
     strip: u64,
     rows: u64,
     parity_run: u64,
-    /// Data keep the order of the drives in each row, around the parity; otherwise they begin after it.
+    /// Data keep the order of the drives in each row, around the parity; otherwise they begin after
+    /// it.
     asymmetric: bool,
     slab: u64,
     drives: usize,

@@ -1,10 +1,10 @@
-//! Hard disks behind a controller, simulated request by request: where each lies, what the arm and the rotation take, which
-//! of the waiting requests is nearest.
+//! Hard disks behind a controller, simulated request by request: where each lies, what the arm and
+//! the rotation take, which of the waiting requests is nearest.
 //!
-//! The load is closed: so many requests outstanding. A request becomes reads and, after them, writes of members
-//! ([`super::plan`]); a member serves the nearest of a bounded window of commands. What a drive's own cache absorbs is
-//! answered at once and destaged later; behind a controller that keeps the cache to itself a write holds its command
-//! until it is on the medium.
+//! The load is closed: so many requests outstanding. A request becomes reads and, after them,
+//! writes of members ([`super::plan`]); a member serves the nearest of a bounded window of
+//! commands. What a drive's own cache absorbs is answered at once and destaged later; behind a
+//! controller that keeps the cache to itself a write holds its command until it is on the medium.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,7 +18,8 @@ use crate::hdd::{DataSheet, Geometry, Hdd, HddParameters, Target};
 use crate::system::{Component, System};
 
 const SECTOR: u64 = 4096;
-/// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the first time.
+/// A file that fits a driver's cache is read from it, but for the blocks that a run reads for the
+/// first time.
 const MOST_CACHED: f64 = 0.97;
 /// Runs of a method that repeats itself, and how long each is: those of CrystalDiskMark.
 const REPEATED_RUNS: usize = 5;
@@ -53,15 +54,16 @@ struct Member {
     /// The same of the last write.
     write_end: (u64, u64),
     busy_ns: u64,
-    /// What its buffer still has of tracks that random reads waited on: first sector and the one after the last, the
-    /// oldest first.
+    /// What its buffer still has of tracks that random reads waited on: first sector and the one
+    /// after the last, the oldest first.
     held: VecDeque<(u64, u64)>,
     /// The place of the rebuild, and the host's commands and bytes since its last turn.
     rebuild: Option<(u64, u64, u64)>,
 }
 
 impl Member {
-    /// What passed under the head while it waited for this place on the track, and the place itself.
+    /// What passed under the head while it waited for this place on the track, and the place
+    /// itself.
     fn hold(&mut self, waited_ns: u64, command: &Command, setup: &Setup) {
         if setup.segments == 0 {
             return;
@@ -225,7 +227,8 @@ impl<'a> Simulation<'a> {
         let row = planner.row_bytes();
         let block_of_stream = if gather { block.div_ceil(row) * row } else { block };
         let outstanding = workload.outstanding() as u64;
-        // What a write-back cache gathers, it destages some stripes at a time, however few requests are outstanding.
+        // What a write-back cache gathers, it destages some stripes at a time, however few requests
+        // are outstanding.
         let slots = (outstanding * block / block_of_stream).max(GATHERED) as usize;
         let slots = if sequential && gather { slots } else { outstanding as usize };
         let span = workload.span_bytes.unwrap_or(u64::MAX).min(planner.capacity()).max(block);
@@ -345,7 +348,8 @@ impl<'a> Simulation<'a> {
         let read = share >= 1.0 || (share > 0.0 && self.random.share() < share);
         let chance = self.workload.random_share;
         if chance >= 1.0 || (chance > 0.0 && self.random.share() < chance) {
-            // Offsets are multiples of 4 KiB, not of the size; blocks of one size are aligned to it.
+            // Offsets are multiples of 4 KiB, not of the size; blocks of one size are aligned to
+            // it.
             let align = if self.workload.blocks.len() > 1 { SECTOR } else { bytes.max(SECTOR) };
             let places = (self.span.saturating_sub(bytes) / align).max(1);
             return (self.random.below(places) * align, bytes, read);
@@ -409,7 +413,8 @@ impl<'a> Simulation<'a> {
             Some(run) => (at / run) as usize % copies.len(),
             None if load.is_empty() => 0,
             None => {
-                // A request stays with one copy. Of equals the first: a lone stream keeps its read-ahead.
+                // A request stays with one copy. Of equals the first: a lone stream keeps its
+                // read-ahead.
                 if let Some((_, index)) = chosen.iter().find(|(first, _)| *first == copies[0]) {
                     return *index;
                 }
@@ -495,7 +500,8 @@ impl<'a> Simulation<'a> {
             }
         }
         let gathers = self.setup.absorb > 0;
-        // Sectors between the end of the last read and this one, where the drive has read on or reads on now.
+        // Sectors between the end of the last read and this one, where the drive has read on or
+        // reads on now.
         let (read_end, read_ns) = member.read_end;
         let skipped = |command: &Command| {
             let gap = command.lba.checked_sub(read_end).filter(|_| !command.write && read_end != u64::MAX)?;
@@ -510,7 +516,8 @@ impl<'a> Simulation<'a> {
             None if gathers && streamed(command) => now_ns,
             None => member.hdd.positioned_ns(now_ns, &command.target, command.write),
         };
-        // Of what the drive has read ahead the first comes first: what lies behind it would be a turn away.
+        // Of what the drive has read ahead the first comes first: what lies behind it would be a
+        // turn away.
         let in_window =
             member.window.iter().enumerate().map(|(at, command)| (wait(command), command.lba, false, at));
         let reads_first = !member.window.is_empty() && member.dirty.len() * 4 < self.setup.absorb * 3;
@@ -519,7 +526,8 @@ impl<'a> Simulation<'a> {
             destaged.iter().enumerate().map(|(at, command)| (wait(command), command.lba, true, at));
         let Some((_, _, cached, at)) = in_window.chain(in_cache).min() else { return };
         let command = if cached { member.dirty[at] } else { member.window[at] };
-        // A read that goes on where the last one ended was read ahead while the arm had nothing else to do.
+        // A read that goes on where the last one ended was read ahead while the arm had nothing
+        // else to do.
         let plan = match skipped(&command) {
             None if gathers && streamed(&command) && now_ns - written_ns < STREAM_PAUSE_NS => {
                 member.hdd.plan_from(written_ns, command.lba, command.target, command.sectors, true)
@@ -653,7 +661,8 @@ fn takes_turns(system: &System) -> bool {
     system.controller.is("rebuild_turns")
 }
 
-/// Seconds to rebuild one drive: its mean rate over the surface, each cylinder taking the same time.
+/// Seconds to rebuild one drive: its mean rate over the surface, each cylinder taking the same
+/// time.
 pub(super) fn rebuild_seconds(system: &System) -> Option<f64> {
     (system.shape.fault_tolerance() > 0).then(|| {
         let outer = system.drive.or("outer_rate", 200.0);
@@ -674,8 +683,9 @@ fn in_journal(system: &System, copies: usize) -> System {
     journal
 }
 
-/// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a turn of it to be safe;
-/// random ones as far apart as the journal is large. On solid-state drives the journal's copies share their speed.
+/// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a
+/// turn of it to be safe; random ones as far apart as the journal is large. On solid-state drives
+/// the journal's copies share their speed.
 fn journalled(system: &System, workload: &Workload, run: Run) -> Prediction {
     let bytes = workload.mean_bytes();
     let (part, us) = match &system.journal {
@@ -732,9 +742,9 @@ fn mixed(system: &System, state: State, workload: &Workload, run: Run) -> Predic
     }
 }
 
-/// How many times faster a method reads whose runs repeat one random sequence, from a driver's cache of so many blocks:
-/// each run goes through what the one before has read, and comes as far again, until the cache has no room for all of it
-/// and the next run finds nothing.
+/// How many times faster a method reads whose runs repeat one random sequence, from a driver's
+/// cache of so many blocks: each run goes through what the one before has read, and comes as far
+/// again, until the cache has no room for all of it and the next run finds nothing.
 fn repeated(room: f64, requests_in_a_run: f64, places: f64) -> f64 {
     let blocks = |requests: f64| places * (1.0 - (-requests / places).exp());
     let (mut last, mut all) = (0.0, 0.0);

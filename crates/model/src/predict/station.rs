@@ -1,7 +1,8 @@
 //! Solid-state drives behind a controller: a closed network of stations, bounded by the slowest.
 //!
-//! A controller spends a time per host request and KiB; a request is split into strips that members serve in
-//! parallel; write-back answers at once as long as destaging keeps up, and in a steady state it never does.
+//! A controller spends a time per host request and KiB; a request is split into strips that members
+//! serve in parallel; write-back answers at once as long as destaging keeps up, and in a steady
+//! state it never does.
 
 use super::{Limit, Prediction, State, Workload};
 use crate::system::{Component, Over, System};
@@ -38,14 +39,15 @@ impl Ssd<'_> {
         if !random {
             return streamed;
         }
-        // Beyond its buffer the drive moves old data for every block it gets, and has no pause to do it in.
+        // Beyond its buffer the drive moves old data for every block it gets, and has no pause to
+        // do it in.
         let small = self.aged("random_write", kib);
         let sustained = if kib >= 32.0 { kib * self.0.or("random_write_sustained", 0.0) } else { 0.0 };
         small.max(sustained).max(streamed)
     }
 
-    /// One random write alone: a page fits the drive's buffer; more waits for programming, and for the collection of
-    /// garbage that the pauses leave over.
+    /// One random write alone: a page fits the drive's buffer; more waits for programming, and for
+    /// the collection of garbage that the pauses leave over.
     fn write_alone(&self, kib: f64, random: bool) -> f64 {
         let streamed = self.write_busy(kib, false) + self.0.or("turnaround", 0.0);
         if !random {
@@ -155,7 +157,8 @@ fn costs(system: &System, state: State, load: &Workload, kib: f64, read: bool, r
     costs
 }
 
-/// Drives at plain ports; the software that strips over them may send one command to a member at a time.
+/// Drives at plain ports; the software that strips over them may send one command to a member at a
+/// time.
 fn plain_read(system: &System, kib: f64, random: bool, members: f64, more: f64) -> Costs {
     let (ssd, cut) = (Ssd(&system.drive), Cut::of(system, kib));
     if system.drives == 1 {

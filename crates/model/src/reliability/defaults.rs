@@ -21,7 +21,8 @@ pub const FAILURE: Assumed<Law> = Assumed {
              1.2 % in the first year; Backblaze Drive Stats has 1.4 to 1.7 % a year for 2023 and 2024)",
 };
 
-/// Mean hours until a drive has a latent sector error: 3.15 % of nearline drives in their first year.
+/// Mean hours until a drive has a latent sector error: 3.15 % of nearline drives in their first
+/// year.
 pub const LATENT_HOURS: Assumed<f64> = Assumed {
     value: 273_700.0,
     source: "Bairavasundaram et al., An Analysis of Latent Sector Errors in Disk Drives, SIGMETRICS 2007 (3.15 % of \

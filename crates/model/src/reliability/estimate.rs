@@ -1,8 +1,8 @@
 //! Trials until the interval is narrow enough.
 //!
-//! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the blocks,
-//! and whether to stop is asked after whole rounds. So the answer is the same on any number of
-//! threads.
+//! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the
+//! blocks, and whether to stop is asked after whole rounds. So the answer is the same on any number
+//! of threads.
 
 use std::ops::Range;
 
@@ -22,7 +22,8 @@ const FIRST_BLOCKS: u64 = 8;
 pub struct Stop {
     /// Half of the 95 % interval, relative to the estimate, that is wanted.
     pub precision: f64,
-    /// What is wanted as long as it takes no more than `easy_drive_years`; less is taken afterwards.
+    /// What is wanted as long as it takes no more than `easy_drive_years`; less is taken
+    /// afterwards.
     pub fine_precision: f64,
     /// Drive-years that may be spent on the finer interval.
     pub easy_drive_years: f64,

@@ -1,11 +1,11 @@
 //! One trial: the life of an array from event to event.
 //!
 //! Rare events are reached by splitting. While a group lacks drives, the path divides at each step:
-//! one branch in which one of the group's remaining drives fails before the step ends, weighted with
-//! the probability `p` of that, and the main path without it, weighted with `1 - p`. So each trial
-//! adds an expectation, not a coin that almost never falls. A branch that is whole again, or that has
-//! lost its data, goes on with probability `p` and the full weight only (Russian roulette), so that
-//! branches do not multiply. All of this leaves every expectation as it is.
+//! one branch in which one of the group's remaining drives fails before the step ends, weighted
+//! with the probability `p` of that, and the main path without it, weighted with `1 - p`. So each
+//! trial adds an expectation, not a coin that almost never falls. A branch that is whole again, or
+//! that has lost its data, goes on with probability `p` and the full weight only (Russian
+//! roulette), so that branches do not multiply. All of this leaves every expectation as it is.
 //!
 //! A latent error met by a drive failure is not drawn either: its probability is known
 //! ([`Exposure`]). Afterwards the group's drives are clean, either because they were found so, or
@@ -172,7 +172,8 @@ impl<'a> Plan<'a> {
         first.spares.clear();
         first.spares.resize(self.question.spares, 0.0);
         (first.now, first.branch, first.intact) = (0.0, 1.0, 1.0);
-        // Given that at least one drive fails: which is the first by number, and when do the others.
+        // Given that at least one drive fails: which is the first by number, and when do the
+        // others.
         let each = self.hazard(mission, stress);
         let all = each * count as f64;
         first.weight = -(-all).exp_m1();
@@ -295,7 +296,8 @@ impl<'a> Plan<'a> {
             let own = self.hazard_until(branch, index, end);
             is_forced = left < own;
             branch.drives[index].fails_at = match is_forced {
-                // What is left is distributed as a failure within the step, given that there is one.
+                // What is left is distributed as a failure within the step, given that there is
+                // one.
                 true => {
                     let spent = self.hazard(branch.now - drive.since, drive.stress);
                     drive.since + self.age_at(spent + left, drive.stress)
@@ -393,8 +395,8 @@ impl<'a> Plan<'a> {
         if loss < 1.0 { Next::On } else { path.roulette(random) }
     }
 
-    /// Probability that the drive that just failed takes data along, and the expected number of latent
-    /// errors that do. A probability of 1 is a loss by drives alone.
+    /// Probability that the drive that just failed takes data along, and the expected number of
+    /// latent errors that do. A probability of 1 is a loss by drives alone.
     fn loss(&self, path: &Path, number: usize, group: &Group, index: usize) -> (f64, f64) {
         let first = self.first_of[number];
         let exposure = |drive: usize| match path.drives[drive].fails_at == f64::INFINITY {
@@ -443,7 +445,8 @@ impl<'a> Plan<'a> {
             None => path.now,
             Some(replacement) => {
                 let arrives = path.now + replacement.sample(random);
-                // The earlier of a spare and the new drive; where it is a spare, the new drive becomes one.
+                // The earlier of a spare and the new drive; where it is a spare, the new drive
+                // becomes one.
                 match path.spares.iter_mut().min_by(|a, b| a.total_cmp(b)) {
                     Some(spare) if *spare < arrives => std::mem::replace(spare, arrives).max(path.now),
                     _ => arrives,
@@ -475,7 +478,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Arrays under another pool: drives of a part follow each other, parts of an array, arrays of a group.
+/// Arrays under another pool: drives of a part follow each other, parts of an array, arrays of a
+/// group.
 impl Path {
     fn missing(&self, drives: std::ops::Range<usize>) -> usize {
         self.drives[drives].iter().filter(|drive| drive.fails_at == f64::INFINITY).count()

@@ -1,5 +1,5 @@
-//! Counter-based random numbers: Philox4x32 with ten rounds (Salmon et al., SC 2011). The numbers of a
-//! trial are a function of the seed and the trial's number, so trials may run in any order.
+//! Counter-based random numbers: Philox4x32 with ten rounds (Salmon et al., SC 2011). The numbers
+//! of a trial are a function of the seed and the trial's number, so trials may run in any order.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];

@@ -1,8 +1,8 @@
 //! Which drives stand in for which: groups of drives, and how many of each may be missing.
 //!
-//! Groups are independent but for the spares they share. Where a layout has fewer columns than there
-//! are drives, its rows lie on ever other drives, so all drives are one group: losing more than a row
-//! can spare loses some row.
+//! Groups are independent but for the spares they share. Where a layout has fewer columns than
+//! there are drives, its rows lie on ever other drives, so all drives are one group: losing more
+//! than a row can spare loses some row.
 
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
@@ -16,7 +16,8 @@ pub enum Group {
         /// Of which so many may be missing.
         tolerance: usize,
     },
-    /// Each shares its data with the next, the last with the first: no two neighbours may be missing.
+    /// Each shares its data with the next, the last with the first: no two neighbours may be
+    /// missing.
     Ring {
         /// Drives, three or more.
         drives: usize,
@@ -97,8 +98,8 @@ impl Structure {
         Ok(Self { groups, data_per_group_milli: held as u64, declustered })
     }
 
-    /// Of a pool whose drives are volumes of other pools, each of `inner` on `drives` drives. A ring of
-    /// copies, on either level, counts as a group that any two missing members break.
+    /// Of a pool whose drives are volumes of other pools, each of `inner` on `drives` drives. A
+    /// ring of copies, on either level, counts as a group that any two missing members break.
     pub fn nested(
         outer: &LayoutSpec,
         volumes: usize,

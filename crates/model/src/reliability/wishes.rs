@@ -22,14 +22,15 @@ pub struct Wishes {
     pub failure: Option<Law>,
     /// How long a rebuild takes.
     pub restore: Option<Law>,
-    /// Latent errors: their mean time in hours, or none. Left open: the default where the failure law is left
-    /// open too, else none, as in a textbook.
+    /// Latent errors: their mean time in hours, or none. Left open: the default where the failure
+    /// law is left open too, else none, as in a textbook.
     pub latent_hours: Option<Option<f64>>,
     /// Scrubs, or none.
     pub scrub: Option<Option<Law>>,
     /// Spare drives, or space for so many on all drives.
     pub spares: Spares,
-    /// Hours until a new drive is there, or none. Left open: the default where the rebuild time is left open.
+    /// Hours until a new drive is there, or none. Left open: the default where the rebuild time is
+    /// left open.
     pub replacement: Option<Option<Law>>,
     /// Bad batches.
     pub batch: Option<Batch>,
@@ -39,7 +40,8 @@ pub struct Wishes {
     pub drive_bytes: u64,
     /// Rebuild rate under load, of one drive's data.
     pub rebuild_bytes_per_second: Option<f64>,
-    /// Rebuild time under load by the model of performance, used where neither time nor rate is given.
+    /// Rebuild time under load by the model of performance, used where neither time nor rate is
+    /// given.
     pub predicted: Option<PredictedRebuild>,
     /// Each drive is a volume of another pool: its layout and its drives.
     pub inner: Option<(LayoutSpec, usize)>,
@@ -201,7 +203,8 @@ impl Wishes {
             }
         };
         if matches!(self.spares, Spares::Distributed(spares) if spares > 0) {
-            // Every drive writes its share; the drives of a group are read as before, but all groups are.
+            // Every drive writes its share; the drives of a group are read as before, but all
+            // groups are.
             let group = structure.groups.iter().map(super::Group::drives).max().unwrap_or(1);
             let faster = (structure.drives() as f64 / group as f64).max(1.0);
             let faster = if structure.declustered { structure.drives() as f64 / 2.0 } else { faster };

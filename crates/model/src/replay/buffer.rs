@@ -59,7 +59,8 @@ impl Buffer {
         self.size
     }
 
-    /// `filling` is the segment that is read into now, and `almost` whether a read that starts right behind it counts.
+    /// `filling` is the segment that is read into now, and `almost` whether a read that starts
+    /// right behind it counts.
     pub fn find(&self, lba: u64, sectors: u32, filling: Option<usize>, almost: bool) -> Hit {
         if !self.enabled {
             return Hit::Miss;
@@ -79,7 +80,8 @@ impl Buffer {
         }
     }
 
-    /// A segment for other sectors: an empty one, else the least recently used, and the one being filled last.
+    /// A segment for other sectors: an empty one, else the least recently used, and the one being
+    /// filled last.
     pub fn replace(&mut self, start: u64, end: u64, filling: Option<usize>) -> usize {
         let empty = self.order.iter().copied().find(|at| self.segments[*at].is_empty());
         let oldest = self.order.iter().copied().find(|at| Some(*at) != filling);
@@ -108,7 +110,8 @@ impl Buffer {
         self.order.push(at);
     }
 
-    /// Sectors are written: older copies are given up, and the data are in a segment unless writes have one apart.
+    /// Sectors are written: older copies are given up, and the data are in a segment unless writes
+    /// have one apart.
     pub fn write(&mut self, lba: u64, sectors: u32, filling: Option<usize>) {
         let end = lba + u64::from(sectors);
         for segment in &mut self.segments {

@@ -1,4 +1,5 @@
-//! The cable: when the drive takes it, leaves it, and takes it again while data come from the medium.
+//! The cable: when the drive takes it, leaves it, and takes it again while data come from the
+//! medium.
 
 use super::description::{Bus, Overheads};
 

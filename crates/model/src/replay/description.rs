@@ -1,8 +1,9 @@
 //! A drive in the neutral form: JSON with times in milliseconds and lengths in sectors.
 //!
-//! Descriptions are extracted by hand and by programs, so they differ in what they leave out: what is absent or `null`
-//! in the cache, the bus and the overheads is off, switches are `true` or numbers, seek tables may repeat a distance,
-//! and the capacity may exceed what the zones add up to by a little.
+//! Descriptions are extracted by hand and by programs, so they differ in what they leave out: what
+//! is absent or `null` in the cache, the bus and the overheads is off, switches are `true` or
+//! numbers, seek tables may repeat a distance, and the capacity may exceed what the zones add up to
+//! by a little.
 
 use std::collections::BTreeMap;
 
@@ -266,7 +267,8 @@ fn switch<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     }
 }
 
-/// A capacity may be larger than the zones add up to by this share: lists of zones leave out cylinders.
+/// A capacity may be larger than the zones add up to by this share: lists of zones leave out
+/// cylinders.
 const CAPACITY_TOLERANCE: f64 = 0.03;
 
 /// No time of a drive is longer.

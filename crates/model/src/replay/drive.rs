@@ -1,8 +1,9 @@
 //! A described drive that serves one request at a time: the electronics around the mechanics.
 //!
-//! Commands cost an overhead by kind, before the arm moves and before data flow. A read that its buffer answers in part
-//! waits for the rest; after a read the drive reads on behind it until the next request stops it. A write ends on the
-//! medium, or with its data in the buffer where the drive has a write cache; then the arm is busy until it is on the medium.
+//! Commands cost an overhead by kind, before the arm moves and before data flow. A read that its
+//! buffer answers in part waits for the rest; after a read the drive reads on behind it until the
+//! next request stops it. A write ends on the medium, or with its data in the buffer where the
+//! drive has a write cache; then the arm is busy until it is on the medium.
 
 use super::buffer::{Buffer, Hit};
 use super::bus::{ReadTransfer, Start};
@@ -191,7 +192,8 @@ impl ReplayDrive {
         ((bounded as f64 * self.bus.read_reconnect_watermark) as usize).max(1)
     }
 
-    /// A read that the buffer answers wholly lets the read-ahead go on, where it runs, or begin again where the drive does so.
+    /// A read that the buffer answers wholly lets the read-ahead go on, where it runs, or begin
+    /// again where the drive does so.
     fn go_on_ahead(
         &mut self,
         segment: usize,
@@ -259,7 +261,8 @@ impl ReplayDrive {
         next.min(self.capacity_sectors())
     }
 
-    /// To the end of the track behind the request, and of one more when what was read began on a track before.
+    /// To the end of the track behind the request, and of one more when what was read began on a
+    /// track before.
     fn next_track_limit(&self, segment: usize, end: u64) -> u64 {
         if end >= self.capacity_sectors() {
             return end;
@@ -317,7 +320,8 @@ impl ReplayDrive {
         Completion { at_ns: at_ns + overheads.write_completion, hit: fast }
     }
 
-    /// Writes sectors whose data come over the cable from `data_ns` on; when they are on the medium.
+    /// Writes sectors whose data come over the cable from `data_ns` on; when they are on the
+    /// medium.
     fn write_medium(&mut self, from_ns: u64, appends: bool, lba: u64, sectors: u32, data_ns: u64) -> u64 {
         // A drive that leaves the cable before the data starts writing when some are there.
         let at_first = match self.bus.extra_write_disconnect {

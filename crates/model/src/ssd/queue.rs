@@ -106,8 +106,8 @@ impl SsdQueue {
         1.0 + self.copies
     }
 
-    /// Brings the drive to the state that `writes` whole capacities of uniform random writes leave, without taking time; what it
-    /// holds is full afterwards.
+    /// Brings the drive to the state that `writes` whole capacities of uniform random writes leave,
+    /// without taking time; what it holds is full afterwards.
     pub fn age(&mut self, writes: f64, seed: u64) {
         for page in 0..self.sample_pages {
             self.note_sample(page as u32);
@@ -124,7 +124,8 @@ impl SsdQueue {
         self.erases += (f64::from(written.erases) - self.erases) * MEMORY;
     }
 
-    /// Everything until now must have been taken with [`SsdQueue::advance`]. Panics beyond the capacity and without length.
+    /// Everything until now must have been taken with [`SsdQueue::advance`]. Panics beyond the
+    /// capacity and without length.
     pub fn submit(&mut self, now_ns: u64, request: HddRequest) {
         match self.inside.len() < self.queue_depth {
             true => self.enter(now_ns, request),

@@ -1,7 +1,7 @@
 //! Numbers of the catalogue: value, unit, where each comes from, and how it was found.
 //!
-//! Every name a component may carry is in [`KNOWN`] with its unit and the range in which it makes sense; a file with
-//! another name, unit or a value outside is refused with the place.
+//! Every name a component may carry is in [`KNOWN`] with its unit and the range in which it makes
+//! sense; a file with another name, unit or a value outside is refused with the place.
 
 use serde::{Deserialize, Serialize};
 

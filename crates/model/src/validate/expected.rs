@@ -19,8 +19,8 @@ impl<'a> Expected<'a> {
         Self { catalogue, answers: BTreeMap::new() }
     }
 
-    /// The errors of the published rows that are most like this prediction: the study with such drives, and in it the
-    /// rows of the same direction and pattern.
+    /// The errors of the published rows that are most like this prediction: the study with such
+    /// drives, and in it the rows of the same direction and pattern.
     pub fn error(&mut self, system: &System, workload: &Workload) -> Summary {
         let study = match (system.drive.kind, system.controller.kind) {
             (ComponentKind::Ssd, _) => "002",

@@ -1,4 +1,5 @@
-//! The studies' findings that a prediction can show: each holds, does not hold, or cannot be modelled and why.
+//! The studies' findings that a prediction can show: each holds, does not hold, or cannot be
+//! modelled and why.
 
 mod controllers;
 mod disks;

@@ -25,7 +25,8 @@ pub struct Halves {
     pub other_p90_percent: f64,
 }
 
-/// What a fit makes small: mean distance, with far rows bounded so that a few hopeless ones do not lead.
+/// What a fit makes small: mean distance, with far rows bounded so that a few hopeless ones do not
+/// lead.
 fn cost(answers: &[Answer]) -> f64 {
     answers.iter().map(|answer| answer.distance().min(FAR)).sum::<f64>() / answers.len().max(1) as f64
 }
@@ -68,7 +69,8 @@ pub fn fit(
     Ok(best)
 }
 
-/// Starts every fitted number 20 % off, fits it to a random half of the rows, and predicts the other.
+/// Starts every fitted number 20 % off, fits it to a random half of the rows, and predicts the
+/// other.
 ///
 /// # Errors
 /// Faulty fields.

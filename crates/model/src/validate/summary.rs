@@ -20,7 +20,8 @@ pub struct Summary {
     pub median_error_percent: f64,
     /// Nine of ten rows err less.
     pub p90_error_percent: f64,
-    /// Pairs of configurations in one test, more than 15 % apart, that come out in the printed order.
+    /// Pairs of configurations in one test, more than 15 % apart, that come out in the printed
+    /// order.
     pub pairs_in_order_percent: Option<f64>,
 }
 

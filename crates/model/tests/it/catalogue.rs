@@ -1,4 +1,5 @@
-//! The catalogue: what its entries must say, which ones are refused, and the published rows of single drives.
+//! The catalogue: what its entries must say, which ones are refused, and the published rows of
+//! single drives.
 
 use stripewise_drive::SplitMix64;
 use stripewise_model::catalogue::{DriveModel, Origin, drive, drives, parse_drive};

@@ -1,6 +1,7 @@
 //! The commands to build a choice, given to the programs that they are for, as far as these can be
-//! asked without drives: mkfs as if (`-N`, `-n`), `zpool create -n` beside a module that is not there,
-//! mdadm up to the first drive that it does not find. What is not installed is passed over and said.
+//! asked without drives: mkfs as if (`-N`, `-n`), `zpool create -n` beside a module that is not
+//! there, mdadm up to the first drive that it does not find. What is not installed is passed over
+//! and said.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -109,8 +110,8 @@ fn mdadm_finds_nothing_wrong_with_its_commands_but_that_the_drives_are_not_there
     assert!(tried > 10, "{tried}");
 }
 
-/// The programs of ZFS stop where its module is not loaded. In a mount namespace of their own they find
-/// what stands for it, which is enough to check a command and plan a pool.
+/// The programs of ZFS stop where its module is not loaded. In a mount namespace of their own they
+/// find what stands for it, which is enough to check a command and plan a pool.
 const ZFS_STAND_IN: &str = "set -e\nmount --make-rprivate /\nmkdir dev\nmount -t tmpfs none dev\n\
     mknod dev/null c 1 3\nmknod dev/zfs c 1 3\nmount --bind dev /dev\nmount -t tmpfs none /sys/module\n\
     mkdir /sys/module/zfs\nset +e\n";

@@ -109,7 +109,8 @@ fn chain_mttdl(
     restore_hours: f64,
     parallel: bool,
 ) -> f64 {
-    // With e(i) the mean time from i missing drives to i + 1: e(i) = (1 + repair(i) e(i - 1)) / fail(i).
+    // With e(i) the mean time from i missing drives to i + 1: e(i) = (1 + repair(i) e(i - 1)) /
+    // fail(i).
     let mut total = 0.0;
     let mut before = 0.0;
     for missing in 0..=tolerance {
@@ -202,8 +203,8 @@ fn an_odd_ring_of_copies_loses_data_with_two_neighbours_only() {
     assert!((ring / wanted - 1.0).abs() < 0.03, "{ring:e} against {wanted:e}");
 }
 
-/// Mean time until two arrays that mirror each other are both lost, each of `drives` drives that may
-/// lack `tolerance`; one repair at a time in each, and a lost array made again as a whole.
+/// Mean time until two arrays that mirror each other are both lost, each of `drives` drives that
+/// may lack `tolerance`; one repair at a time in each, and a lost array made again as a whole.
 fn mirrored_mttdl(drives: usize, tolerance: usize, failure_hours: f64, restore_hours: f64) -> f64 {
     let (fail, repair) = (1.0 / failure_hours, 1.0 / restore_hours);
     // 0 ..= tolerance: so many missing. Above: lost, with tolerance + 1 repairs to go, down to one.
@@ -232,7 +233,8 @@ fn mirrored_mttdl(drives: usize, tolerance: usize, failure_hours: f64, restore_h
             row[to] -= rate;
         }
     }
-    // Elimination from the last state up leaves the first one's hours. No pivoting: rates dominate rows.
+    // Elimination from the last state up leaves the first one's hours. No pivoting: rates dominate
+    // rows.
     for from in (1..size).rev() {
         let pivot = rows[from].clone();
         for row in &mut rows[..from] {

@@ -138,7 +138,8 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
         };
         let at = |kib, depth| rate(State::Normal, kib, depth);
         let (small, middle, large) = (at(8, 32), at(128, 32), at(1024, 32));
-        // A lone solid-state drive collects garbage under large random writes: the study measured that.
+        // A lone solid-state drive collects garbage under large random writes: the study measured
+        // that.
         let least = if name == "002-ssd1" && random && !read { 0.3 } else { 0.85 };
         holds("8 to 128 KiB", small, middle, least);
         holds("128 KiB to 1 MiB", middle, large, least);
@@ -146,7 +147,8 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
         holds("depth 1 to 32", at(64, 1), at(64, 32), least.min(if random { 0.9 } else { 0.7 }));
         if system.shape.fault_tolerance() > 0 {
             let degraded = rate(State::Degraded, 1024, 32);
-            // Of a degraded RAID-Z whole tracks are read, of a whole one all but parity, in more pieces.
+            // Of a degraded RAID-Z whole tracks are read, of a whole one all but parity, in more
+            // pieces.
             holds("a drive back", degraded, large, 0.65);
             holds("rebuilt", rate(State::Rebuilding, 1024, 32), degraded, 0.9);
         }
@@ -157,7 +159,8 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
 #[test]
 fn halves_that_were_not_fitted_err_little_more() {
     let catalogue = Catalogue::built_in();
-    // 1.5 times the bounds of all rows; the halves of study 004 have 63 rows, whose median is 5.9 to 8.2 by the seed.
+    // 1.5 times the bounds of all rows; the halves of study 004 have 63 rows, whose median is 5.9
+    // to 8.2 by the seed.
     let bounds = [("000", 10.5, 90.0), ("001", 22.5, 90.0), ("002", 10.5, 45.0), ("004", 9.0, 45.0)];
     let halves = all_halves(&catalogue, &studies::built_in(), 1).unwrap();
     for ((study, halves), (of, median, p90)) in halves.iter().zip(bounds) {
@@ -264,10 +267,11 @@ fn findings_hold_or_their_failure_is_known() {
         .filter(|finding| finding.verdict == Verdict::DoesNotHold)
         .map(|finding| finding.id.as_str())
         .collect();
-    // Study 000: a journal faster than any disk, RAID 1 ahead in random reads, sequential reads of a file that fits the
-    // driver's cache, RAID 5 that uses that cache less well, writes that collapse between 1 and 4 GiB. 002: writes of
-    // a set of two, random writes over one-drive volumes, sequential ones over hardware RAID 0. 004: ZFS streams beyond
-    // the media's rate, or slower with a drive gone; mirrors of the NAS and the USB box, which lie too near.
+    // Study 000: a journal faster than any disk, RAID 1 ahead in random reads, sequential reads of
+    // a file that fits the driver's cache, RAID 5 that uses that cache less well, writes that
+    // collapse between 1 and 4 GiB. 002: writes of a set of two, random writes over one-drive
+    // volumes, sequential ones over hardware RAID 0. 004: ZFS streams beyond the media's rate, or
+    // slower with a drive gone; mirrors of the NAS and the USB box, which lie too near.
     let known = "F000-04 F000-06 F000-15 F000-18 F000-20 F000-24 F002-16 F002-53 F002-57 F004-21 F004-24 F004-25 \
                  F004-27 F004-32";
     assert_eq!(failing.join(" "), known, "{findings:#?}");

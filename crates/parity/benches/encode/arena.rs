@@ -1,5 +1,5 @@
-//! Memory holding many stripes, page-aligned as the engine's buffers are, and touched, so that no page is the
-//! shared zero page.
+//! Memory holding many stripes, page-aligned as the engine's buffers are, and touched, so that no
+//! page is the shared zero page.
 
 use std::alloc::{Layout, alloc, dealloc};
 
@@ -36,15 +36,16 @@ impl Arena {
 
     /// One unit of one stripe.
     pub fn unit(&self, stripe: usize, unit: usize) -> &[u8] {
-        // SAFETY: within the allocation (checked in `address`), initialised; exclusive borrows go through
-        // `split`.
+        // SAFETY: within the allocation (checked in `address`), initialised; exclusive borrows go
+        // through `split`.
         unsafe { std::slice::from_raw_parts(self.address(stripe, unit), STRIP_BYTES) }
     }
 
     /// The data of a stripe, and the parity behind it to write to.
     pub fn split<const K: usize>(&mut self, stripe: usize) -> ([&[u8]; K], Vec<&mut [u8]>) {
         let data = std::array::from_fn(|unit| {
-            // SAFETY: as in `unit`; data and parity are different units, and `self` is borrowed exclusively.
+            // SAFETY: as in `unit`; data and parity are different units, and `self` is borrowed
+            // exclusively.
             unsafe { std::slice::from_raw_parts(self.address(stripe, unit).cast_const(), STRIP_BYTES) }
         });
         let parity = (K..self.units)

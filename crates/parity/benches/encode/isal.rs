@@ -30,7 +30,8 @@ impl Isal {
     /// Opens the library.
     pub fn open() -> Option<Isal> {
         let handle = [c"libisal.so.2", c"libisal.so"].iter().find_map(|name| {
-            // SAFETY: the name is a C string; the library's constructors do nothing but pick their kernels.
+            // SAFETY: the name is a C string; the library's constructors do nothing but pick their
+            // kernels.
             let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
             (!handle.is_null()).then_some(handle)
         })?;

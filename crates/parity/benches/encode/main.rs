@@ -1,13 +1,14 @@
 //! Speed of parity against memcpy and ISA-L, side by side in one run.
 //!
-//! Stripes of eight data units of 64 KiB with one, two and three parity units; once one stripe over and over
-//! (it stays in the second-level cache), once cycling through more memory than any cache holds. All
-//! contenders take turns on short samples of the same work, so that whatever else the machine does falls on
-//! all of them; a round is several turns and gives medians; printed are the median of the rounds and, in
-//! brackets, the lowest and highest round.
+//! Stripes of eight data units of 64 KiB with one, two and three parity units; once one stripe over
+//! and over (it stays in the second-level cache), once cycling through more memory than any cache
+//! holds. All contenders take turns on short samples of the same work, so that whatever else the
+//! machine does falls on all of them; a round is several turns and gives medians; printed are the
+//! median of the rounds and, in brackets, the lowest and highest round.
 //!
-//! GB/s are 10^9 bytes of *data* encoded (or copied) per second, on one core. `encode` writes parity through
-//! the cache, `streaming` past it: the first is what counts in cache, the second out of it.
+//! GB/s are 10^9 bytes of *data* encoded (or copied) per second, on one core. `encode` writes
+//! parity through the cache, `streaming` past it: the first is what counts in cache, the second out
+//! of it.
 
 mod arena;
 mod isal;
@@ -82,7 +83,8 @@ fn compare(isal: Option<&Isal>, parity_units: usize, arena: &mut Arena, place: &
             encode_streaming(black_box(&data), black_box(&mut parity));
         }),
         contender("memcpy", |arena, stripe| {
-            // The copy is half a cycle ahead or behind, so that it is not in the cache for the next in turn.
+            // The copy is half a cycle ahead or behind, so that it is not in the cache for the next
+            // in turn.
             let other = (stripe + arena.stripes() / 2) % arena.stripes();
             arena.copy(stripe, other, DATA_UNITS);
         }),
@@ -135,8 +137,8 @@ fn other_kernels() {
     }
 }
 
-/// Rebuilding data units, in cache. GB/s of data of the stripe, as in encoding, so that the two can be
-/// compared.
+/// Rebuilding data units, in cache. GB/s of data of the stripe, as in encoding, so that the two can
+/// be compared.
 fn recoveries() {
     for lost in 1..=3usize {
         let sources: Vec<usize> = (lost..DATA_UNITS + lost).collect();
@@ -219,8 +221,8 @@ fn measure(contenders: &[Contender], arena: &mut Arena, cycle: usize) -> Vec<Rou
         .collect()
 }
 
-/// Who comes when: in zigzag, shifted by one each turn. With four contenders everybody comes equally often
-/// behind everybody else, whose written but not yet stored lines he has to pay for.
+/// Who comes when: in zigzag, shifted by one each turn. With four contenders everybody comes
+/// equally often behind everybody else, whose written but not yet stored lines he has to pay for.
 fn order(turn: usize, contenders: usize) -> impl Iterator<Item = usize> {
     let zigzag = (0..contenders).map(move |at| if at % 2 == 0 { at / 2 } else { contenders - 1 - at / 2 });
     zigzag.map(move |at| (at + turn) % contenders)

@@ -65,8 +65,8 @@ fn small_stripes_survive_every_loss() {
     }
 }
 
-/// Every number of members from 2 to 255 and every number of parity units, each with a number of losses
-/// spread over it.
+/// Every number of members from 2 to 255 and every number of parity units, each with a number of
+/// losses spread over it.
 #[test]
 fn stripes_of_every_width_survive() {
     for members in 2..=255usize {
@@ -95,7 +95,8 @@ fn the_widest_stripe_survives_every_pair() {
     }
 }
 
-/// Sources in any order, several times three wanted units, and among them units that are sources themselves.
+/// Sources in any order, several times three wanted units, and among them units that are sources
+/// themselves.
 #[test]
 fn any_order_and_any_number_of_wanted_units() {
     let units = stripe(6, 3, 200);

@@ -1,5 +1,5 @@
-//! Every kernel this processor can run does what the portable one does, at every length and misalignment, and
-//! nothing outside of its slices.
+//! Every kernel this processor can run does what the portable one does, at every length and
+//! misalignment, and nothing outside of its slices.
 
 use proptest::prelude::*;
 use stripewise_parity::{Kernel, Recovery, kernels};
@@ -69,7 +69,8 @@ fn others() -> impl Iterator<Item = (&'static Kernel, &'static Kernel)> {
     others.iter().map(move |kernel| (portable, kernel))
 }
 
-/// Runs one operation by the portable kernel and by each other one on equal units and compares all units.
+/// Runs one operation by the portable kernel and by each other one on equal units and compares all
+/// units.
 fn compare(units: &[Misaligned], what: &str, operation: impl Fn(&Kernel, &mut [Misaligned])) {
     for (portable, kernel) in others() {
         let mut expected = units.to_vec();

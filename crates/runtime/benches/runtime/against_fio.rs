@@ -1,5 +1,6 @@
-//! Our file drives against fio's io_uring engine: same file, same depth, both past the page cache, in turn. On disk only: on
-//! tmpfs both sides measure how the scheduler places the kernel's workers.
+//! Our file drives against fio's io_uring engine: same file, same depth, both past the page cache,
+//! in turn. On disk only: on tmpfs both sides measure how the scheduler places the kernel's
+//! workers.
 
 use std::cell::Cell;
 use std::process::Command;

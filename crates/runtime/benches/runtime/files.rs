@@ -1,4 +1,5 @@
-//! The files measured on: beside the build (a disk, as a rule) and in memory, full of bytes that do not compress.
+//! The files measured on: beside the build (a disk, as a rule) and in memory, full of bytes that do
+//! not compress.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Whether registering files and buffers with the ring pays: the same raw loop of reads with and without, in turn.
+//! Whether registering files and buffers with the ring pays: the same raw loop of reads with and
+//! without, in turn.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -83,7 +84,8 @@ impl Setup {
             if !over {
                 for index in std::mem::take(&mut idle) {
                     let entry = self.entry(way, index, files::next(&mut random) % self.blocks);
-                    // SAFETY: buffers and iovecs are this structure's, and the loop ends only when all are answered.
+                    // SAFETY: buffers and iovecs are this structure's, and the loop ends only when
+                    // all are answered.
                     unsafe { self.ring.submission().push(&entry).expect("room for the depth") };
                     in_flight += 1;
                 }

@@ -1,4 +1,5 @@
-//! Addresses as the kernel takes them, and paths of sockets that are longer than an address has room for.
+//! Addresses as the kernel takes them, and paths of sockets that are longer than an address has
+//! room for.
 //!
 //! Expected faults: paths and names too long, and paths with a zero byte in them.
 
@@ -78,7 +79,8 @@ impl Address {
     }
 }
 
-/// A path that fits an address: the one meant, or the way to it through its folder, held open meanwhile.
+/// A path that fits an address: the one meant, or the way to it through its folder, held open
+/// meanwhile.
 pub(crate) struct ShortPath {
     pub(crate) path: PathBuf,
     _folder: Option<File>,

@@ -1,8 +1,10 @@
-//! Listening: a socket file that is there only while somebody listens on it, or an address and port.
+//! Listening: a socket file that is there only while somebody listens on it, or an address and
+//! port.
 //!
-//! A socket is made under another name, with its permissions, and then put where it belongs: whoever sees it may connect, and
-//! nobody else could before. Expected faults: a path or address that somebody listens on (refused), a socket file left by
-//! somebody who is gone (replaced), anything else that lies at the path (left alone), and no right to be there.
+//! A socket is made under another name, with its permissions, and then put where it belongs:
+//! whoever sees it may connect, and nobody else could before. Expected faults: a path or address
+//! that somebody listens on (refused), a socket file left by somebody who is gone (replaced),
+//! anything else that lies at the path (left alone), and no right to be there.
 
 use std::fs::{Metadata, Permissions};
 use std::io;
@@ -19,8 +21,8 @@ use super::{Kind, Stream};
 use crate::ring::Ring;
 use crate::socket_op::{Operation, Outcome, SocketWork};
 
-/// Connections that wait to be let in; the system has a limit of its own (net.core.somaxconn, 4096 by default). Unix sockets
-/// have as many.
+/// Connections that wait to be let in; the system has a limit of its own (net.core.somaxconn, 4096
+/// by default). Unix sockets have as many.
 const MOST_WAITING: libc::c_int = 4096;
 
 /// Nobody can be let in where that was asked for.
@@ -77,8 +79,9 @@ impl Listener {
             io::ErrorKind::AddrInUse => ListenError::InUse { place: place.clone() },
             _ => ListenError::System { place: place.clone(), source },
         })?;
-        // The library asks for room for 128 that are not let in yet; of a crowd the others would try again a second later. Where this is
-        // refused, so it is. SAFETY: changes a number of a socket that `listener` owns; no memory is involved.
+        // The library asks for room for 128 that are not let in yet; of a crowd the others would
+        // try again a second later. Where this is refused, so it is. SAFETY: changes a number of a
+        // socket that `listener` owns; no memory is involved.
         unsafe { libc::listen(listener.as_raw_fd(), MOST_WAITING) };
         let address = listener.local_addr().unwrap_or(address);
         Ok(Self {
@@ -101,8 +104,9 @@ impl Listener {
         self.address
     }
 
-    /// Waits for a connection. Dropped half-way it takes none. Errors are momentary as a rule (too many descriptors open, a
-    /// client gone before it was taken); whoever goes on at once may find the same again.
+    /// Waits for a connection. Dropped half-way it takes none. Errors are momentary as a rule (too
+    /// many descriptors open, a client gone before it was taken); whoever goes on at once may find
+    /// the same again.
     pub async fn accept(&self) -> io::Result<Stream> {
         match Operation::start(&self.ring, &self.socket, SocketWork::Accept)?.await? {
             Outcome::Accepted(socket) => Ok(Stream::new(&self.ring, socket, self.kind)),

@@ -1,4 +1,5 @@
-//! Block-device drives, on loop devices over files. Needs root and loop devices; says so where it must skip.
+//! Block-device drives, on loop devices over files. Needs root and loop devices; says so where it
+//! must skip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

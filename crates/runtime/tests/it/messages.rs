@@ -1,4 +1,5 @@
-//! Files of messages: a pair of datagram sockets, of which each read gives one message and each write takes one, as `/dev/fuse`.
+//! Files of messages: a pair of datagram sockets, of which each read gives one message and each
+//! write takes one, as `/dev/fuse`.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;

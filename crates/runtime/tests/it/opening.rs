@@ -237,7 +237,8 @@ fn the_pace_stays_with_the_file() {
     assert!(set_pace_attribute(&moved, &"x".repeat(10_000)).is_err());
 }
 
-/// Mounts a ramfs, which has no direct I/O, at `path` and for this thread's own view of the file system.
+/// Mounts a ramfs, which has no direct I/O, at `path` and for this thread's own view of the file
+/// system.
 fn mount_ramfs(path: &Path) -> std::io::Result<()> {
     let path = std::ffi::CString::new(path.to_str().expect("a plain path")).expect("a plain path");
     let nothing = std::ptr::null();

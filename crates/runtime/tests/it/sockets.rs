@@ -1,4 +1,5 @@
-//! Sockets from outside: who may listen where, what is sent arrives whole, and what is given up is let go of.
+//! Sockets from outside: who may listen where, what is sent arrives whole, and what is given up is
+//! let go of.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -43,7 +44,8 @@ fn pieces_of(bytes: &[u8]) -> Vec<Piece> {
     pieces
 }
 
-/// Both ends in one executor: what does not fit the kernel's room waits for the other side, in both directions at once.
+/// Both ends in one executor: what does not fit the kernel's room waits for the other side, in both
+/// directions at once.
 async fn exchange(a: Stream, b: Stream) {
     let (a, b) = (Rc::new(a), Rc::new(b));
     let (one, two) = (contents(1, 9 << 20), contents(2, 5 << 20));
@@ -288,7 +290,8 @@ fn what_came_while_the_process_stood_still_comes_before_the_limit_that_passed_me
     executor.block_on(async {
         let stream = Rc::new(listener.accept().await.expect("accepted"));
         for round in 0..3 {
-            // Told from task to task, so that some turns pass between the answer and who has the limit.
+            // Told from task to task, so that some turns pass between the answer and who has the
+            // limit.
             let receiving = context.spawn({
                 let stream = stream.clone();
                 async move { stream.receive(empty(1)).await }

@@ -1,4 +1,5 @@
-//! Requests on file-backed drives, on disk and in memory: what is written is what is read, and what cannot be done says so.
+//! Requests on file-backed drives, on disk and in memory: what is written is what is read, and what
+//! cannot be done says so.
 
 use crate::kit;
 use std::os::unix::fs::FileExt;
@@ -153,8 +154,8 @@ fn a_file_cut_short_is_gone_and_stays_gone() {
 fn a_full_file_system_is_named() {
     for directory in directories() {
         let path = make(directory.path(), "drive.img", MIB);
-        // A file size limit stands in for a full file system: it, too, refuses to grow the file. In its own process, as the
-        // limit is the process's.
+        // A file size limit stands in for a full file system: it, too, refuses to grow the file. In
+        // its own process, as the limit is the process's.
         let output =
             kit::other_process("transfers::helper_that_may_not_grow_files", &path).output().expect("runs");
         let text = String::from_utf8_lossy(&output.stdout);

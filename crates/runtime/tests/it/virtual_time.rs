@@ -154,7 +154,8 @@ fn dropping_the_executor_drops_its_tasks_and_what_they_hold() {
     let context = executor.context();
     let alive = Rc::new(());
     for delay_ns in 0..10 {
-        // Each task holds the executor's context (a cycle) and starts another task from its destructor.
+        // Each task holds the executor's context (a cycle) and starts another task from its
+        // destructor.
         let held = SpawnsWhenDropped(context.clone(), alive.clone());
         let context_inside = context.clone();
         context.spawn(async move {

@@ -1,5 +1,5 @@
-//! What there is to tell: each served pool as it is now, against how it was when it was last looked at. All of it goes into the log;
-//! what somebody should do something about is sent as alerts, too.
+//! What there is to tell: each served pool as it is now, against how it was when it was last looked
+//! at. All of it goes into the log; what somebody should do something about is sent as alerts, too.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

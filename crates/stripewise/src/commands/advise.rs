@@ -34,15 +34,17 @@ use crate::size::{ByteSize, duration_text};
                   stripewise advise --drives 12x8TB-hdd --workload read=70,random=100,block=16KiB --report advice.html"
 )]
 pub struct Options {
-    /// Drives at hand: number, x, and a size, a catalogue name or a file of `drive measure`; or paths of
-    /// drives; several with commas. Without them: those with a --price, or hard disks for --bays
+    /// Drives at hand: number, x, and a size, a catalogue name or a file of `drive measure`; or
+    /// paths of drives; several with commas. Without them: those with a --price, or hard disks for
+    /// --bays
     #[arg(long, value_name = "NxNAME,…")]
     drives: Option<String>,
     /// sequential, random, mixed, backup, archive, a method of `lab profiles`, or shares:
     /// read=70,random=100,block=4KiB,depth=32
     #[arg(long, value_name = "WORKLOAD", value_parser = workload)]
     workload: Option<Use>,
-    /// Between array and client: 1gbe 2.5gbe 5gbe 10gbe 25gbe 40gbe 100gbe usb3 usb3-10g, or 400MB/s
+    /// Between array and client: 1gbe 2.5gbe 5gbe 10gbe 25gbe 40gbe 100gbe usb3 usb3-10g, or
+    /// 400MB/s
     #[arg(long, value_name = "LINK", value_parser = link)]
     link: Option<Link>,
     /// Usable capacity that is wanted

@@ -1,6 +1,7 @@
 //! `drive make`: files to use as drives. All of them or none.
 //!
-//! Expected faults: files that exist, too little room for all, a file system that cannot keep a pace.
+//! Expected faults: files that exist, too little room for all, a file system that cannot keep a
+//! pace.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,8 @@ pub struct Options {
     /// Size of each; the files take up room only as they are written
     #[arg(long, value_name = "SIZE")]
     size: ByteSize,
-    /// Hold each drive to these rates wherever it is used: `180MB/s`, `400iops` or both with a comma
+    /// Hold each drive to these rates wherever it is used: `180MB/s`, `400iops` or both with a
+    /// comma
     #[arg(long, value_name = "RATES", value_parser = parse_pace)]
     pace: Option<PaceChoice>,
     /// Number the files from here on

@@ -1,8 +1,10 @@
-//! `drive measure`: characterises a drive into an entry that models take wherever they take a name of the catalogue.
+//! `drive measure`: characterises a drive into an entry that models take wherever they take a name
+//! of the catalogue.
 //!
-//! An empty drive is written to and left empty; one that holds something is not touched without `--force`, and one
-//! that is in use or belongs to a pool never is. Expected faults: those, a drive that fails, an interrupt, an entry
-//! that cannot be written (found out before anything is measured).
+//! An empty drive is written to and left empty; one that holds something is not touched without
+//! `--force`, and one that is in use or belongs to a pool never is. Expected faults: those, a drive
+//! that fails, an interrupt, an entry that cannot be written (found out before anything is
+//! measured).
 
 use std::cell::RefCell;
 use std::io::{Read, Seek, SeekFrom};

@@ -1,6 +1,7 @@
 //! `drive show`: what drives hold. Reads only, and beside whoever uses them.
 //!
-//! Expected faults: paths that are no drives, drives in use (they can be shown all the same), members of newer versions.
+//! Expected faults: paths that are no drives, drives in use (they can be shown all the same),
+//! members of newer versions.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,8 @@ async fn show_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<Shown
     Ok(drives)
 }
 
-/// A drive of a known pool may be named by its identity or the beginning of it; everything else is a path.
+/// A drive of a known pool may be named by its identity or the beginning of it; everything else is
+/// a path.
 fn by_identity(app: &App, drive: &Path) -> PathBuf {
     let Some(name) =
         drive.to_str().filter(|name| name.len() >= LEAST_BEGINNING && !app.absolute(drive).exists())

@@ -1,8 +1,8 @@
-//! `evaluate`: the laboratory's main measurement, as people call it. What is measured and how is the laboratory's
-//! (`stripewise-lab`); here are its options, progress, and the files it leaves.
+//! `evaluate`: the laboratory's main measurement, as people call it. What is measured and how is
+//! the laboratory's (`stripewise-lab`); here are its options, progress, and the files it leaves.
 //!
-//! Expected faults: drives that hold something, a folder for the results that cannot be written (found out before anything
-//! is measured), too little room, an interrupt.
+//! Expected faults: drives that hold something, a folder for the results that cannot be written
+//! (found out before anything is measured), too little room, an interrupt.
 
 mod predict;
 
@@ -38,17 +38,20 @@ use crate::progress::Progress;
 use crate::session::{executor, open_drive, pace_of};
 use crate::size::ByteSize;
 
-/// Measure RAID layouts: normal, with a drive failed, while rebuilding; verify every byte; write a report
+/// Measure RAID layouts: normal, with a drive failed, while rebuilding; verify every byte; write a
+/// report
 #[derive(Args)]
 #[command(
     after_help = "Writes report.html and results.json into --out. Without --drives nothing is left behind but these two."
 )]
 pub struct Options {
-    /// A folder to make drives in, or drives (files or block devices), whose contents are lost: those beyond --count serve
-    /// as replacements. Without it: four files in the current folder, removed again
+    /// A folder to make drives in, or drives (files or block devices), whose contents are lost:
+    /// those beyond --count serve as replacements. Without it: four files in the current folder,
+    /// removed again
     #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
     drives: Vec<PathBuf>,
-    /// Drives per array; layouts that need more get them where drives are made [default: 4, or all that are given]
+    /// Drives per array; layouts that need more get them where drives are made [default: 4, or all
+    /// that are given]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     count: Option<u16>,
     /// Size of each drive that is made; chosen to fit the time if left out
@@ -57,8 +60,9 @@ pub struct Options {
     /// Layouts with commas between them, or `all` [default: single,raid0,raid5,raid10,raid1]
     #[arg(long, value_name = "LAYOUTS", value_parser = parse_layouts)]
     layouts: Option<Layouts>,
-    /// What each drive is held to: `auto` measures the place first and stays below it, `none` measures the place itself,
-    /// or rates such as `180MB/s,400iops` [default: auto; none for block devices; the drives' own if they carry one]
+    /// What each drive is held to: `auto` measures the place first and stays below it, `none`
+    /// measures the place itself, or rates such as `180MB/s,400iops` [default: auto; none for block
+    /// devices; the drives' own if they carry one]
     #[arg(long, value_name = "auto|none|RATES", value_parser = parse_pace)]
     pace: Option<Pacing>,
     /// A first look, in a minute at most
@@ -76,11 +80,12 @@ pub struct Options {
     /// Share of drive time for rebuilds under load, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100))]
     rebuild_priority: u32,
-    /// Modelled drives in virtual time: a name of `model catalogue`, a file of `drive measure`, or a fixed latency, rate
-    /// and queue, `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
+    /// Modelled drives in virtual time: a name of `model catalogue`, a file of `drive measure`, or
+    /// a fixed latency, rate and queue, `fixed:LATENCY,RATE,DEPTH` as in fixed:100us,500MB/s,32
     #[arg(long, value_name = "DRIVE", value_parser = parse_model, conflicts_with_all = ["drives", "pace"])]
     model: Option<Model>,
-    /// Measure the drives too, predict the arrays from that, and print how far off the prediction is
+    /// Measure the drives too, predict the arrays from that, and print how far off the prediction
+    /// is
     #[arg(long, conflicts_with = "model")]
     predict: bool,
     /// Where all random choices start
@@ -288,7 +293,8 @@ struct WithPredictions<'a> {
     predictions: Option<&'a predict::Predictions>,
 }
 
-/// Where drives come from, how many to an array, and what they are held to, unless the options say otherwise.
+/// Where drives come from, how many to an array, and what they are held to, unless the options say
+/// otherwise.
 fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoice)> {
     if let Some(model) = &options.model {
         return Ok((model.source(), 4, PaceChoice::None));
@@ -373,7 +379,8 @@ pub fn failure(error: &EvaluateError) -> Failure {
     }
 }
 
-/// An array that gave back other bytes than were written is the one result that must not pass unseen.
+/// An array that gave back other bytes than were written is the one result that must not pass
+/// unseen.
 fn refuse_corruption(evaluation: &Evaluation) -> Result<Exit> {
     let corrupt: Vec<String> = evaluation
         .arrays
@@ -407,7 +414,8 @@ impl stripewise_lab::evaluate::Progress for Shown<'_> {
     }
 }
 
-/// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a leap day comes last.
+/// As `2026-11-20T17:44:33Z`. Days to a date by the usual reckoning from the first of March, when a
+/// leap day comes last.
 pub fn iso_8601(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);

@@ -1,4 +1,5 @@
-//! The laboratory's commands: methods on any storage, the store of their results, and what the results say.
+//! The laboratory's commands: methods on any storage, the store of their results, and what the
+//! results say.
 
 mod compare;
 mod export;

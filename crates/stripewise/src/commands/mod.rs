@@ -60,7 +60,8 @@ use crate::report::{PoolReport, VolumeReport};
 use crate::served::Served;
 use crate::session::executor as new_executor;
 
-/// What every command gets: where to print, where relative paths begin, what it runs on, and where the list of pools is.
+/// What every command gets: where to print, where relative paths begin, what it runs on, and where
+/// the list of pools is.
 #[derive(Clone)]
 pub struct App {
     /// Prints results and messages.
@@ -124,7 +125,8 @@ impl App {
         Ok(self.executor.get_or_init(|| executor).clone())
     }
 
-    /// Ends when whoever wants the command done wants it no more: they have interrupted it, or have left.
+    /// Ends when whoever wants the command done wants it no more: they have interrupted it, or have
+    /// left.
     pub fn interrupted(&self) -> Result<LocalBoxFuture<'static, ()>> {
         if let Some(caller) = self.printer.caller().cloned() {
             return Ok(Box::pin(async move { caller.until_left().await }));

@@ -1,4 +1,5 @@
-//! The models' commands: the catalogue, replays of measured traces, and what an array will do before it is built.
+//! The models' commands: the catalogue, replays of measured traces, and what an array will do
+//! before it is built.
 
 mod catalogue;
 mod own;
@@ -22,7 +23,8 @@ pub use predict::profile_loads;
 pub enum ModelCommand {
     /// List the drives and systems of the catalogue, or one with every parameter and its source
     Catalogue(catalogue::Options),
-    /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits them
+    /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits
+    /// them
     Predict(predict::Options),
     /// Predict every combination of layouts, drives, interleaves and loads
     Sweep(sweep::Options),

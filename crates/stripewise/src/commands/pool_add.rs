@@ -1,8 +1,9 @@
-//! `pool add`: drives into a pool that is there already. A data drive is used at once by whatever waits for room: rebuilds of
-//! degraded rows, thin volumes, new volumes.
+//! `pool add`: drives into a pool that is there already. A data drive is used at once by whatever
+//! waits for room: rebuilds of degraded rows, thin volumes, new volumes.
 //!
-//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`), the same one twice, in use,
-//! too small, one of the pool's own. Drives are taken in one after the other: where one is refused, those before it are in.
+//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`),
+//! the same one twice, in use, too small, one of the pool's own. Drives are taken in one after the
+//! other: where one is refused, those before it are in.
 
 use clap::{Args, ValueEnum};
 use stripewise_engine::pool::Role;
@@ -24,8 +25,8 @@ pub struct Options {
     /// Files, block devices, volumes of other pools, or NBD URIs
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
-    /// What they are for: data holds volumes, a spare waits for another drive to fail, journal drives take small writes
-    /// first, fast ones what is asked for most
+    /// What they are for: data holds volumes, a spare waits for another drive to fail, journal
+    /// drives take small writes first, fast ones what is asked for most
     #[arg(long = "as", value_name = "ROLE", value_enum, default_value = "data")]
     role: RoleChoice,
     /// Overwrite drives that hold something

@@ -1,5 +1,6 @@
 //! `pool advise`: what the layouts of a pool's volumes cost, and what others, a journal, a spare or
-//! another rebuild priority would give, by the model and by what the pool was asked so far. Looks only.
+//! another rebuild priority would give, by the model and by what the pool was asked so far. Looks
+//! only.
 //!
 //! Expected faults: a pool that nobody has open, so that nothing is known of its load (said so).
 
@@ -27,8 +28,8 @@ pub struct Options {
     /// The pool
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// What its drives are: hdd, ssd, nvme, a catalogue name, or a file of `drive measure` [default: what the
-    /// kernel says of them, hdd for files]
+    /// What its drives are: hdd, ssd, nvme, a catalogue name, or a file of `drive measure`
+    /// [default: what the kernel says of them, hdd for files]
     #[arg(long, value_name = "NAME")]
     drive: Option<String>,
     /// The workload, instead of what the pool was asked so far: as for `advise`
@@ -340,7 +341,8 @@ fn load(options: &Options, word: &LeftWord, volume: &str, assumptions: &mut Vec<
     Ok(Load { requests, read_percent, mean_bytes, mb_per_s, workload, hottest_row_percent })
 }
 
-/// Only what is allocated is filled; drives that are busy leave it the rest of their time, or its share.
+/// Only what is allocated is filled; drives that are busy leave it the rest of their time, or its
+/// share.
 fn rebuild(word: &LeftWord, volume: &VolumeReport, present: &Choice, drive_bytes: u64) -> Rebuild {
     let filled = volume.allocated_bytes as f64 / volume.columns.max(1) as f64 / drive_bytes as f64;
     let idle_seconds = present.rebuild_seconds.map(|seconds| seconds * filled.min(1.0));

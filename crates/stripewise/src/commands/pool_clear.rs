@@ -1,5 +1,5 @@
-//! `pool clear`: what was counted and told of drives was seen: counts of errors begin again, and spares that took over are not
-//! mentioned any more.
+//! `pool clear`: what was counted and told of drives was seen: counts of errors begin again, and
+//! spares that took over are not mentioned any more.
 
 use clap::Args;
 

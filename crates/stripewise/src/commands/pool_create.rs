@@ -1,7 +1,7 @@
 //! `pool create`: drives that hold nothing become a pool.
 //!
-//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`), the same drive twice, in
-//! use, too small, of different sizes; a name that is taken.
+//! Expected faults: drives that hold something (refused, or named and overwritten with `--force`),
+//! the same drive twice, in use, too small, of different sizes; a name that is taken.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -31,19 +31,22 @@ pub struct Options {
     /// Its name: letters, digits, - _ .
     #[arg(value_name = "POOL")]
     name: PoolName,
-    /// Files, block devices, volumes of other pools (POOL/VOL), or exports of NBD servers (nbd://HOST/EXPORT)
+    /// Files, block devices, volumes of other pools (POOL/VOL), or exports of NBD servers
+    /// (nbd://HOST/EXPORT)
     #[arg(value_name = "DRIVE", required = true)]
     drives: Vec<String>,
     /// A drive that takes over by itself when another fails
     #[arg(long, value_name = "DRIVE")]
     spare: Vec<String>,
-    /// A drive that takes small writes first: an SSD. As many as the layouts survive losses, and one more
+    /// A drive that takes small writes first: an SSD. As many as the layouts survive losses, and
+    /// one more
     #[arg(long, value_name = "DRIVE")]
     journal: Vec<String>,
     /// A drive for what is asked for most: an SSD beside hard disks
     #[arg(long, value_name = "DRIVE")]
     fast: Vec<String>,
-    /// Space is handed out in pieces of this size: a power of two, 1MiB to 128MiB; chosen from the drives if left out
+    /// Space is handed out in pieces of this size: a power of two, 1MiB to 128MiB; chosen from the
+    /// drives if left out
     #[arg(long, value_name = "SIZE")]
     slab: Option<ByteSize>,
     /// Overwrite drives that hold something

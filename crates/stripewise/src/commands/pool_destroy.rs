@@ -1,6 +1,8 @@
-//! `pool destroy`: erases a pool from its drives. What volumes held is not overwritten, but nothing finds it any more.
+//! `pool destroy`: erases a pool from its drives. What volumes held is not overwritten, but nothing
+//! finds it any more.
 //!
-//! Expected faults: drives that are not there (they keep their superblock; said so), a command line without `--yes`.
+//! Expected faults: drives that are not there (they keep their superblock; said so), a command line
+//! without `--yes`.
 
 use clap::Args;
 

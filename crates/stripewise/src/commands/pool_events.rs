@@ -1,5 +1,5 @@
-//! `pool events`: the pool's history, which it keeps on its drives. Looks only; beside a process that works on the pool it
-//! shows what that one left word of.
+//! `pool events`: the pool's history, which it keeps on its drives. Looks only; beside a process
+//! that works on the pool it shows what that one left word of.
 //!
 //! Expected faults: as those of every look at a pool.
 

@@ -1,7 +1,9 @@
-//! `pool export`: takes a pool off the list, so that its drives can be moved and imported elsewhere. Where its drives are there
-//! they record that this host has let the pool go; needs none of them to be there, though.
+//! `pool export`: takes a pool off the list, so that its drives can be moved and imported
+//! elsewhere. Where its drives are there they record that this host has let the pool go; needs none
+//! of them to be there, though.
 //!
-//! Expected faults: a pool in use, drives that are gone already (another host then has to be told `--force`).
+//! Expected faults: a pool in use, drives that are gone already (another host then has to be told
+//! `--force`).
 
 use clap::Args;
 use serde::Serialize;

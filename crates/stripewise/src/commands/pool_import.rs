@@ -1,10 +1,11 @@
-//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or adds those that are named to the list of
-//! pools. Reads only, unless the pool gets another name, is taken from another host, or has drives that were put back from older
-//! copies and are taken by force.
+//! `pool import`: finds pools on drives, in any order and under any name. Lists them, or adds those
+//! that are named to the list of pools. Reads only, unless the pool gets another name, is taken
+//! from another host, or has drives that were put back from older copies and are taken by force.
 //!
-//! Expected faults: folders full of other things, drives of several pools, pools of one name, copies of one pool, drives missing or
-//! out of date, halves that went on without each other, pools that another process or another host uses. What is wrong with one
-//! pool keeps no other from being imported.
+//! Expected faults: folders full of other things, drives of several pools, pools of one name,
+//! copies of one pool, drives missing or out of date, halves that went on without each other, pools
+//! that another process or another host uses. What is wrong with one pool keeps no other from being
+//! imported.
 
 use std::path::{Path, PathBuf};
 
@@ -31,25 +32,28 @@ use crate::times::moment_text;
 /// Find pools on drives: list them, or import those that are named
 #[derive(Args)]
 pub struct Options {
-    /// Look at the files in this folder (not below it); may be given several times. Without it and --drive: the current folder
-    /// and all block devices
+    /// Look at the files in this folder (not below it); may be given several times. Without it and
+    /// --drive: the current folder and all block devices
     #[arg(long = "dir", value_name = "DIR")]
     folders: Vec<PathBuf>,
     /// Look at this drive: a path or an NBD URI; may be given several times
     #[arg(long = "drive", value_name = "DRIVE")]
     drives: Vec<String>,
-    /// Import this pool, by name or identity, wherever it is; without it and --all: list what was found
+    /// Import this pool, by name or identity, wherever it is; without it and --all: list what was
+    /// found
     #[arg(value_name = "POOL")]
     pool: Option<String>,
-    /// Import all that were found; not those on volumes of other pools or with drives on other machines, which must be named
+    /// Import all that were found; not those on volumes of other pools or with drives on other
+    /// machines, which must be named
     #[arg(long, conflicts_with = "pool")]
     all: bool,
     /// Give the pool another name
     #[arg(long = "as", value_name = "NEWNAME", requires = "pool")]
     new_name: Option<PoolName>,
-    /// Take the pool although another host has it, and did not export it: that host must not use it any more.
-    /// And take drives that were put back from older copies as they are, where volumes cannot be read without them: what was
-    /// written since those copies were made is lost, or disagrees
+    /// Take the pool although another host has it, and did not export it: that host must not use it
+    /// any more. And take drives that were put back from older copies as they are, where volumes
+    /// cannot be read without them: what was written since those copies were made is lost, or
+    /// disagrees
     #[arg(long)]
     force: bool,
 }
@@ -230,8 +234,9 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// Looks at the exports that were named, and, where a pool was named, at those that its drives, or the list, have noted: a drive
-    /// that was only found must not make this machine connect anywhere.
+    /// Looks at the exports that were named, and, where a pool was named, at those that its drives,
+    /// or the list, have noted: a drive that was only found must not make this machine connect
+    /// anywhere.
     async fn follow_exports(&self, named: Vec<NbdUri>, found: &mut Vec<Found>) -> Result<()> {
         let mut looked_at: Vec<NbdUri> = Vec::new();
         let mut next = named;
@@ -404,7 +409,8 @@ impl Import<'_> {
         }
     }
 
-    /// The process that has the pool's drives and does not go by this list of pools: one that does is shown by `pool status`.
+    /// The process that has the pool's drives and does not go by this list of pools: one that does
+    /// is shown by `pool status`.
     fn user(&self, group: &Group<'_>) -> Option<Holder> {
         let id = group.id.to_string();
         let known = KnownPool { name: group.name().to_owned(), id, drives: Vec::new() };
@@ -421,7 +427,8 @@ impl Import<'_> {
         group.drives.iter().filter(|found| found.opened.file.is_some()).find_map(user)
     }
 
-    /// That drives are copies of one another, or of a pool on the list: which ones are meant, only the user knows.
+    /// That drives are copies of one another, or of a pool on the list: which ones are meant, only
+    /// the user knows.
     async fn copies(&self, group: &Group<'_>) -> Option<Failure> {
         let name = group.name();
         for (index, found) in group.drives.iter().enumerate() {
@@ -463,7 +470,8 @@ impl Import<'_> {
         None
     }
 
-    /// Whether the drive that the list has at a path is still there, and not the one that was found.
+    /// Whether the drive that the list has at a path is still there, and not the one that was
+    /// found.
     async fn is_another_copy(&self, path: &Path, found: &Found) -> bool {
         let Ok(candidate) = Candidate::at(path) else { return false };
         if candidate.identity == found.opened.identity {
@@ -487,7 +495,8 @@ impl Import<'_> {
         Some((why, hint))
     }
 
-    /// Adds the pool to the list; gives it its new name, and takes it from another host, where that is asked for.
+    /// Adds the pool to the list; gives it its new name, and takes it from another host, where that
+    /// is asked for.
     async fn put_on_list(&self, group: &Group<'_>, found: &mut FoundPool) -> Result<()> {
         let name =
             self.options.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());

@@ -1,7 +1,9 @@
-//! `pool iostat`: what a pool's drives are doing, and what its volumes were asked and how long that took, as the process that has the pool open counts it; since it was opened, or
-//! interval by interval.
+//! `pool iostat`: what a pool's drives are doing, and what its volumes were asked and how long that
+//! took, as the process that has the pool open counts it; since it was opened, or interval by
+//! interval.
 //!
-//! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in between, a clock that is set.
+//! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in
+//! between, a clock that is set.
 
 use clap::Args;
 use serde::Serialize;
@@ -65,7 +67,8 @@ struct VolumeRates {
     latency_us: Latencies,
 }
 
-/// Of requests that succeeded. Latencies are counted in steps: so many took no longer than this; `null`: longer than the last step, or there were none.
+/// Of requests that succeeded. Latencies are counted in steps: so many took no longer than this;
+/// `null`: longer than the last step, or there were none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Latencies {
     mean: f64,
@@ -168,7 +171,8 @@ async fn next(
             None => left_word::read(home, known),
         };
         let Some(word) = word else { return Ok(None) };
-        // A clock that was set back must not keep anybody waiting; another process begins to count anew.
+        // A clock that was set back must not keep anybody waiting; another process begins to count
+        // anew.
         if word.unix_ms >= due_ms
             || word.unix_ms < before.unix_ms
             || word.opened_unix_ms != before.opened_unix_ms
@@ -230,7 +234,8 @@ fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRate
     }
 }
 
-/// `None` where there were none. A volume that was made anew under its name counts from its beginning.
+/// `None` where there were none. A volume that was made anew under its name counts from its
+/// beginning.
 fn volume_rates(now: &VolumeRequests, before: Option<&VolumeRequests>, seconds: f64) -> Option<VolumeRates> {
     let before = before.filter(|before| before.total_ns <= now.total_ns && before.failed <= now.failed);
     let since = |of: fn(&VolumeRequests) -> u64| of(now).saturating_sub(before.map_or(0, of));

@@ -1,5 +1,5 @@
-//! `pool offline`: a drive is not used for a while, so that it can be pulled, moved or looked at. What changes meanwhile is
-//! remembered, so that `pool online` copies only that.
+//! `pool offline`: a drive is not used for a while, so that it can be pulled, moved or looked at.
+//! What changes meanwhile is remembered, so that `pool online` copies only that.
 //!
 //! Expected faults: volumes that could not be read without the drive (refused).
 

@@ -1,7 +1,9 @@
-//! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is copied to it first; that is a
-//! rebuild, and belongs to the pool. Where a daemon's pool lost more drives than it can do without it is opened anew (`anew.rs`).
+//! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is
+//! copied to it first; that is a rebuild, and belongs to the pool. Where a daemon's pool lost more
+//! drives than it can do without it is opened anew (`anew.rs`).
 //!
-//! Expected faults: a drive that is not there, that holds another pool by now, whose place another has taken.
+//! Expected faults: a drive that is not there, that holds another pool by now, whose place another
+//! has taken.
 
 use std::rc::Rc;
 
@@ -71,7 +73,8 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The path of a drive that has come back with its pool: it takes part, or will as soon as the pool's jobs get to it.
+/// The path of a drive that has come back with its pool: it takes part, or will as soon as the
+/// pool's jobs get to it.
 fn in_use(app: &App, session: &Session, name: &str) -> Option<String> {
     let report = session.report();
     let drive = find(&report, app, name).ok()?;
@@ -92,7 +95,8 @@ async fn open_again(app: &App, session: &Session, id: DriveId, path: &str) -> Op
     }
 }
 
-/// The drive by its name in the pool, or else by what the drive at a path says of itself: then it was moved.
+/// The drive by its name in the pool, or else by what the drive at a path says of itself: then it
+/// was moved.
 async fn find_or_open(app: &App, session: &Session, name: &str) -> Result<Returning> {
     let report = session.report();
     let unknown = match find(&report, app, name) {

@@ -1,7 +1,9 @@
-//! `pool rebalance`: spreads what volumes take over all data drives, so that free space can be used by the layouts there are;
-//! with `--wait` does it at once. It begins by itself when a drive is added; `--stop` ends it where it is.
+//! `pool rebalance`: spreads what volumes take over all data drives, so that free space can be used
+//! by the layouts there are; with `--wait` does it at once. It begins by itself when a drive is
+//! added; `--stop` ends it where it is.
 //!
-//! Expected faults: nothing to gain (said; nothing is moved), an interrupt (whoever opens the pool next goes on).
+//! Expected faults: nothing to gain (said; nothing is moved), an interrupt (whoever opens the pool
+//! next goes on).
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;

@@ -1,7 +1,8 @@
-//! `pool remove`: a drive that holds nothing of the pool goes for good. One that holds something is emptied first, by
-//! `pool retire`.
+//! `pool remove`: a drive that holds nothing of the pool goes for good. One that holds something is
+//! emptied first, by `pool retire`.
 //!
-//! Expected faults: drives that hold something (refused, with what to type instead), drives that are not there.
+//! Expected faults: drives that hold something (refused, with what to type instead), drives that
+//! are not there.
 
 use clap::Args;
 

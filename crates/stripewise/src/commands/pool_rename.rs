@@ -1,8 +1,8 @@
-//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients had open under the old one
-//! must be closed first; a daemon goes on with it under the new one.
+//! `pool rename`: a pool gets another name, on its drives and on the list of pools. What clients
+//! had open under the old one must be closed first; a daemon goes on with it under the new one.
 //!
-//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way (the next command that opens
-//! the pool for writing finishes it).
+//! Expected faults: a name that is taken, a pool that clients or other pools use, a cut half-way
+//! (the next command that opens the pool for writing finishes it).
 
 use clap::Args;
 
@@ -33,7 +33,8 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     refuse_if_used(&home, &what, name, None)?;
     let held = app.served.hold(&what, name, None)?;
     let doing = format!("pool rename {name}");
-    // Opened under the old name first: another process that has the pool is told, and nothing is changed if it cannot be opened.
+    // Opened under the old name first: another process that has the pool is told, and nothing is
+    // changed if it cannot be opened.
     let is_served = app.served.has(name);
     drop(held);
     let session = match app.served.end(name) {

@@ -1,8 +1,9 @@
-//! `pool replace`: a new drive in the place of an old one. An old drive that works is used until the new one has all that it
-//! holds; one that is gone is rebuilt from the others. The work belongs to the pool; with `--wait` it is done at once.
+//! `pool replace`: a new drive in the place of an old one. An old drive that works is used until
+//! the new one has all that it holds; one that is gone is rebuilt from the others. The work belongs
+//! to the pool; with `--wait` it is done at once.
 //!
-//! Expected faults: an old drive that is long gone (named by its last path or identity) or being replaced already, a new one
-//! that holds something, is too small, or belongs to the pool already.
+//! Expected faults: an old drive that is long gone (named by its last path or identity) or being
+//! replaced already, a new one that holds something, is too small, or belongs to the pool already.
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;
@@ -26,7 +27,8 @@ pub struct Options {
     /// The drive that goes: its path or URI, last path, or identity
     #[arg(value_name = "OLD")]
     old: String,
-    /// The drive that comes: a file, block device, volume or NBD URI, or the identity of one of the pool's spares
+    /// The drive that comes: a file, block device, volume or NBD URI, or the identity of one of the
+    /// pool's spares
     #[arg(value_name = "NEW")]
     new: String,
     /// Overwrite the new drive even if it holds something

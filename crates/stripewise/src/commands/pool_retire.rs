@@ -1,8 +1,8 @@
-//! `pool retire`: everything on a drive is copied to the others while clients go on; once it is empty the pool lets go of
-//! it. Unlike `pool remove` this loses no redundancy at any time.
+//! `pool retire`: everything on a drive is copied to the others while clients go on; once it is
+//! empty the pool lets go of it. Unlike `pool remove` this loses no redundancy at any time.
 //!
-//! Expected faults: too little room elsewhere, a drive that is not there, one that fails meanwhile (then it is a failed
-//! drive like any other).
+//! Expected faults: too little room elsewhere, a drive that is not there, one that fails meanwhile
+//! (then it is a failed drive like any other).
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;

@@ -1,4 +1,5 @@
-//! `pool scrub`: asks for every stripe to be read, compared and repaired; with `--wait` does it at once.
+//! `pool scrub`: asks for every stripe to be read, compared and repaired; with `--wait` does it at
+//! once.
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;

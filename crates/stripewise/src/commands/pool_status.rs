@@ -1,5 +1,5 @@
-//! `pool status`: how pools are, and what to type next. Looks only; beside a process that works on the pool it shows what
-//! that one says.
+//! `pool status`: how pools are, and what to type next. Looks only; beside a process that works on
+//! the pool it shows what that one says.
 //!
 //! Expected faults: drives that are gone, all of them even; a pool in use.
 
@@ -13,7 +13,8 @@ use crate::names::PoolName;
 use crate::report::PoolReport;
 use crate::session::{Access, with_pool};
 
-/// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but degraded, 1: failed
+/// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but
+/// degraded, 1: failed
 #[derive(Args)]
 pub struct Options {
     /// The pool; all known ones if left out

@@ -1,6 +1,7 @@
 //! `pool wait`: works on a pool's jobs in the foreground until those of a kind are done.
 //!
-//! Expected faults: an interrupt (the work goes on from there next time), drives that fail meanwhile, nothing to do.
+//! Expected faults: an interrupt (the work goes on from there next time), drives that fail
+//! meanwhile, nothing to do.
 
 use clap::Args;
 use stripewise_engine::pool::JobKind;

@@ -1,7 +1,9 @@
-//! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to end.
+//! `serve`: keeps pools open, works on their jobs, and takes commands for them, until it is told to
+//! end.
 //!
-//! Expected faults: another daemon with the same state folder; places to listen that are taken; pools that cannot be opened (named ones end it, of others it
-//! says so and serves the rest); an end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
+//! Expected faults: another daemon with the same state folder; places to listen that are taken;
+//! pools that cannot be opened (named ones end it, of others it says so and serves the rest); an
+//! end at any moment: SIGTERM and SIGINT close the pools in order, after kill -9 the next to open
 //! them goes on; requests that never end (drives that hang): closing has a limit.
 
 use std::cell::Cell;
@@ -40,7 +42,8 @@ use crate::ways_in::{NbdOptions, open_nbd};
 const ADOPT_NS: u64 = 1_000_000_000;
 /// How often it is tried to open one.
 const MAX_ATTEMPTS: u32 = 5;
-/// One with drives on other machines, which may come later than this, is tried for ever, once in so many looks.
+/// One with drives on other machines, which may come later than this, is tried for ever, once in so
+/// many looks.
 const LOOKS_PER_LATER_ATTEMPT: u32 = 30;
 
 /// Seconds that closing may take: less than the service manager allows (`dist/stripewise.service`).
@@ -53,7 +56,8 @@ const FAR_PATIENCE_NS: u64 = 5_000_000_000;
 /// Run the daemon: serve pools to clients and commands, and run their jobs
 #[derive(Args)]
 pub struct Options {
-    /// The pools, and those they lie on; all known ones, and those that come to be known, if left out
+    /// The pools, and those they lie on; all known ones, and those that come to be known, if left
+    /// out
     #[arg(value_name = "POOL")]
     pools: Vec<PoolName>,
     #[command(flatten)]
@@ -65,7 +69,8 @@ pub struct Options {
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
-    /// When told to end, close within this time; pools that are not closed by then are left as a crash would leave them
+    /// When told to end, close within this time; pools that are not closed by then are left as a
+    /// crash would leave them
     #[arg(long, value_name = "SECONDS", default_value_t = END_WITHIN_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     end_within: u64,
@@ -205,7 +210,8 @@ impl<'a> Mounted<'a> {
         Ok(Self { mount, folder, end_within, is_being_unmounted: Cell::new(false) })
     }
 
-    /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody may take it for what was meant.
+    /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody
+    /// may take it for what was meant.
     async fn tell_when_it_has_ended(&self, app: &App) {
         self.mount.until_ended().await;
         if self.is_being_unmounted.get() {

@@ -1,5 +1,6 @@
-//! `simulate torture`: random pools led through random lives in virtual time, with every fault a drive can have, and every
-//! promise checked. A run is named by its seed and is the same every time; no drive of this machine is touched.
+//! `simulate torture`: random pools led through random lives in virtual time, with every fault a
+//! drive can have, and every promise checked. A run is named by its seed and is the same every
+//! time; no drive of this machine is touched.
 //!
 //! Expected faults: a promise that is broken (exit code 1, with the seed that shows it).
 
@@ -16,8 +17,8 @@ use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
 use crate::progress::Progress;
 
-/// Lead random pools through power cuts, drive losses and every other fault, and check every promise. Exit code 1: one was
-/// broken
+/// Lead random pools through power cuts, drive losses and every other fault, and check every
+/// promise. Exit code 1: one was broken
 #[derive(Args)]
 pub struct Options {
     /// The seed of the first run; the others follow it

@@ -1,8 +1,9 @@
-//! `volume convert`: a volume gets another layout while it is used. The command begins it; whoever has the pool open works on
-//! it, and `pool wait POOL convert` does it in the foreground.
+//! `volume convert`: a volume gets another layout while it is used. The command begins it; whoever
+//! has the pool open works on it, and `pool wait POOL convert` does it in the foreground.
 //!
-//! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers, nothing is touched), a volume
-//! that has the layout already or is being converted, a layout with less redundancy (only with `--yes`).
+//! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers,
+//! nothing is touched), a volume that has the layout already or is being converted, a layout with
+//! less redundancy (only with `--yes`).
 
 use clap::Args;
 use stripewise_engine::pool::{JobKind, PoolError};
@@ -23,8 +24,8 @@ pub struct Options {
     /// The volume
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3 parity dual-parity
-    /// raidz1 raidz2 raidz3
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3
+    /// parity dual-parity raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout, required_unless_present = "cancel")]
     layout: Option<LayoutSpec>,
     /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
@@ -33,7 +34,8 @@ pub struct Options {
     /// Groups, for raid50 and raid60
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
-    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB; as it is if left out
+    /// Bytes on one drive before the next one follows: a power of two, 4KiB to 1MiB; as it is if
+    /// left out
     #[arg(long, value_name = "SIZE")]
     interleave: Option<ByteSize>,
     /// Cancel the conversion that is under way: the volume goes back to the layout that it had

@@ -18,8 +18,8 @@ pub struct Options {
     /// The pool and the new volume's name
     #[arg(value_name = "POOL/VOL")]
     name: VolumeName,
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3 parity dual-parity
-    /// raidz1 raidz2 raidz3
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60; also simple mirror mirror3
+    /// parity dual-parity raidz1 raidz2 raidz3
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
     /// Drives that it lies on; all of the pool's if left out (raid1: two, single: one)
@@ -43,10 +43,12 @@ pub struct Options {
     /// Every write is in place before it is acknowledged
     #[arg(long)]
     write_through: bool,
-    /// Checksums of all blocks, so that a drive that answers wrongly is found out: on unless turned off
+    /// Checksums of all blocks, so that a drive that answers wrongly is found out: on unless turned
+    /// off
     #[arg(long, value_name = "on|off", value_enum)]
     checksums: Option<Switch>,
-    /// Keep all of it on fast drives, or all of it off them; left out: what is used most is moved there
+    /// Keep all of it on fast drives, or all of it off them; left out: what is used most is moved
+    /// there
     #[arg(long, value_name = "fast|slow", value_enum)]
     pin: Option<PinChoice>,
 }

@@ -1,5 +1,5 @@
-//! `volume pin`: says on which kind of drives a volume lives. Its rows move there while everything goes on, now with `--wait`,
-//! else whenever a process has the pool open for long.
+//! `volume pin`: says on which kind of drives a volume lives. Its rows move there while everything
+//! goes on, now with `--wait`, else whenever a process has the pool open for long.
 //!
 //! Expected faults: too little room where it is to live (refused, with the numbers).
 

@@ -1,7 +1,8 @@
 //! `volume read`: bytes of a volume to standard output, several pieces in flight.
 //!
-//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that leaves early, a pool that was not closed
-//! (it is recovered, in memory where its drives cannot be written).
+//! Expected faults: ranges beyond the end, drives missing (redundancy stands in), a reader that
+//! leaves early, a pool that was not closed (it is recovered, in memory where its drives cannot be
+//! written).
 
 use std::collections::VecDeque;
 

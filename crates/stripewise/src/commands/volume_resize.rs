@@ -1,5 +1,5 @@
-//! `volume resize`: a volume gets more rows, or fewer. What is stored beyond the new end is never cut off: that is refused,
-//! with the numbers.
+//! `volume resize`: a volume gets more rows, or fewer. What is stored beyond the new end is never
+//! cut off: that is refused, with the numbers.
 //!
 //! Expected faults: too little room, sizes below what is stored, volumes that cannot be read.
 

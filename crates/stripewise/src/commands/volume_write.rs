@@ -1,8 +1,10 @@
-//! `volume write`: bytes from standard input into a volume, several pieces in flight, durable when the command ends.
+//! `volume write`: bytes from standard input into a volume, several pieces in flight, durable when
+//! the command ends.
 //!
-//! Expected faults: input that does not fit (what fits is written, and said so), drives missing, ranges that begin or end
-//! within a block of 512 bytes (the rest of the block is kept, whoever else writes there), a volume that a client has open
-//! (refused), a file system below that runs full (what of this write is durable is said).
+//! Expected faults: input that does not fit (what fits is written, and said so), drives missing,
+//! ranges that begin or end within a block of 512 bytes (the rest of the block is kept, whoever
+//! else writes there), a volume that a client has open (refused), a file system below that runs
+//! full (what of this write is durable is said).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -118,7 +120,8 @@ struct Failed {
 type Answer = JoinHandle<std::result::Result<(), ArrayError>>;
 
 impl Writing<'_> {
-    /// Gives how many bytes were written; all of them are durable then. Where it fails it says how many are.
+    /// Gives how many bytes were written; all of them are durable then. Where it fails it says how
+    /// many are.
     async fn copy(&mut self) -> Result<u64> {
         let mut in_flight = VecDeque::new();
         let failed = match self.transfer(&mut in_flight).await {

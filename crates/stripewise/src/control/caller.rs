@@ -1,8 +1,9 @@
-//! Whoever had a command carried out in this process: takes what it prints, gives it its input. Between the command's task and
-//! the tasks of its connection; nothing here touches the socket.
+//! Whoever had a command carried out in this process: takes what it prints, gives it its input.
+//! Between the command's task and the tasks of its connection; nothing here touches the socket.
 //!
-//! Expected faults: a caller that leaves at any moment (the command is not torn off in the middle of a change; what waits ends), one that
-//! does not read what it asked for (bulk output waits for it, and the rest is short).
+//! Expected faults: a caller that leaves at any moment (the command is not torn off in the middle
+//! of a change; what waits ends), one that does not read what it asked for (bulk output waits for
+//! it, and the rest is short).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
-//! Passing on a command to the process that has the pool open, and being its hands: output, messages, progress, input.
+//! Passing on a command to the process that has the pool open, and being its hands: output,
+//! messages, progress, input.
 //!
-//! Expected faults: a process that ended in between, that ends half-way, or is of another version; input that cannot be read;
-//! output that nobody reads any more.
+//! Expected faults: a process that ended in between, that ends half-way, or is of another version;
+//! input that cannot be read; output that nobody reads any more.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! What goes over the control socket: frames of a kind, a length and that many bytes. Pure.
 //!
-//! The caller sends a [`Command`] first, then input as it is asked for. The answer is any number of outputs, messages, steps
-//! of progress and requests for input, and the exit code last.
+//! The caller sends a [`Command`] first, then input as it is asked for. The answer is any number of
+//! outputs, messages, steps of progress and requests for input, and the exit code last.
 //!
-//! Expected faults: anybody of this user may connect and send anything; lengths are bounded before memory is taken.
+//! Expected faults: anybody of this user may connect and send anything; lengths are bounded before
+//! memory is taken.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,8 @@
 //! begun goes on when its caller leaves: it is not torn off half-way. What only looks or waits
 //! ends.
 //!
-//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that make no sense here.
+//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that
+//! make no sense here.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -35,14 +36,16 @@ use crate::turns::{NoTurn, Turns};
 
 /// Callers at the same time; more wait until one has ended.
 const MAX_CALLERS: u64 = 64;
-/// Within so many of these times a caller has said what it wants; within one where all places are taken.
+/// Within so many of these times a caller has said what it wants; within one where all places are
+/// taken.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_PATIENCE: u32 = 10;
 /// Some of what it is told a caller takes within this time.
 const DEAF_NS: u64 = 60_000_000_000;
 
-/// How long somebody else may still listen where this process wants to, and how soon that is tried again at first and in the end: who is
-/// gone is gone soon, and whoever does listen there sees each of these tries come and go.
+/// How long somebody else may still listen where this process wants to, and how soon that is tried
+/// again at first and in the end: who is gone is gone soon, and whoever does listen there sees each
+/// of these tries come and go.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
 const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
 
@@ -120,7 +123,8 @@ impl ControlSocket {
     }
 }
 
-/// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a moment longer than the process.
+/// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a
+/// moment longer than the process.
 pub async fn listen_patiently<L>(
     app: &App,
     listen: impl Fn() -> std::result::Result<L, ListenError>,

@@ -1,9 +1,11 @@
-//! The paths under `/api/v1`, what they take, and the command line that each of them becomes (those on drives and volumes: `drives.rs`,
-//! `volumes.rs`). The description in OpenAPI is made from these files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the
-//! commands: each has its path, or a reason why not.
+//! The paths under `/api/v1`, what they take, and the command line that each of them becomes (those
+//! on drives and volumes: `drives.rs`, `volumes.rs`). The description in OpenAPI is made from these
+//! files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the commands: each has its
+//! path, or a reason why not.
 //!
-//! Answers are the documents that the commands print with `--json`. Status 200: done; 400: the request makes no sense; 409: it could not be
-//! done, `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
+//! Answers are the documents that the commands print with `--json`. Status 200: done; 400: the
+//! request makes no sense; 409: it could not be done, `error` and `hint` say why; 401 and 403: not
+//! let in; 503: the daemon is ending.
 
 use std::sync::Arc;
 
@@ -204,7 +206,8 @@ fn said(messages: &str) -> (String, Option<String>) {
     (after("error:").unwrap_or_else(|| messages.trim().to_owned()), after("hint:"))
 }
 
-/// A command line: names of the command, options, and what stands for itself, which cannot be taken for an option.
+/// A command line: names of the command, options, and what stands for itself, which cannot be taken
+/// for an option.
 struct Words {
     command: Vec<String>,
     options: Vec<String>,
@@ -336,8 +339,8 @@ struct Import {
     all: bool,
     /// The name that the pool gets.
     new_name: Option<String>,
-    /// Take the pool from the host that has it; also where drives were put back from older copies and
-    /// outvote the others.
+    /// Take the pool from the host that has it; also where drives were put back from older copies
+    /// and outvote the others.
     #[serde(default)]
     force: bool,
 }
@@ -452,7 +455,8 @@ async fn list_events(api: Api, Path(pool): Path<String>, Query(of): Query<Last>)
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Times {
-    /// Length of an interval, 1 to 86,400 seconds; the answer comes when they are over. Left out: since the pool was opened.
+    /// Length of an interval, 1 to 86,400 seconds; the answer comes when they are over. Left out:
+    /// since the pool was opened.
     seconds: Option<f64>,
     /// How many intervals; one if left out.
     count: Option<u32>,
@@ -471,7 +475,8 @@ async fn show_load(api: Api, Path(pool): Path<String>, Query(times): Query<Times
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Wait {
-    /// `true`: answer when the job is done, however long it takes; whoever leaves before ends the waiting, and not the job.
+    /// `true`: answer when the job is done, however long it takes; whoever leaves before ends the
+    /// waiting, and not the job.
     #[serde(default)]
     wait: bool,
 }
@@ -521,7 +526,8 @@ struct Job {
     job: String,
 }
 
-/// Answers when a pool has no job of a kind to do any more; whoever leaves before ends the waiting, and not the job.
+/// Answers when a pool has no job of a kind to do any more; whoever leaves before ends the waiting,
+/// and not the job.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {

@@ -1,7 +1,8 @@
 //! Connections of HTTP clients: how many there may be, and how long each may take over what it
 //! sends and what it takes. Only clients that keep to that are heard by the rest of the daemon.
 //!
-//! Expected faults: clients that are silent, send a byte now and then, send more than they say or never stop, and never read.
+//! Expected faults: clients that are silent, send a byte now and then, send more than they say or
+//! never stop, and never read.
 
 use std::io;
 use std::pin::{Pin, pin};

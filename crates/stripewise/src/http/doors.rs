@@ -94,8 +94,8 @@ impl Door {
         Ok(Self { listener: DoorListener::Unix(listener), tls: None, place, file: Some(file) })
     }
 
-    /// For the thread that serves it; and its file, which goes with the daemon and not with that thread, since nothing
-    /// waits for the thread's end.
+    /// For the thread that serves it; and its file, which goes with the daemon and not with that
+    /// thread, since nothing waits for the thread's end.
     pub fn into_open(self) -> io::Result<(OpenDoor, Option<SocketFile>)> {
         let listener = match self.listener {
             DoorListener::Unix(listener) => {

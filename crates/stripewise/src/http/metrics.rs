@@ -1,5 +1,6 @@
-//! How the pools stand, for Prometheus: its text format, version 0.0.4. Counters count since a pool was opened, but for errors, which
-//! are the drives' for good. What each figure means is in `docs/daemon.md`, which a test compares with this.
+//! How the pools stand, for Prometheus: its text format, version 0.0.4. Counters count since a pool
+//! was opened, but for errors, which are the drives' for good. What each figure means is in
+//! `docs/daemon.md`, which a test compares with this.
 
 use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 

@@ -22,7 +22,8 @@ impl Page {
         let _ = writeln!(self.text, "{name}{labels} {value}");
     }
 
-    /// How many fell into each step of time; `counts` has one place for each step, and one for what took longer.
+    /// How many fell into each step of time; `counts` has one place for each step, and one for what
+    /// took longer.
     pub fn histogram(
         &mut self,
         name: &str,

@@ -1,10 +1,12 @@
-//! A file system on a volume, mounted: the volume as a file in a private folder, a loop device on it with direct I/O, a file system
-//! made there if it holds nothing, and the mount. Undone from the top when it ends, or when a step fails.
+//! A file system on a volume, mounted: the volume as a file in a private folder, a loop device on
+//! it with direct I/O, a file system made there if it holds nothing, and the mount. Undone from the
+//! top when it ends, or when a step fails.
 //!
-//! The loop device is told to go with its last user as soon as it is mounted, so that after a kill -9 `umount DIR` is all there is to do:
-//! what else a killed process left is removed by the next.
+//! The loop device is told to go with its last user as soon as it is mounted, so that after a kill
+//! -9 `umount DIR` is all there is to do: what else a killed process left is removed by the next.
 //!
-//! Expected faults: a volume that holds something else, programs missing or failing, a mount that is in use at the end (waited for).
+//! Expected faults: a volume that holds something else, programs missing or failing, a mount that
+//! is in use at the end (waited for).
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -88,7 +90,8 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Mounts it, does `work`, and unmounts everything again. `work` also ends when [`Self::until_unmounted`] does.
+    /// Mounts it, does `work`, and unmounts everything again. `work` also ends when
+    /// [`Self::until_unmounted`] does.
     pub async fn mounted(&self, app: &App, work: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
         remove_what_killed_ones_left(app).await?;
         let private = make_private_folder(app)?;
@@ -182,7 +185,8 @@ impl Wanted<'_> {
         result.and(unmount(app, self.folder, || self.is_mounted()).await)
     }
 
-    /// Whether a file system is to be made; an error if what is there is neither nothing nor the one that is wanted.
+    /// Whether a file system is to be made; an error if what is there is neither nothing nor the
+    /// one that is wanted.
     async fn holds_nothing(&self, file: &Path) -> Result<bool> {
         let (path, size_bytes) = (file.to_owned(), self.size_bytes);
         let looked = off_thread(move || -> io::Result<_> {

@@ -1,4 +1,5 @@
-//! What is mounted where, as the kernel tells in /proc/self/mountinfo. Asking does not touch what is mounted.
+//! What is mounted where, as the kernel tells in /proc/self/mountinfo. Asking does not touch what
+//! is mounted.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +10,8 @@ pub fn what_is_mounted_at(path: &Path) -> io::Result<Option<String>> {
     Ok(find(&std::fs::read("/proc/self/mountinfo")?, path.as_os_str().as_bytes()))
 }
 
-/// Lines are `id parent device root PLACE options… - TYPE SOURCE options`, with octal escapes for blanks.
+/// Lines are `id parent device root PLACE options… - TYPE SOURCE options`, with octal escapes for
+/// blanks.
 fn find(table: &[u8], path: &[u8]) -> Option<String> {
     let mut found = None;
     for line in table.split(|byte| *byte == b'\n') {

@@ -1,8 +1,8 @@
-//! Programs of the system that do what needs rights or knowledge of file systems, waited for by a thread while the executor goes on:
-//! they read and write through this very process.
+//! Programs of the system that do what needs rights or knowledge of file systems, waited for by a
+//! thread while the executor goes on: they read and write through this very process.
 //!
-//! Expected faults: a program that is not installed, one that fails (its own words are passed on), and signals from the keyboard, which
-//! are not for them.
+//! Expected faults: a program that is not installed, one that fails (its own words are passed on),
+//! and signals from the keyboard, which are not for them.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,8 +1,8 @@
-//! Text in the width of a terminal: sentences are wrapped between words, and rows of tables that are
-//! too wide go over several lines.
+//! Text in the width of a terminal: sentences are wrapped between words, and rows of tables that
+//! are too wide go over several lines.
 //!
-//! Expected faults: words that are wider than the terminal (paths): they stay whole, so that they can
-//! be copied.
+//! Expected faults: words that are wider than the terminal (paths): they stay whole, so that they
+//! can be copied.
 
 use std::ops::Range;
 
@@ -51,9 +51,9 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Which columns of a table stand on which line of its rows, so that no line is wider than `columns`:
-/// as many on each line as fit, and at least one. `widths` are those of the table's columns, `indent`
-/// what stands before each line.
+/// Which columns of a table stand on which line of its rows, so that no line is wider than
+/// `columns`: as many on each line as fit, and at least one. `widths` are those of the table's
+/// columns, `indent` what stands before each line.
 pub fn lines_of_rows(widths: &[usize], indent: usize, columns: usize) -> Vec<Range<usize>> {
     let (mut lines, mut start, mut at) = (Vec::new(), 0, indent);
     for (column, width) in widths.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What `pool status` says of a pool in every state, and that the command it names is the right one: it is carried out as it is
-//! printed, and the pool is better for it.
+//! What `pool status` says of a pool in every state, and that the command it names is the right
+//! one: it is carried out as it is printed, and the pool is better for it.
 
 use crate::kit::{Sandbox, unique_bytes};
 

@@ -63,7 +63,8 @@ fn drives_of_different_sizes_are_used_to_the_full() {
     sandbox.ok("drive make @small --count 1 --size 16MiB");
     sandbox.ok("drive make @large --count 2 --size 64MiB");
     sandbox.ok("pool create tank @large/drive0.img @small/drive0.img @large/drive1.img");
-    // As far as the smallest goes where every row lies on all of them; all of the larger two where it need not.
+    // As far as the smallest goes where every row lies on all of them; all of the larger two where
+    // it need not.
     let volume = &sandbox.json("volume create tank/a --layout raid0")["volumes"][0];
     let capacity = volume["capacity_bytes"].as_u64().expect("a number");
     assert!((30 << 20..=3 * (14 << 20)).contains(&capacity), "{capacity}");

@@ -1,4 +1,5 @@
-//! Volumes become others: raid10, raid5, raid6 and back while they keep what they hold; what cannot be is refused with the numbers.
+//! Volumes become others: raid10, raid5, raid6 and back while they keep what they hold; what cannot
+//! be is refused with the numbers.
 
 use crate::kit::{Sandbox, unique_bytes};
 

@@ -1,5 +1,5 @@
-//! What a daemon tells (its log, its figures), that jobs go on in the next one after a kill -9, and that those who wait for a job get on
-//! beside those who change the pool.
+//! What a daemon tells (its log, its figures), that jobs go on in the next one after a kill -9, and
+//! that those who wait for a job get on beside those who change the pool.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -147,7 +147,8 @@ fn figures_tell_what_clients_see() {
     until("it counts", || figures(&web).contains("\nstripewise_nbd_connections 1\n"));
     drop(client);
 
-    // All are described, and nothing is described that is not there; jobs have no figures while there are none.
+    // All are described, and nothing is described that is not there; jobs have no figures while
+    // there are none.
     let documented = include_str!("../../../../docs/daemon.md");
     let there = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let there: Vec<&str> = there.collect();
@@ -180,7 +181,8 @@ fn a_scrub_goes_on_after_a_kill() {
     sandbox.ok("pool set tank patrol-rate=30MB");
     let daemon = Daemon::start(&sandbox, "");
     sandbox.ok("pool scrub tank");
-    // How far it came within a volume is recorded every half a minute, which volumes are done at once.
+    // How far it came within a volume is recorded every half a minute, which volumes are done at
+    // once.
     let volumes = || {
         let status = sandbox.run("pool status tank --json").json();
         let jobs = status["pools"][0]["activity"].as_array().expect("jobs").clone();

@@ -1,5 +1,6 @@
-//! Drives that are files, in a file system that runs full: what the commands and a daemon say, and what goes on. Passed over, with a
-//! word about it, where the tests do not run as root: the file system is one of their own, in memory.
+//! Drives that are files, in a file system that runs full: what the commands and a daemon say, and
+//! what goes on. Passed over, with a word about it, where the tests do not run as root: the file
+//! system is one of their own, in memory.
 
 use std::path::PathBuf;
 
@@ -64,7 +65,8 @@ fn is_full(sandbox: &Sandbox) {
     }
 }
 
-/// A pool on sparse files with more room than there is, and 6 MiB that are durable in a volume of it.
+/// A pool on sparse files with more room than there is, and 6 MiB that are durable in a volume of
+/// it.
 fn overcommitted(sandbox: &Sandbox, layout: &str) -> Vec<u8> {
     sandbox.ok("drive make @d --count 4 --size 32MiB --overcommit");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img @d/drive2.img @d/drive3.img");

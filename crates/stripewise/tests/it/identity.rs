@@ -1,4 +1,5 @@
-//! A pool is its identity and its drives' identities: names of drives are hints, names of pools are looked up once.
+//! A pool is its identity and its drives' identities: names of drives are hints, names of pools are
+//! looked up once.
 
 use std::path::Path;
 

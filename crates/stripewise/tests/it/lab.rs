@@ -1,5 +1,5 @@
-//! The laboratory's commands as reviewers type them: methods on files, folders and volumes, the store, comparisons,
-//! reports, imports; and everything that must be refused.
+//! The laboratory's commands as reviewers type them: methods on files, folders and volumes, the
+//! store, comparisons, reports, imports; and everything that must be refused.
 
 use crate::kit::programs::are_here;
 use crate::kit::{Sandbox, keys, unique_bytes};

@@ -1,6 +1,8 @@
-//! `lab run --scenario failure` on storage that is not ours: btrfs RAID 1 on loop devices, one of which shrinks under it.
+//! `lab run --scenario failure` on storage that is not ours: btrfs RAID 1 on loop devices, one of
+//! which shrinks under it.
 //!
-//! Passed over without root, loop devices or btrfs. Whatever becomes of it, nothing stays mounted or attached.
+//! Passed over without root, loop devices or btrfs. Whatever becomes of it, nothing stays mounted
+//! or attached.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

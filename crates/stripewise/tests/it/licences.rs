@@ -1,5 +1,5 @@
-//! Everything that is built in is under a permissive licence: no dependency may bring conditions that the user of an
-//! MIT-licensed program does not expect.
+//! Everything that is built in is under a permissive licence: no dependency may bring conditions
+//! that the user of an MIT-licensed program does not expect.
 
 use std::process::Command;
 
@@ -23,7 +23,8 @@ const PERMISSIVE: [&str; 13] = [
     "CDLA-Permissive-2.0",
 ];
 
-/// Whether the expression can be met with permissive licences alone: every part joined by AND has a choice that is.
+/// Whether the expression can be met with permissive licences alone: every part joined by AND has a
+/// choice that is.
 fn is_permissive(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     let choice = |text: &str| PERMISSIVE.contains(&text.trim_matches(|c| " ()".contains(c)));

@@ -1,5 +1,6 @@
-//! Where something cannot be: names, sizes, pools found in part, drives of others and of the future, space that runs out.
-//! Everything is refused with the numbers, and nothing is lost by asking.
+//! Where something cannot be: names, sizes, pools found in part, drives of others and of the
+//! future, space that runs out. Everything is refused with the numbers, and nothing is lost by
+//! asking.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

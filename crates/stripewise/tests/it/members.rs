@@ -1,4 +1,5 @@
-//! Drives that come into a pool and leave it, on purpose: nothing is lost on the way, and every step says what is next.
+//! Drives that come into a pool and leave it, on purpose: nothing is lost on the way, and every
+//! step says what is next.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -307,7 +308,8 @@ fn what_drives_do_is_shown_where_something_runs() {
     assert!(sandbox.run("pool iostat tank 0").expect_code(2).err.contains("no length of an interval"));
     assert!(sandbox.run("pool iostat tank 1 0").expect_code(2).err.contains("1"));
 
-    // A rebuild onto a drive so slow that it can be watched from beside, however busy the machine is.
+    // A rebuild onto a drive so slow that it can be watched from beside, however busy the machine
+    // is.
     sandbox.ok("drive make @e --count 1 --size 32MiB --pace 500KB/s");
     lose(&sandbox, "d/drive1.img");
     sandbox.ok("pool replace tank @d/drive1.img @e/drive0.img");

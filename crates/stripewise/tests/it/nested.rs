@@ -1,11 +1,13 @@
-//! Pools on volumes of other pools: made, used, checked, found again, and kept from being pulled away from below.
+//! Pools on volumes of other pools: made, used, checked, found again, and kept from being pulled
+//! away from below.
 
 use crate::kit::{Sandbox, unique_bytes};
 use serde_json::Value;
 
 const LENGTH: usize = 20 << 20;
 
-/// Two pools `left` and `right` of three drives each with a RAID 5 volume, and a pool `outer` on these; data on its volume.
+/// Two pools `left` and `right` of three drives each with a RAID 5 volume, and a pool `outer` on
+/// these; data on its volume.
 fn nested(layout: &str) -> (Sandbox, Vec<u8>) {
     let sandbox = Sandbox::new();
     for side in ["left", "right"] {
@@ -36,7 +38,8 @@ fn a_pool_stripes_over_arrays_and_each_survives_a_loss() {
         (&shown["drives"][0]["kind"], &shown["drives"][0]["belongs"]),
         (&"volume".into(), &true.into())
     );
-    // A drive below each of them goes: the arrays below care for it, the outer pool notices nothing.
+    // A drive below each of them goes: the arrays below care for it, the outer pool notices
+    // nothing.
     for side in ["left", "right"] {
         std::fs::remove_file(sandbox.path(&format!("{side}/drive1.img"))).expect("there");
     }
@@ -121,8 +124,9 @@ fn what_holds_something_is_not_overwritten_and_members_come_and_go() {
     sandbox.ok("pool export right");
     sandbox.ok("pool export third");
     assert!(sandbox.read_fails("outer/data"));
-    // All of them are found again, whatever lies on what; what was replaced is not taken for its successor.
-    // What lies on a volume may have been put there by a client of the volume: it has to be named.
+    // All of them are found again, whatever lies on what; what was replaced is not taken for its
+    // successor. What lies on a volume may have been put there by a client of the volume: it has to
+    // be named.
     let imported = sandbox.ok("pool import --dir @right --dir @third --dir @left --all").err;
     assert!(imported.contains("lies on a volume of another pool"), "{imported}");
     assert!(sandbox.read_fails("outer/data"));

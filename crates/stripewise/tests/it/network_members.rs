@@ -1,5 +1,6 @@
-//! Pools on drives behind NBD servers (nbdkit's): slow ones, ones that err, hang, die and come back, and hosts that are cut off.
-//! Skipped with a message where there is no nbdkit; those with hosts of their own also where network namespaces cannot be made.
+//! Pools on drives behind NBD servers (nbdkit's): slow ones, ones that err, hang, die and come
+//! back, and hosts that are cut off. Skipped with a message where there is no nbdkit; those with
+//! hosts of their own also where network namespaces cannot be made.
 
 use crate::nbd_client;
 
@@ -14,7 +15,8 @@ use crate::kit::{Sandbox, unique_bytes};
 use nbd_client::Client;
 use serde_json::Value;
 
-/// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not to be taken for one.
+/// How long requests may take here: a server that hangs is to be noticed soon, a busy machine not
+/// to be taken for one.
 const TIMEOUT: &str = "timeout=3s";
 const MIB: usize = 1 << 20;
 /// What a command that writes has under way at a time is less.
@@ -35,7 +37,8 @@ struct Kit {
 }
 
 impl Kit {
-    /// With these words in front of those of the file plugin, on a socket @n{index}.sock, or elsewhere as the words say.
+    /// With these words in front of those of the file plugin, on a socket @n{index}.sock, or
+    /// elsewhere as the words say.
     fn start(sandbox: &Sandbox, index: usize, words: &str) -> Self {
         Self::start_with(
             sandbox,
@@ -78,8 +81,9 @@ impl Drop for Kit {
     }
 }
 
-/// A server that hung goes on. nbdkit may abort instead: it answers a connection that was closed meanwhile (1.32: "connections.c: Assertion
-/// `sock >= 0' failed"). Then it is started again; what it had taken is in its file.
+/// A server that hung goes on. nbdkit may abort instead: it answers a connection that was closed
+/// meanwhile (1.32: "connections.c: Assertion `sock >= 0' failed"). Then it is started again; what
+/// it had taken is in its file.
 fn wakes_up(sandbox: &Sandbox, kit: &mut Option<Kit>) {
     let hung = kit.as_mut().expect("there");
     hung.signal("-CONT");
@@ -260,7 +264,8 @@ fn a_daemon_that_is_told_to_end_ends_in_time_though_its_drives_do_not_answer() {
     nothing_is_wrong(&sandbox);
 }
 
-/// The servers of so many drives that the pool cannot go on die while this is written from the beginning of the volume; then they are there again.
+/// The servers of so many drives that the pool cannot go on die while this is written from the
+/// beginning of the volume; then they are there again.
 fn die_while_written(
     sandbox: &Sandbox,
     daemon: &Daemon,
@@ -309,8 +314,8 @@ fn a_pool_that_lost_all_its_drives_goes_on_by_itself_when_they_are_back() {
     daemon.end();
 }
 
-/// What was not being written is as it was. Of what was, a block may be refused: servers die one after another, so the power
-/// of its drive went, and that of another.
+/// What was not being written is as it was. Of what was, a block may be refused: servers die one
+/// after another, so the power of its drive went, and that of another.
 fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
     let mut refused = 0;
     for at in (0..data.len()).step_by(4096) {
@@ -328,8 +333,8 @@ fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
     assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
 }
 
-/// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by themselves when they are there again, and one
-/// command has the volume take writes.
+/// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by
+/// themselves when they are there again, and one command has the volume take writes.
 #[test]
 fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
     if !has("nbdkit") {

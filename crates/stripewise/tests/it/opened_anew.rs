@@ -1,6 +1,7 @@
-//! Pools that lost more drives than they can do without, and are closed and opened anew by `pool online`, under those who use their
-//! volumes: files that are open, loop devices with a file system. Passed over, with a word about it, where the machine has no FUSE or no
-//! loop devices, or the tests do not run as root. Each in a process of its own: another test that starts a program
+//! Pools that lost more drives than they can do without, and are closed and opened anew by
+//! `pool online`, under those who use their volumes: files that are open, loop devices with a file
+//! system. Passed over, with a word about it, where the machine has no FUSE or no loop devices, or
+//! the tests do not run as root. Each in a process of its own: another test that starts a program
 //! closes all open files once more in its child, and closing flushes.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -18,7 +19,8 @@ fn away(sandbox: &Sandbox, index: usize) -> PathBuf {
     sandbox.path(&format!("away{index}.img"))
 }
 
-/// Two drives of pool `tank` go, and volume `a` takes no writes any more. No process is started meanwhile.
+/// Two drives of pool `tank` go, and volume `a` takes no writes any more. No process is started
+/// meanwhile.
 fn lose(sandbox: &Sandbox, mount: &Mount, pair: [usize; 2]) {
     for index in pair {
         std::fs::rename(sandbox.drive_path(index), away(sandbox, index)).expect("moved");

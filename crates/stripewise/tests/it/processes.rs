@@ -1,5 +1,5 @@
-//! Several processes on one pool, and processes that are stopped: one at a time changes it, others may look, and whoever
-//! comes next goes on.
+//! Several processes on one pool, and processes that are stopped: one at a time changes it, others
+//! may look, and whoever comes next goes on.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -85,7 +85,8 @@ fn an_interrupt_ends_in_order() {
     assert!((1..70 << 20).contains(&lacking), "what was done is kept: {shown}");
 }
 
-/// A volume with something in it, over which a writer went that was killed while its input was still open.
+/// A volume with something in it, over which a writer went that was killed while its input was
+/// still open.
 fn killed_writer(layout: &str) -> (Sandbox, Vec<u8>, Vec<u8>) {
     let sandbox = Sandbox::new();
     sandbox.pool(4);

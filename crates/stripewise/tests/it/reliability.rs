@@ -1,4 +1,5 @@
-//! Commands on models as people type them: the keys promised, the figures of closed formulas, and what is refused.
+//! Commands on models as people type them: the keys promised, the figures of closed formulas, and
+//! what is refused.
 
 use crate::kit::{Sandbox, keys};
 

@@ -1,5 +1,5 @@
-//! A daemon: commands for its pools are carried out by it and look the same; it ends in order, and whatever ends it otherwise
-//! loses nothing that was acknowledged as durable.
+//! A daemon: commands for its pools are carried out by it and look the same; it ends in order, and
+//! whatever ends it otherwise loses nothing that was acknowledged as durable.
 
 use crate::nbd_client;
 
@@ -177,7 +177,8 @@ fn drives_go_and_come_back_under_a_daemon() {
     assert!(sandbox.read("tank/a", 0, data.len()) == expected);
 }
 
-/// Waits until a command that writes to a volume through a daemon has begun: its first bytes are there.
+/// Waits until a command that writes to a volume through a daemon has begun: its first bytes are
+/// there.
 fn until_begun(sandbox: &Sandbox, volume: &str, bytes: &[u8]) {
     until("the command has begun", || sandbox.read(volume, 0, bytes.len()) == bytes);
 }
@@ -217,7 +218,8 @@ fn no_client_opens_a_volume_that_a_command_writes_to() {
 #[test]
 fn commands_that_write_parts_of_one_sector_lose_nothing() {
     let sandbox = Sandbox::new();
-    // Slow drives: reading the rest of a sector and writing it takes long enough for another command to come in between.
+    // Slow drives: reading the rest of a sector and writing it takes long enough for another
+    // command to come in between.
     sandbox.ok("drive make @d --count 2 --size 32MiB --pace 20iops");
     sandbox.ok("pool create tank @d/drive0.img @d/drive1.img");
     sandbox.ok("volume create tank/a --layout raid1 --size 8MiB --checksums off");
@@ -243,7 +245,8 @@ fn commands_that_write_parts_of_one_sector_lose_nothing() {
     daemon.end();
 }
 
-/// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place. The last one may be there or not.
+/// Writes pieces from 16 MiB on until that fails; what was acknowledged as durable, by its place.
+/// The last one may be there or not.
 fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<u64, Vec<u8>>) -> u64 {
     for number in 0.. {
         let (at, bytes) = ((16 << 20) + number % 300 * 65536, unique_bytes(65536, 1000 + number));
@@ -256,8 +259,8 @@ fn write_until_it_fails(client: &mut nbd_client::Client, durable: &mut BTreeMap<
     durable.len() as u64
 }
 
-/// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which the status names, has the daemon go on
-/// with all that was acknowledged.
+/// Twice two of four drives of a RAID 5 go while a client writes, and come back: one command, which
+/// the status names, has the daemon go on with all that was acknowledged.
 #[test]
 fn more_drives_than_can_be_lost_go_and_come_back() {
     let sandbox = Sandbox::new();
@@ -364,7 +367,8 @@ fn whoever_sends_rubbish_harms_nobody() {
     let daemon = Daemon::start(&sandbox, "");
     let path = sandbox.path("home/control.sock");
     let connect = || UnixStream::connect(&path).expect("it listens");
-    // More at once than it takes at a time: those who have nothing to say give way to those who wait.
+    // More at once than it takes at a time: those who have nothing to say give way to those who
+    // wait.
     let silent: Vec<UnixStream> = (0..200).map(|_| connect()).collect();
     let begin = std::time::Instant::now();
     sandbox.ok("volume list tank");

@@ -5,42 +5,52 @@ use stripewise_torture::{Drawn, Options, Sabotage, run, run_many};
 /// In every test run.
 const SEEDS: u64 = 100;
 
-/// Seeds that once showed a fault of the engine, or of the judge, by now mended. They are run without what came to torture
-/// since, as they were then.
+/// Seeds that once showed a fault of the engine, or of the judge, by now mended. They are run
+/// without what came to torture since, as they were then.
 ///
-/// 307: a drive lost a durable write, and after a cut its older block was taken for one that was being written.
+/// 307: a drive lost a durable write, and after a cut its older block was taken for one that was
+/// being written.
 ///
 /// 669: a volume without a drive that had one of the few copies of its map counted as whole.
 ///
 /// 1090: a resync went on at a region's number when the volume had been made smaller.
 ///
-/// 1101: a row of a thin volume was recorded on a drive that had just been accepted to be emptied, so there was no room left.
+/// 1101: a row of a thin volume was recorded on a drive that had just been accepted to be emptied,
+/// so there was no room left.
 ///
-/// 1494: power went in a commit when one drive had it; that drive was away next, and came back as the other half of a diverged
-/// pool.
+/// 1494: power went in a commit when one drive had it; that drive was away next, and came back as
+/// the other half of a diverged pool.
 ///
-/// 1570: a journal that was lost got an area which nothing was written to, and the volume could not be opened for it.
+/// 1570: a journal that was lost got an area which nothing was written to, and the volume could not
+/// be opened for it.
 ///
-/// 2036: a retired drive took what only its area of the journal had said with it, and released records were carried out.
+/// 2036: a retired drive took what only its area of the journal had said with it, and released
+/// records were carried out.
 ///
-/// 2109: a flush beside the loss of too many drives passed, and the journal forgot what they lacked.
+/// 2109: a flush beside the loss of too many drives passed, and the journal forgot what they
+/// lacked.
 ///
-/// 2993: the judge asked of a partial write, refused beside one that made the lost block whole, to have come after it.
+/// 2993: the judge asked of a partial write, refused beside one that made the lost block whole, to
+/// have come after it.
 ///
-/// 3588: a volume without one of its two journal drives counted as whole, and without the other took no more writes.
+/// 3588: a volume without one of its two journal drives counted as whole, and without the other
+/// took no more writes.
 ///
-/// 3754: a drive went while copies were being compared after a cut; they counted as equal, and were not.
+/// 3754: a drive went while copies were being compared after a cut; they counted as equal, and were
+/// not.
 ///
 /// 3907: a volume counted as able to lose a drive while the only area of its journal was there.
 ///
 /// 4614: a drive was accepted to be emptied into room that a rebuild was about to take.
 ///
-/// 4774: a drive could not be emptied though there was room, on drives that other rows had first to be moved to.
+/// 4774: a drive could not be emptied though there was room, on drives that other rows had first to
+/// be moved to.
 ///
 /// 5886: two drives were accepted to be emptied into the same room.
 ///
-/// 6948, 14646: a drive that had got one commit more than all others before it was left out, and was replaced since, came back
-/// as the other half of a diverged pool when only drives were at hand that had come later.
+/// 6948, 14646: a drive that had got one commit more than all others before it was left out, and
+/// was replaced since, came back as the other half of a diverged pool when only drives were at hand
+/// that had come later.
 ///
 /// 7988: blocks of a torn stripe were lost although the journal had newer data of them.
 ///
@@ -50,7 +60,8 @@ const SEEDS: u64 = 100;
 ///
 /// 14227: parity whose recorded checksum nothing had counted as lost, though all data were there.
 ///
-/// 17161: the judge forgot that a drive was gone, of which the engine did not know yet, and which a thin volume then used.
+/// 17161: the judge forgot that a drive was gone, of which the engine did not know yet, and which a
+/// thin volume then used.
 ///
 /// 18493: a drive could not be emptied because of a block that nobody had any more.
 const REGRESSIONS: [u64; 23] = [
@@ -75,54 +86,61 @@ fn whatever_happens_every_promise_is_kept() {
 ///
 /// 315, 387: the slabs of an array that had ended were given away while it was still destaging.
 ///
-/// 1007: records that had been released, but not durably so, came back after a cut over a region zeroed and written anew.
+/// 1007: records that had been released, but not durably so, came back after a cut over a region
+/// zeroed and written anew.
 ///
-/// 14751: a record from before a column went, released but not durably so, was carried out after a cut on the spare that had
-/// taken over, over what was written while the column was missing.
+/// 14751: a record from before a column went, released but not durably so, was carried out after a
+/// cut on the spare that had taken over, over what was written while the column was missing.
 ///
 /// 14763: as 6948.
 ///
-/// 15647: an array that took no more writes when it ended left its journal writing to slabs that were others' by then.
+/// 15647: an array that took no more writes when it ended left its journal writing to slabs that
+/// were others' by then.
 const REGRESSIONS_OF_CONVERSIONS: [u64; 6] = [315, 387, 1007, 14751, 14763, 15647];
 
 /// As these, with power that goes with a drive.
 ///
-/// 18501: two drives took both places of a page of checksums with them, and nothing was recorded of the blocks that they were
-/// filled with.
+/// 18501: two drives took both places of a page of checksums with them, and nothing was recorded of
+/// the blocks that they were filled with.
 const REGRESSIONS_OF_LOSSES: [u64; 1] = [18501];
 
 /// With both.
 ///
-/// 5176, 9841: a drive lost the write of a page, and the drive with its other place was missing: what the others gave was refused.
+/// 5176, 9841: a drive lost the write of a page, and the drive with its other place was missing:
+/// what the others gave was refused.
 ///
-/// 17836: a page rotted, and the drive with its other place was missing: a block that had rotted as well was given out.
+/// 17836: a page rotted, and the drive with its other place was missing: a block that had rotted as
+/// well was given out.
 const REGRESSIONS_OF_PAGES: [u64; 3] = [5176, 9841, 17836];
 
 /// With both.
 ///
-/// 369: a flush ended while a region not known as written yet was being discarded; what was written to it was not made durable any
-/// more, and older records of it were found after a cut.
+/// 369: a flush ended while a region not known as written yet was being discarded; what was written
+/// to it was not made durable any more, and older records of it were found after a cut.
 ///
-/// 2359: a write that had begun during one conversion was still under way when the next one copied what it wrote to.
+/// 2359: a write that had begun during one conversion was still under way when the next one copied
+/// what it wrote to.
 const REGRESSIONS_OF_LONG_WRITES: [u64; 2] = [369, 2359];
 
 /// As these.
 ///
-/// 9901598: small areas of journals were put into the only ten slabs in a row that a large one could go to,
-/// so a drive that had been accepted to be emptied could not be.
+/// 9901598: small areas of journals were put into the only ten slabs in a row that a large one
+/// could go to, so a drive that had been accepted to be emptied could not be.
 const REGRESSIONS_OF_ROOM: [u64; 1] = [9_901_598];
 
 /// With everything there is.
 ///
-/// 200116: a block that was lost was written; the drive failed its flush and lost its cache, and the commit that said so counted
-/// the block as whole: what stood in for it was given out.
+/// 200116: a block that was lost was written; the drive failed its flush and lost its cache, and
+/// the commit that said so counted the block as whole: what stood in for it was given out.
 ///
-/// 213: a cut left areas of a journal on a drive that was being replaced and on its successor, and the drive of a third
-/// area was lost: the drive could not be emptied for good.
+/// 213: a cut left areas of a journal on a drive that was being replaced and on its successor, and
+/// the drive of a third area was lost: the drive could not be emptied for good.
 ///
-/// 1172: a drive refused a flush and lost its cache; a mirror read from it before the flush of its own that had it excluded.
+/// 1172: a drive refused a flush and lost its cache; a mirror read from it before the flush of its
+/// own that had it excluded.
 ///
-/// 5211: a conversion without room waited for slabs of the volume that was being deleted, which waited for the conversion.
+/// 5211: a conversion without room waited for slabs of the volume that was being deleted, which
+/// waited for the conversion.
 const REGRESSIONS_OF_TODAY: [u64; 4] = [200_116, 213, 1172, 5211];
 
 #[test]

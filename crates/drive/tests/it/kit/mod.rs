@@ -1,5 +1,6 @@
-//! A tiny executor in virtual time for this crate's own tests: tasks run in the order they were woken, and when none can
-//! run the clock jumps to the next timer. The product's executors live in another crate, which depends on this one.
+//! A tiny executor in virtual time for this crate's own tests: tasks run in the order they were
+//! woken, and when none can run the clock jumps to the next timer. The product's executors live in
+//! another crate, which depends on this one.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::cell::{Cell, RefCell};

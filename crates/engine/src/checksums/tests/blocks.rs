@@ -40,7 +40,8 @@ fn a_block_of_another_place_is_bad() {
     });
 }
 
-/// The same bytes have another sum at every place: an entry that got to a wrong place with its block does not pass there.
+/// The same bytes have another sum at every place: an entry that got to a wrong place with its
+/// block does not pass there.
 #[test]
 fn a_sum_serves_at_its_own_place_only() {
     run(|context| async move {

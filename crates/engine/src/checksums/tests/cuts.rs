@@ -1,4 +1,5 @@
-//! Power cuts while checkpoints are made: what was durable stays known, and each page says the old or the new.
+//! Power cuts while checkpoints are made: what was durable stays known, and each page says the old
+//! or the new.
 
 use stripewise_drive::{CrashDrive, Delay};
 
@@ -134,7 +135,8 @@ fn at_any_cut_each_page_says_the_old_or_the_new() {
             for options in [OPTIONS, ChecksumOptions { prefer_newest: true, ..OPTIONS }] {
                 check(&images, &history, usize::MAX, options, seed).await;
             }
-            // How often the two places met a cut at different versions, so that this test tests something.
+            // How often the two places met a cut at different versions, so that this test tests
+            // something.
             let places = Places::new(images.iter().map(|image| image.clone() as Rc<dyn Drive>).collect());
             let sums = open(&places, OPTIONS);
             for column in 0..COLUMNS {

@@ -20,7 +20,8 @@ pub const SLAB_BYTES: u64 = 4 << 20;
 pub const PAGES_PER_SLAB: u64 = SLAB_BYTES / PAGE_COVERS_BYTES;
 pub const MIB: u64 = 1 << 20;
 
-/// Where drives keep pages in these tests: for each page of each row an own place and a copy place, in turn.
+/// Where drives keep pages in these tests: for each page of each row an own place and a copy place,
+/// in turn.
 pub fn place(width: u16, id: PageId, side: Side) -> (usize, u64) {
     let drive = match side {
         Side::Own => id.column,

@@ -26,7 +26,8 @@ async fn filled(context: &Context) -> (Bed, Buffer) {
     (bed, block)
 }
 
-/// Damages own pages in some way, and expects that the copies serve and both places are whole after a checkpoint.
+/// Damages own pages in some way, and expects that the copies serve and both places are whole after
+/// a checkpoint.
 fn survives(damage: impl Fn(&Bed)) {
     for options in [OPTIONS, BOTH] {
         run(|context| {
@@ -102,7 +103,8 @@ fn an_old_own_page_gives_way_to_its_newer_copy() {
             bed.sums.checkpoint().await.expect("a checkpoint");
             bed.poke(id(1, 0), Side::Own, &old);
             bed.reopen(options);
-            // A change of another block before anybody looks must not get in the way of the second opinion.
+            // A change of another block before anybody looks must not get in the way of the second
+            // opinion.
             record(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1), 3).await;
             assert!(verify(&bed.sums, 1, 0, &newer).await.is_good());
             assert_eq!(verify(&bed.sums, 1, 5 * BLOCK_BYTES, &data(3, 1)).await, Verdict::default());
@@ -134,7 +136,8 @@ fn a_drive_that_lost_block_and_page_is_seen_by_reading_both_or_by_an_audit() {
     }
 }
 
-/// Pages in memory know what the drives should hold: both places lost, or written over, are put right.
+/// Pages in memory know what the drives should hold: both places lost, or written over, are put
+/// right.
 #[test]
 fn an_audit_of_pages_in_memory_heals_both_places() {
     run(|context| async move {

@@ -104,7 +104,8 @@ fn an_area_that_comes_back_brings_nothing_of_its_old_life() {
         for tag in 0..5 {
             append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
         }
-        // Drive 2 alone gets batches that nobody else has, and is away while the others are opened again.
+        // Drive 2 alone gets batches that nobody else has, and is away while the others are opened
+        // again.
         journal.remove_area(0);
         journal.remove_area(1);
         for tag in 100..115 {
@@ -200,8 +201,9 @@ fn appends_end_in_order_even_when_a_later_batch_is_durable_first() {
     });
 }
 
-/// Gives up the third of three areas; then power is cut, and that drive is not asked any more, nor the one that is `lost`.
-/// The first `over` records were released, and of the others every other one.
+/// Gives up the third of three areas; then power is cut, and that drive is not asked any more, nor
+/// the one that is `lost`. The first `over` records were released, and of the others every other
+/// one.
 async fn give_up_an_area(context: &Context, over: u64, marks: u64, lost: Option<usize>) {
     let (bytes, host) = (512 << 10, Rc::new(Host::default()));
     let all = areas(context, &as_drives(&memory(3, bytes)), bytes);

@@ -226,7 +226,8 @@ fn appends_of_one_turn_share_a_batch_and_a_lone_one_does_not_wait() {
         assert_eq!(writes() - before, 1);
         assert_eq!(context.now_ns() - start, 100_000 + 33 * 4096);
 
-        // Clients without end: no more than four batches in flight, each carrying what came meanwhile.
+        // Clients without end: no more than four batches in flight, each carrying what came
+        // meanwhile.
         let before = writes();
         let tasks: Vec<_> = (0..32)
             .map(|tag| {
@@ -263,7 +264,8 @@ fn phantoms_cost_time_and_no_memory() {
             }]),
             ..record(tag, &[])
         };
-        // A pool of phantoms writes nothing at all; with a real pool, heads are real and records are found.
+        // A pool of phantoms writes nothing at all; with a real pool, heads are real and records
+        // are found.
         for (buffers, found) in [(BufferPool::phantom(), 0), (BufferPool::new(1 << 20), 20)] {
             let areas_now = areas(&context, &drives, bytes);
             let journal = Journal::create(&context, &buffers, VOLUME, 1, areas_now, 2, host.clone());

@@ -1,10 +1,11 @@
-//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire or are replaced are emptied so
-//! (`jobs/drain.rs`), rows change tiers so (`jobs/tier.rs`), and free space is brought to where rows can use it
-//! (`jobs/rebalance.rs`).
+//! Moving columns of rows for the pool: one step is one column of one row. Drives that retire or
+//! are replaced are emptied so (`jobs/drain.rs`), rows change tiers so (`jobs/tier.rs`), and free
+//! space is brought to where rows can use it (`jobs/rebalance.rs`).
 //!
-//! A step has slabs at its new place, taken from the books. It is *taken* when both places hold the same and both are
-//! written; it counts when it is recorded, together with others, in one commit. Until then a cut, or the loss of the new
-//! drive, leaves the column where it was. What is not recorded gives its slabs back, once nothing goes there any more.
+//! A step has slabs at its new place, taken from the books. It is *taken* when both places hold the
+//! same and both are written; it counts when it is recorded, together with others, in one commit.
+//! Until then a cut, or the loss of the new drive, leaves the column where it was. What is not
+//! recorded gives its slabs back, once nothing goes there any more.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -46,7 +47,8 @@ pub(in crate::pool) struct Batch {
 }
 
 impl Inner {
-    /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun give their slabs back.
+    /// Takes steps, so many at once, until all are taken or it `rests`. Those that were not begun
+    /// give their slabs back.
     pub(in crate::pool) async fn take_batch(
         &self,
         steps: Vec<Step>,
@@ -82,7 +84,8 @@ impl Inner {
         batch.into_inner()
     }
 
-    /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are given back.
+    /// Copies a column to its new place; bytes that it took. Where it fails the step's slabs are
+    /// given back.
     pub(in crate::pool) async fn take_step(&self, step: &Step, pace: Pace<'_>) -> Result<u64, ArrayError> {
         let Some(array) = self.array(step.part) else {
             self.give_back(step);
@@ -98,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Ends a move without its new place, whose slabs are free when nothing is on its way there any more.
+    /// Ends a move without its new place, whose slabs are free when nothing is on its way there any
+    /// more.
     async fn undo_step(&self, step: &Step) {
         if let Some(array) = self.array(step.part) {
             array.cancel_move(step.row, step.column);
@@ -136,14 +140,16 @@ impl Inner {
                 for step in planned {
                     // Somebody may have asked for just that drive to be emptied, or it may be out.
                     let takes_new = manifest.drive(step.to.drive).is_some_and(DriveRecord::takes_new);
-                    // A move that ended since, because the drive it went to refused a write, is none.
+                    // A move that ended since, because the drive it went to refused a write, is
+                    // none.
                     let array = pool.array(step.part);
                     let is_moving = array.as_ref().is_some_and(|array| {
                         let moves = array.0.moves.borrow();
                         let moving = moves.get(&(step.row, step.column));
                         moving.is_some_and(|moving| moving.target() == Some(step.to))
                     });
-                    // Where more blocks are lost than can be recorded, the old place keeps what it has.
+                    // Where more blocks are lost than can be recorded, the old place keeps what it
+                    // has.
                     let says_what_is_lost = |part: &PartRecord| {
                         let mut known = part.clone();
                         array.as_ref().is_some_and(|array| {

@@ -1,14 +1,18 @@
-//! Converting volumes to other layouts, from their beginning to their end, while everything goes on (`volume/io.rs`).
+//! Converting volumes to other layouts, from their beginning to their end, while everything goes on
+//! (`volume/io.rs`).
 //!
-//! A window of whole stripes is kept from writers, read from the old array, written to the new one, and then written in both.
-//! Now and then the new array is flushed and the frontier recorded: what is below it counts in the new array only, and the old
-//! rows that lie wholly below it give their slabs back, so that a conversion needs little room beside what the layouts differ
-//! by. What was never written stays so. A block that no drive has any more is recorded as lost in the new array too.
+//! A window of whole stripes is kept from writers, read from the old array, written to the new one,
+//! and then written in both. Now and then the new array is flushed and the frontier recorded: what
+//! is below it counts in the new array only, and the old rows that lie wholly below it give their
+//! slabs back, so that a conversion needs little room beside what the layouts differ by. What was
+//! never written stays so. A block that no drive has any more is recorded as lost in the new array
+//! too.
 //!
-//! Whoever opens the pool next goes on from the frontier that is recorded; the new array may hold anything beyond it, and all
-//! of it is written again. A rebuild of the volume goes first. Faults expected: drives fail meanwhile, blocks cannot be read,
-//! there is no room any more (then the volume stays as it is, part old, part new, until there is), the pool is closed, the
-//! volume is deleted. Memory: a window, a few MiB.
+//! Whoever opens the pool next goes on from the frontier that is recorded; the new array may hold
+//! anything beyond it, and all of it is written again. A rebuild of the volume goes first. Faults
+//! expected: drives fail meanwhile, blocks cannot be read, there is no room any more (then the
+//! volume stays as it is, part old, part new, until there is), the pool is closed, the volume is
+//! deleted. Memory: a window, a few MiB.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -118,7 +122,8 @@ impl Inner {
         })
     }
 
-    /// Whether the volume is still being converted from and to these arrays, and not being cancelled.
+    /// Whether the volume is still being converted from and to these arrays, and not being
+    /// cancelled.
     fn may_go_on(&self, converting: &Converting) -> bool {
         let manifest = self.manifest.borrow();
         let Some(volume) = manifest.volume_by_id(converting.volume) else { return false };
@@ -174,9 +179,11 @@ impl Inner {
             let unrecorded = zones.cursor.get().saturating_sub(zones.committed.get());
             let is_full = match copied {
                 Ok(()) => false,
-                // Slabs that were given up may be in use for longer than writes of clients wait for them.
+                // Slabs that were given up may be in use for longer than writes of clients wait for
+                // them.
                 Err(Stop::Full(_)) if self.is_reclaiming() => {
-                    // Those of a deleted volume come back when no job is at it: it may be this volume.
+                    // Those of a deleted volume come back when no job is at it: it may be this
+                    // volume.
                     self.jobs.pause(&self.jobs.converting);
                     self.until_reclaimed().await;
                     if self.closed.get() || !self.may_go_on(converting) {
@@ -229,7 +236,8 @@ impl Inner {
             if is_written {
                 self.copy(converting, zones, from, to).await?;
             } else if !mutation::is_chosen(Mutation::StaleBeyondFrontier) {
-                // Nothing is there as a rule; or what was copied before the conversion was interrupted.
+                // Nothing is there as a rule; or what was copied before the conversion was
+                // interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
                 zones.new.0.forget_dead(from, to);
             }
@@ -240,7 +248,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes of the room meanwhile.
+    /// Has slabs for a range of the new array. A volume that is not thin has them whatever becomes
+    /// of the room meanwhile.
     async fn give_rows(&self, part: Id, new: &Array, from: u64, to: u64) -> Result<(), Stop> {
         let row_bytes = new.spec().row_data_bytes()?;
         for row in from / row_bytes..to.div_ceil(row_bytes) {
@@ -271,7 +280,8 @@ impl Inner {
     ) -> Result<(), Stop> {
         match zones.old.read_as(Class::Background, start, (end - start) as usize).await {
             Ok(data) if converting.thin && is_zeros(&data) => {
-                // What is known as written is larger than what was; a thin volume takes no space for the rest.
+                // What is known as written is larger than what was; a thin volume takes no space
+                // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
                 zones.new.0.forget_dead(start, end);
                 Ok(())
@@ -328,7 +338,8 @@ impl Inner {
         }
         let losses = &zones.new.0.losses;
         if losses.check_since(zones.losses.get()).is_err() {
-            // A drive that the new array cannot do without refused a flush, whoever met it: what was copied is copied again.
+            // A drive that the new array cannot do without refused a flush, whoever met it: what
+            // was copied is copied again.
             zones.losses.set(losses.count());
             zones.cursor.set(from);
             return Ok(());
@@ -358,7 +369,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives back the slabs of old rows that lie wholly below the frontier. Not those of the last: they go with the array.
+    /// Gives back the slabs of old rows that lie wholly below the frontier. Not those of the last:
+    /// they go with the array.
     async fn release_left_behind(&self, converting: &Converting, zones: &Zones) -> Result<(), Stop> {
         let (old, below) = (&zones.old, zones.committed.get());
         if below == zones.end_bytes() {
@@ -396,7 +408,8 @@ impl Inner {
         // That nothing is there must be durable before the slabs can hold something else.
         inner.persist_map().await?;
         regions().for_each(|region| inner.forget_sums(region));
-        // Pages of checksums that were on their way to these slabs' places have arrived when this ends.
+        // Pages of checksums that were on their way to these slabs' places have arrived when this
+        // ends.
         inner.release_records().await?;
         let released = self.try_commit(None, move |manifest| {
             let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
@@ -453,7 +466,8 @@ impl Inner {
     }
 }
 
-/// The end of a window of about so many bytes: where stripes of the array end, so that they are written whole.
+/// The end of a window of about so many bytes: where stripes of the array end, so that they are
+/// written whole.
 fn window_end(array: &Array, start: u64, bytes: u64) -> u64 {
     let stripe_bytes = array.geometry().stripe_data_bytes();
     let window = (bytes / stripe_bytes).max(1) * stripe_bytes;

@@ -1,11 +1,13 @@
-//! Emptying drives that retire, and drives that are replaced while they work (`membership/replacement.rs`): columns move, one by one,
-//! to drives that have room, or to the successor, while clients go on and without less redundancy at any time; copies of
-//! maps and areas of journals with them. Where all drives that could take a column are full, others move out of its way first
-//! (`space/evacuation.rs`). Then the drive is let go of.
+//! Emptying drives that retire, and drives that are replaced while they work
+//! (`membership/replacement.rs`): columns move, one by one, to drives that have room, or to the
+//! successor, while clients go on and without less redundancy at any time; copies of maps and areas
+//! of journals with them. Where all drives that could take a column are full, others move out of
+//! its way first (`space/evacuation.rs`). Then the drive is let go of.
 //!
-//! A batch of moves is made, then recorded by one commit; until then both places are written. What a crash interrupts is
-//! moved again. Memory: as a rebuild. Faults expected: the new place fails (another is found), the retiring drive fails (then
-//! what it had is rebuilt instead), there is no room any more (said, and tried again when something changes).
+//! A batch of moves is made, then recorded by one commit; until then both places are written. What
+//! a crash interrupts is moved again. Memory: as a rebuild. Faults expected: the new place fails
+//! (another is found), the retiring drive fails (then what it had is rebuilt instead), there is no
+//! room any more (said, and tried again when something changes).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -60,7 +62,8 @@ impl Inner {
         if self.closed.get() {
             return Ok(false);
         }
-        // Of all drives that are to be emptied, before rows take the consecutive slabs that these need.
+        // Of all drives that are to be emptied, before rows take the consecutive slabs that these
+        // need.
         let is_retiring =
             |manifest: &Manifest, drive: u32| manifest.drive(drive).is_some_and(DriveRecord::is_leaving);
         let off = |manifest: &Manifest, place: &MetaPlaceRecord| {

@@ -1,8 +1,9 @@
-//! What is remembered for the person who looks after a pool: what the last scrub found, what the one under way has found so far,
-//! and that a spare stood in for a drive. It is shown until it is replaced by news, or acknowledged with [`Pool::clear`].
+//! What is remembered for the person who looks after a pool: what the last scrub found, what the
+//! one under way has found so far, and that a spare stood in for a drive. It is shown until it is
+//! replaced by news, or acknowledged with [`Pool::clear`].
 //!
-//! Drives are recorded by number, so that a path that changes does not matter. What is recorded is bounded: of each volume the
-//! drives with the most wrong blocks, and the last few takeovers.
+//! Drives are recorded by number, so that a path that changes does not matter. What is recorded is
+//! bounded: of each volume the drives with the most wrong blocks, and the last few takeovers.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ use crate::pool::manifest::ids::DriveId;
 use crate::pool::{Inner, Pool};
 use crate::scrub::ScrubReport;
 
-/// Drives with wrong blocks that are recorded for each volume; the blocks of others are counted together.
+/// Drives with wrong blocks that are recorded for each volume; the blocks of others are counted
+/// together.
 const MAX_BLAMED: usize = 16;
 /// Takeovers that are remembered; the oldest are forgotten.
 pub(crate) const MAX_TAKEOVERS: usize = 32;
@@ -168,7 +170,8 @@ impl LastScrub {
 }
 
 impl Manifest {
-    /// Ends a scrub that has no volume left to do, and keeps what it found. `counted`: wrong blocks, on all drives.
+    /// Ends a scrub that has no volume left to do, and keeps what it found. `counted`: wrong
+    /// blocks, on all drives.
     pub fn end_scrub_when_done(&mut self, now_unix_s: u64, counted: u64) {
         let Some(scrub) = self.scrub.take_if(|scrub| scrub.volumes.is_empty()) else { return };
         if scrub.done.is_empty() {
@@ -216,7 +219,8 @@ impl Care {
 }
 
 impl Pool {
-    /// Sets the counts of errors back, of one drive or of all, and forgets that spares took over for it.
+    /// Sets the counts of errors back, of one drive or of all, and forgets that spares took over
+    /// for it.
     pub async fn clear(&self, drive: Option<DriveId>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;

@@ -1,11 +1,15 @@
-//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the pool: what is to be done
-//! stands in the manifest, and whoever opens the pool and starts its jobs goes on with them where the last one stopped.
+//! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the
+//! pool: what is to be done stands in the manifest, and whoever opens the pool and starts its jobs
+//! goes on with them where the last one stopped.
 //!
-//! Lanes work side by side. One heals: has lacking columns taken over (`membership/sparing.rs`), fills them (`jobs/rebuild.rs`), and
-//! when all is whole empties drives (`jobs/drain.rs`, shown as a rebuild: to whoever looks at it, it is one). The other checks
-//! (`jobs/scrub.rs`). A third one converts volumes to other layouts (`jobs/convert.rs`). Others move rows between tiers
-//! (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits for its volume to be whole, since with a member missing there is nothing to compare. What
-//! ends in an error is not tried again before something changes. Faults expected: drives fail meanwhile, the pool is closed.
+//! Lanes work side by side. One heals: has lacking columns taken over (`membership/sparing.rs`),
+//! fills them (`jobs/rebuild.rs`), and when all is whole empties drives (`jobs/drain.rs`, shown as
+//! a rebuild: to whoever looks at it, it is one). The other checks (`jobs/scrub.rs`). A third one
+//! converts volumes to other layouts (`jobs/convert.rs`). Others move rows between tiers
+//! (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits for its volume to be
+//! whole, since with a member missing there is nothing to compare. What ends in an error is not
+//! tried again before something changes. Faults expected: drives fail meanwhile, the pool is
+//! closed.
 
 pub(crate) mod column_mover;
 pub(crate) mod convert;
@@ -233,7 +237,8 @@ impl Jobs {
         }
     }
 
-    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed after them.
+    /// Ends when no conversion is under way: they use volumes as clients do, so arrays are closed
+    /// after them.
     pub async fn until_conversions_rest(&self) {
         self.changed.notify_all();
         while self.converting.running.get() {
@@ -290,8 +295,8 @@ impl Jobs {
 }
 
 impl Pool {
-    /// Begins all jobs that are due and from now on those that become due, spares that take over included. A second call
-    /// only tries again what had ended in an error.
+    /// Begins all jobs that are due and from now on those that become due, spares that take over
+    /// included. A second call only tries again what had ended in an error.
     pub fn start_jobs(&self) {
         let jobs = &self.0.jobs;
         jobs.started.set(true);
@@ -333,8 +338,8 @@ impl Pool {
         }
     }
 
-    /// What the last scrub found, so far: of volumes that it is done with, by whatever process. Of one that ended before the pool was
-    /// opened the status tells.
+    /// What the last scrub found, so far: of volumes that it is done with, by whatever process. Of
+    /// one that ended before the pool was opened the status tells.
     pub fn scrub_reports(&self) -> Vec<ScrubSummary> {
         self.0.jobs.reports.borrow().clone()
     }
@@ -431,7 +436,8 @@ impl Inner {
         self.jobs.changed.notify_all();
     }
 
-    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns` does `checkpoint`.
+    /// Runs `work` to its end; meanwhile measures how fast the parts get on and every `interval_ns`
+    /// does `checkpoint`.
     pub(in crate::pool) async fn watched<T, C: Future<Output = Result<(), PoolError>>>(
         &self,
         parts: &Parts,

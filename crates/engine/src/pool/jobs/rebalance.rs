@@ -1,11 +1,14 @@
-//! Rebalancing: columns move between data drives until free space lies where rows can use it (`jobs/rebalance_plan.rs` says which move).
-//! Begun by hand, and by itself when a data drive was added and rows gain by it; it is a line of the pool's record, so
-//! whoever opens the pool next goes on.
+//! Rebalancing: columns move between data drives until free space lies where rows can use it
+//! (`jobs/rebalance_plan.rs` says which move). Begun by hand, and by itself when a data drive was
+//! added and rows gain by it; it is a line of the pool's record, so whoever opens the pool next
+//! goes on.
 //!
-//! Everything else goes first: while anything heals nothing is moved, the copying has the lowest share of each drive, and a
-//! change of drives or volumes does not wait for more than the columns in work. Batches as a drain's: both places are written
-//! until one commit records the new ones. Faults expected: either drive of a move fails (the move is off, and what was
-//! lost is rebuilt first), a cut (what was not recorded is where it was), the gain is used up by others meanwhile (it ends).
+//! Everything else goes first: while anything heals nothing is moved, the copying has the lowest
+//! share of each drive, and a change of drives or volumes does not wait for more than the columns
+//! in work. Batches as a drain's: both places are written until one commit records the new ones.
+//! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt
+//! first), a cut (what was not recorded is where it was), the gain is used up by others meanwhile
+//! (it ends).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -29,8 +32,9 @@ const MOST_STEPS: u64 = 256;
 const MOST_AT_ONCE: u64 = 8;
 
 impl Pool {
-    /// Has what volumes take spread over all data drives, so that there is room for more rows; recorded when this ends, and done
-    /// when jobs run. `false`: no layout that there is gains by it, and nothing is moved.
+    /// Has what volumes take spread over all data drives, so that there is room for more rows;
+    /// recorded when this ends, and done when jobs run. `false`: no layout that there is gains by
+    /// it, and nothing is moved.
     pub async fn rebalance(&self) -> Result<bool, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;

@@ -1,9 +1,12 @@
-//! Spreading what volumes take over all data drives, so that free space lies where rows can use it. Pure.
+//! Spreading what volumes take over all data drives, so that free space lies where rows can use it.
+//! Pure.
 //!
-//! The columns of a row lie on drives of their own, so free slabs of one drive are of no use to a volume whose rows need
-//! several. A pool that was full and got a drive has all its free space there. Columns move from the fullest drives to
-//! the emptiest that their rows are not on, as long as the layouts there are get room for more rows by it: what gains nothing
-//! is not moved. Each move makes the drives more alike, so this ends. The only fault expected is that nothing can be gained.
+//! The columns of a row lie on drives of their own, so free slabs of one drive are of no use to a
+//! volume whose rows need several. A pool that was full and got a drive has all its free space
+//! there. Columns move from the fullest drives to the emptiest that their rows are not on, as long
+//! as the layouts there are get room for more rows by it: what gains nothing is not moved. Each
+//! move makes the drives more alike, so this ends. The only fault expected is that nothing can be
+//! gained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +20,8 @@ use crate::pool::space::placement::max_rows;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::{Run, SlotPlace, SlotState};
 
-/// Less than one in so many of the free slabs is not worth moving anything for: no drives are ever quite alike.
+/// Less than one in so many of the free slabs is not worth moving anything for: no drives are ever
+/// quite alike.
 const WORTH_SHARE: u64 = 32;
 /// Moves looked ahead at most; what is behind them is found when these are done.
 const MOST_LINKS: usize = 1024;
@@ -55,8 +59,8 @@ fn rows_of(free: &[u64], widths: &BTreeSet<usize>) -> Vec<u64> {
     widths.iter().map(|&width| max_rows(free, width)).collect()
 }
 
-/// What of the free slabs on data drives the layouts there are can use: the one that can use most of them. Where there are no
-/// volumes, all.
+/// What of the free slabs on data drives the layouts there are can use: the one that can use most
+/// of them. Where there are no volumes, all.
 pub(in crate::pool) fn room(manifest: &Manifest, books: &FreeSlabs) -> Room {
     // One that is out may be back, or another in its place.
     let counts = |drive: &&DriveRecord| {
@@ -70,7 +74,8 @@ pub(in crate::pool) fn room(manifest: &Manifest, books: &FreeSlabs) -> Room {
     Room { usable_slabs: in_rows.max().unwrap_or(free_slabs), free_slabs }
 }
 
-/// Moves that make room for more rows, in their order; none where nothing is gained. Of parts that it `may`.
+/// Moves that make room for more rows, in their order; none where nothing is gained. Of parts that
+/// it `may`.
 pub(in crate::pool) fn plan(manifest: &Manifest, books: &FreeSlabs, may: impl Fn(Id) -> bool) -> Vec<Link> {
     let widths = widths(manifest);
     let drives = drives_to_spread(manifest, books);
@@ -219,7 +224,8 @@ mod tests {
 
     #[test]
     fn nothing_moves_where_nothing_is_gained() {
-        // All drives alike; one drive too few for a row to gain by it; a volume that must not be touched.
+        // All drives alike; one drive too few for a row to gain by it; a volume that must not be
+        // touched.
         let (manifest, books) = pool(&[200; 4], "raid5", 4, 150);
         assert_eq!(plan(&manifest, &books, |_| true), []);
         let (manifest, books) = pool(&[200, 200, 50], "raid5", 3, 40);

@@ -1,11 +1,15 @@
-//! Filling columns that were given new slabs, or that catch up: many rows at once, the most exposed first.
+//! Filling columns that were given new slabs, or that catch up: many rows at once, the most exposed
+//! first.
 //!
-//! So many rows are in work at once that every drive has something to do ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that
-//! their regions take: a quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. What was
-//! filled is recorded every few seconds, by a commit that takes it from the arrays. Rows that hold nothing written cost
-//! nothing. When drives come or go the rows in work are ended and what is due is looked at anew, so that what has become more
-//! exposed comes first. Faults expected: the drive that is filled fails (then somebody else takes over), sources that cannot
-//! be read (then blocks are lost, which is recorded), more lost blocks than can be recorded (then the row stays unfilled).
+//! So many rows are in work at once that every drive has something to do
+//! ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
+//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. What was
+//! filled is recorded every few seconds, by a commit that takes it from the arrays. Rows that hold
+//! nothing written cost nothing. When drives come or go the rows in work are ended and what is due
+//! is looked at anew, so that what has become more exposed comes first. Faults expected: the drive
+//! that is filled fails (then somebody else takes over), sources that cannot be read (then blocks
+//! are lost, which is recorded), more lost blocks than can be recorded (then the row stays
+//! unfilled).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -139,7 +143,8 @@ impl Inner {
         (limit / largest).clamp(1, self.tuning().rebuild_rows)
     }
 
-    /// Fills what is to be filled, until it is done or something changed; whether there was anything.
+    /// Fills what is to be filled, until it is done or something changed; whether there was
+    /// anything.
     pub(in crate::pool) async fn rebuild(&self) -> bool {
         let (due, bytes) = self.due_rows();
         let lane = &self.jobs.healing;

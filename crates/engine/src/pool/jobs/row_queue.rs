@@ -1,4 +1,5 @@
-//! Which row to rebuild next: the most exposed, and of these one whose drives have least to do right now. Pure.
+//! Which row to rebuild next: the most exposed, and of these one whose drives have least to do
+//! right now. Pure.
 //!
 //! Rows are kept in stretches, so memory goes with the number of stretches, not of rows.
 

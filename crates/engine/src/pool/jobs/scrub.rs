@@ -1,9 +1,10 @@
 //! Checking: after a crash what was open then, and everything on demand or on schedule.
 //!
-//! How far a scrub has come is recorded, so that the next process goes on there. Where a patrol rate is set, the scrub
-//! sleeps between regions so that it reads no more than that. On schedule, a scrub begins when so much time has passed since
-//! the last one ended, by the clock that events are dated with. Faults expected: drives fail meanwhile (what lacks a member
-//! is not compared), the pool is closed, a clock that jumps.
+//! How far a scrub has come is recorded, so that the next process goes on there. Where a patrol
+//! rate is set, the scrub sleeps between regions so that it reads no more than that. On schedule, a
+//! scrub begins when so much time has passed since the last one ended, by the clock that events are
+//! dated with. Faults expected: drives fail meanwhile (what lacks a member is not compared), the
+//! pool is closed, a clock that jumps.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -20,7 +21,8 @@ use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::{Inner, OpenMode, Pool};
 use crate::scrub::ScrubReport;
 
-/// What a scrub has found is recorded within this time: a block that was repaired is not found again.
+/// What a scrub has found is recorded within this time: a block that was repaired is not found
+/// again.
 const NEWS_NS: u64 = SECOND_NS;
 /// The clock is looked at this often at least: it may have jumped.
 const LOOK_S: u64 = 600;
@@ -28,15 +30,17 @@ const LOOK_S: u64 = 600;
 const LEAST_RATE: u64 = 1 << 20;
 
 impl Pool {
-    /// Records that everything is to be checked; done when jobs run. One that was begun before goes on.
+    /// Records that everything is to be checked; done when jobs run. One that was begun before goes
+    /// on.
     pub async fn scrub(&self) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
         inner.begin_scrub().await
     }
 
-    /// How scrubs run: at most `rate_bytes_per_s` are read from the volume's drives together (left out: what the rebuild
-    /// priority gives), and one begins by itself `interval_s` after the last one ended (left out: only by hand).
+    /// How scrubs run: at most `rate_bytes_per_s` are read from the volume's drives together (left
+    /// out: what the rebuild priority gives), and one begins by itself `interval_s` after the last
+    /// one ended (left out: only by hand).
     pub async fn set_patrol(
         &self,
         rate_bytes_per_s: Option<u64>,
@@ -62,8 +66,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Rate, bytes per second, and interval, seconds, as [`Self::set_patrol`] takes them; and when the last scrub ended, seconds
-    /// since 1970.
+    /// Rate, bytes per second, and interval, seconds, as [`Self::set_patrol`] takes them; and when
+    /// the last scrub ended, seconds since 1970.
     pub fn patrol(&self) -> (Option<u64>, Option<u64>, Option<u64>) {
         let patrol = self.0.manifest.borrow().patrol;
         (patrol.rate_bytes_per_s, patrol.interval_s, patrol.last_unix_s)
@@ -209,7 +213,8 @@ impl Inner {
                     }
                     return self.jobs.end(lane);
                 }
-                // While it was being checked; what is left of it is in the other part, which is checked from its beginning.
+                // While it was being checked; what is left of it is in the other part, which is
+                // checked from its beginning.
                 Err(_) if self.has_ended(part) => continue,
                 Err(failure) => {
                     error = Some(failure.to_string());
@@ -223,7 +228,8 @@ impl Inner {
         self.jobs.end(lane);
     }
 
-    /// What a scrub that goes on has found so far of this volume; what it has found of others is told with what it will find.
+    /// What a scrub that goes on has found so far of this volume; what it has found of others is
+    /// told with what it will find.
     fn take_up_scrub(&self, volume: VolumeId) -> ScrubReport {
         let manifest = self.manifest.borrow();
         let Some(scrub) = &manifest.scrub else { return ScrubReport::default() };
@@ -305,8 +311,8 @@ impl Inner {
         }
     }
 
-    /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is durable: nobody will look at
-    /// these again.
+    /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is
+    /// durable: nobody will look at these again.
     async fn checkpoint_scrub(
         &self,
         volume: VolumeId,

@@ -1,12 +1,15 @@
-//! Moving rows between fast and data drives (`jobs/tier_plan.rs` says which) while clients go on, and setting how.
+//! Moving rows between fast and data drives (`jobs/tier_plan.rs` says which) while clients go on,
+//! and setting how.
 //!
-//! Decided once a period, and at once when drives come, pins change or a rebuild ends; carried out in small batches: copied,
-//! recorded in one commit, then the next. A rebuild goes first: while anything heals nothing moves, and whoever wants to
-//! change drives or volumes need not wait, since moves under way are given up for it. The copying takes its turn as
-//! background I/O, and no more bytes per second than are set. What a power cut interrupts was not recorded: the rows are
-//! where they were, heat begins anew, and for a half-life nothing is moved down on its account.
+//! Decided once a period, and at once when drives come, pins change or a rebuild ends; carried out
+//! in small batches: copied, recorded in one commit, then the next. A rebuild goes first: while
+//! anything heals nothing moves, and whoever wants to change drives or volumes need not wait, since
+//! moves under way are given up for it. The copying takes its turn as background I/O, and no more
+//! bytes per second than are set. What a power cut interrupts was not recorded: the rows are where
+//! they were, heat begins anew, and for a half-life nothing is moved down on its account.
 //!
-//! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt), no room (said).
+//! Faults expected: either drive of a move fails (the move is off, and what was lost is rebuilt),
+//! no room (said).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,7 +27,8 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Pin, VolumeRecord};
 use crate::pool::{Inner, OpenMode, Pool};
 
-/// The most that is moved between tiers per second unless set otherwise, bytes: about what one disk gives.
+/// The most that is moved between tiers per second unless set otherwise, bytes: about what one disk
+/// gives.
 pub const TIER_BYTES_PER_S: u64 = 100_000_000;
 /// The slowest rate that can be set, bytes per second.
 const LEAST_RATE: u64 = 1 << 20;
@@ -66,8 +70,8 @@ pub(in crate::pool) struct TierState {
 }
 
 impl Pool {
-    /// Sets how many bytes per second are moved between tiers at most, 1 MiB or more, and records it; `None`: as many as the
-    /// rebuild priority gives.
+    /// Sets how many bytes per second are moved between tiers at most, 1 MiB or more, and records
+    /// it; `None`: as many as the rebuild priority gives.
     pub async fn set_tier_rate(&self, bytes_per_s: Option<u64>) -> Result<(), PoolError> {
         if bytes_per_s.is_some_and(|rate| rate < LEAST_RATE) {
             return Err(PoolError::BadSetting(format!(
@@ -78,13 +82,14 @@ impl Pool {
         self.0.commit(None, move |manifest| manifest.settings.tier_bytes_per_s = bytes_per_s).await
     }
 
-    /// Bytes per second that are moved between tiers at most; `None`: as many as the rebuild priority gives.
+    /// Bytes per second that are moved between tiers at most; `None`: as many as the rebuild
+    /// priority gives.
     pub fn tier_rate(&self) -> Option<u64> {
         self.0.manifest.borrow().settings.tier_bytes_per_s
     }
 
-    /// Says where a volume's rows belong; they move there when jobs run. Refused where there is no room. Its map and its
-    /// journal stay where they are.
+    /// Says where a volume's rows belong; they move there when jobs run. Refused where there is no
+    /// room. Its map and its journal stay where they are.
     pub async fn set_pin(&self, name: &str, pin: Pin) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -111,7 +116,8 @@ impl Pool {
 }
 
 impl Inner {
-    /// Whether what belongs elsewhere finds room there; says how much is wanted, and what there is, where not.
+    /// Whether what belongs elsewhere finds room there; says how much is wanted, and what there is,
+    /// where not.
     fn check_room_for_pin(&self, name: &str, pin: Pin) -> Result<(), PoolError> {
         let (role, home) = match pin {
             Pin::None => return Ok(()),
@@ -175,7 +181,8 @@ impl Inner {
         self.jobs.tiers.since_ns.set(counts.then_some(since_ns));
     }
 
-    /// Decides about tiers now, and from now on once a period, if there is anything to decide and jobs run.
+    /// Decides about tiers now, and from now on once a period, if there is anything to decide and
+    /// jobs run.
     pub(in crate::pool) fn kick_tiers(&self) {
         let lane = &self.jobs.tiering;
         if !self.jobs.is_started() || self.closed.get() || self.mode == OpenMode::ReadOnly {
@@ -283,7 +290,8 @@ impl Inner {
         }
     }
 
-    /// Whether moves are to be given up: somebody wants to change drives or volumes, or there is something to heal.
+    /// Whether moves are to be given up: somebody wants to change drives or volumes, or there is
+    /// something to heal.
     fn is_wanted_elsewhere(&self) -> bool {
         self.closed.get() || self.administering.waiting() > 0 || self.jobs.healing.running.get()
     }

@@ -1,14 +1,16 @@
 //! Tiers: which rows should lie on fast drives, and which step leads there.
 //!
-//! A pinned volume's rows belong on its kind of drives. Of the others a row moves up when what clients ask of it
-//! (`heat.rs`), weighed against what the move costs, makes it worth while, and room is there; where it is not, the
-//! coldest row up there moves down for it, if it is clearly colder. So the hottest rows that fit are up, nothing moves to
-//! and fro, and what is not asked for stays where it is. There is no other read cache: a block has one place, so a row on
-//! fast drives has its redundancy there, and its writes go there too.
+//! A pinned volume's rows belong on its kind of drives. Of the others a row moves up when what
+//! clients ask of it (`heat.rs`), weighed against what the move costs, makes it worth while, and
+//! room is there; where it is not, the coldest row up there moves down for it, if it is clearly
+//! colder. So the hottest rows that fit are up, nothing moves to and fro, and what is not asked for
+//! stays where it is. There is no other read cache: a block has one place, so a row on fast drives
+//! has its redundancy there, and its writes go there too.
 //!
-//! A row moves as a whole, since it is as fast as its slowest column. Where drives failed or room was short, a row may lie on
-//! both kinds; it counts as not up, and moves like any other. A few slabs of every fast drive stay free, so that rows can
-//! change places. Pure but for the books; the fault expected is that there is no room, which is said.
+//! A row moves as a whole, since it is as fast as its slowest column. Where drives failed or room
+//! was short, a row may lie on both kinds; it counts as not up, and moves like any other. A few
+//! slabs of every fast drive stay free, so that rows can change places. Pure but for the books; the
+//! fault expected is that there is no room, which is said.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +23,11 @@ use crate::pool::manifest::volume_record::Pin;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::{Places, RowTable, Run, SlotPlace, SlotState};
 
-/// What a row must be asked for before it moves up, in seeks of a disk per MiB that is copied: a move pays for itself when
-/// it spares the disks several times the work that it makes.
+/// What a row must be asked for before it moves up, in seeks of a disk per MiB that is copied: a
+/// move pays for itself when it spares the disks several times the work that it makes.
 const HEAT_PER_MIB: f32 = 4.0;
-/// A row takes the place of another only if it is warmer by this factor: what is asked for varies from minute to minute.
+/// A row takes the place of another only if it is warmer by this factor: what is asked for varies
+/// from minute to minute.
 const CLEARLY: f32 = 2.0;
 /// One in so many slabs of each fast drive stays free, and one at least.
 const RESERVE_SHARE: u64 = 20;
@@ -42,8 +45,9 @@ pub struct TierInfo {
     pub fast_bytes: u64,
     /// Bytes of rows on data drives.
     pub data_bytes: u64,
-    /// What clients asked of late of rows that are wholly on fast drives, in seeks of a disk (a request, or a MiB); halves with
-    /// every half-life. Known only while a process has the pool open.
+    /// What clients asked of late of rows that are wholly on fast drives, in seeks of a disk (a
+    /// request, or a MiB); halves with every half-life. Known only while a process has the pool
+    /// open.
     pub fast_heat: f64,
     /// The same of all other rows.
     pub data_heat: f64,
@@ -51,7 +55,8 @@ pub struct TierInfo {
     pub hottest_row_heat: f64,
     /// Rows that are being moved now.
     pub moving_rows: u64,
-    /// Why fast drives are of no use to the volume, where they are not, or what keeps its rows from where they belong.
+    /// Why fast drives are of no use to the volume, where they are not, or what keeps its rows from
+    /// where they belong.
     pub note: Option<String>,
 }
 
@@ -126,7 +131,8 @@ impl Field<'_> {
         self.fast.iter().any(|&drive| self.books.free_slabs(drive) < self.reserve(drive))
     }
 
-    /// Takes slabs on `drives` for the columns of a row that are not on drives of the role. All or nothing.
+    /// Takes slabs on `drives` for the columns of a row that are not on drives of the role. All or
+    /// nothing.
     fn place(
         &mut self,
         part: Id,
@@ -289,8 +295,8 @@ fn warm(part: &TierPart, index: usize, row: u64) -> Warm {
     Warm { index, row, density: heat / part.rows.width().max(1) as f32 }
 }
 
-/// The next moves: about `most_bytes` and `most_steps` of them; what they take is taken from the books. Rows move down for
-/// warmer ones only if `may_move_down`, up by heat only if `may_move_up`.
+/// The next moves: about `most_bytes` and `most_steps` of them; what they take is taken from the
+/// books. Rows move down for warmer ones only if `may_move_down`, up by heat only if `may_move_up`.
 pub(in crate::pool) fn plan(
     field: &mut Field<'_>,
     parts: &[TierPart],

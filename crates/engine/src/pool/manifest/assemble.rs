@@ -1,16 +1,19 @@
-//! Which of the drives at hand say what counts: choosing the branch of the pool's history to live on with.
+//! Which of the drives at hand say what counts: choosing the branch of the pool's history to live
+//! on with.
 //!
-//! Drives that missed commits describe earlier moments of one history; the newest moment counts. Where the history forked,
-//! what was never lived on is passed over: a commit counts when every drive that takes part has it, so one that a drive at
-//! hand should have and has not was cut short, and nothing was written after it; so was what another history left its branch
-//! before; and a branch that is still tentative was not lived on by who has it. The same holds for a branch of which none
-//! of the volumes could be read with the drives that are on it or absent. Two branches that were lived on, as two halves can
-//! that go on without each other, are refused, since only a person knows which one is right.
+//! Drives that missed commits describe earlier moments of one history; the newest moment counts.
+//! Where the history forked, what was never lived on is passed over: a commit counts when every
+//! drive that takes part has it, so one that a drive at hand should have and has not was cut short,
+//! and nothing was written after it; so was what another history left its branch before; and a
+//! branch that is still tentative was not lived on by who has it. The same holds for a branch of
+//! which none of the volumes could be read with the drives that are on it or absent. Two branches
+//! that were lived on, as two halves can that go on without each other, are refused, since only a
+//! person knows which one is right.
 //!
-//! Every commit says which commit all that take part in it are known to have, and of each drive that is out which one it had.
-//! A power cut leaves a drive without the commit that was being written, never without such a one. A drive that lacks it was
-//! put back from an older copy: it is not believed, and proves nothing against what the others have. Pure: superblocks in,
-//! choice out.
+//! Every commit says which commit all that take part in it are known to have, and of each drive
+//! that is out which one it had. A power cut leaves a drive without the commit that was being
+//! written, never without such a one. A drive that lacks it was put back from an older copy: it is
+//! not believed, and proves nothing against what the others have. Pure: superblocks in, choice out.
 
 use crate::pool::manifest::drive_record::ExclusionKind;
 use crate::pool::manifest::format::{Manifest, Moment};
@@ -30,14 +33,16 @@ pub(crate) struct Found {
 pub(crate) enum Worth {
     /// Takes part.
     Current,
-    /// Was excluded, but a volume could not be written without it: for that volume it is current. Of other volumes it may
-    /// catch up as one that is `Behind`, unless it had failed.
+    /// Was excluded, but a volume could not be written without it: for that volume it is current.
+    /// Of other volumes it may catch up as one that is `Behind`, unless it had failed.
     Returning,
-    /// Was not there, or offline, and has lived on no other branch: it may catch up with what changed meanwhile.
+    /// Was not there, or offline, and has lived on no other branch: it may catch up with what
+    /// changed meanwhile.
     Behind,
     /// Failed, was replaced, or lived on another branch: what it holds is of no use.
     Stale,
-    /// Lacks a commit that it is known to have had: it was put back from an older copy, and is as good as `Stale`.
+    /// Lacks a commit that it is known to have had: it was put back from an older copy, and is as
+    /// good as `Stale`.
     RolledBack,
 }
 
@@ -51,9 +56,11 @@ pub(crate) struct Choice {
     pub strangers: Vec<usize>,
     /// Some drive that takes part has another commit than the one that counts.
     pub behind: bool,
-    /// Drives at hand that have a commit which never counted: index. What they say of themselves goes for nothing.
+    /// Drives at hand that have a commit which never counted: index. What they say of themselves
+    /// goes for nothing.
     pub misled: Vec<usize>,
-    /// Drives at hand that were written as two members of the pool: index. They are good for neither.
+    /// Drives at hand that were written as two members of the pool: index. They are good for
+    /// neither.
     pub shared: Vec<usize>,
     /// The highest generation on any drive.
     pub newest_generation: u64,
@@ -112,12 +119,13 @@ pub(crate) fn choose(found: &[Found]) -> Result<Choice, Diverged> {
     Ok(choice)
 }
 
-/// The last moment of a history that may have been lived on. What is tentative was not, nor what a commit says that never
-/// counted: nothing was acknowledged, and no drive was written to, on the strength of it. A commit counts when every drive
-/// that takes part has it, and these are the same all along a branch. So it did not if a drive at hand lacks it which took part
-/// all the time; nor if another history left the branch before it: that one goes back to a drive that had this much of
-/// the branch and no more, and who has anything of a branch takes part in it. But what all that take part are known to have
-/// counted, whatever an older copy of one of them lacks.
+/// The last moment of a history that may have been lived on. What is tentative was not, nor what a
+/// commit says that never counted: nothing was acknowledged, and no drive was written to, on the
+/// strength of it. A commit counts when every drive that takes part has it, and these are the same
+/// all along a branch. So it did not if a drive at hand lacks it which took part all the time; nor
+/// if another history left the branch before it: that one goes back to a drive that had this much
+/// of the branch and no more, and who has anything of a branch takes part in it. But what all that
+/// take part are known to have counted, whatever an older copy of one of them lacks.
 pub(in crate::pool) fn last_lived(manifest: &Manifest, found: &[Found]) -> Moment {
     let confirmed = manifest.last_confirmed();
     let left_earlier = |other: &Found| {
@@ -173,8 +181,9 @@ fn chosen_leaf<'a>(leaves: Vec<&'a Found>, found: &'a [Found]) -> Result<&'a Fou
     }
 }
 
-/// The leaves without those of which all that was ever lived on is in the history of another. One after the other, those
-/// that fewest drives have first: where two are in each other's, one of them stays.
+/// The leaves without those of which all that was ever lived on is in the history of another. One
+/// after the other, those that fewest drives have first: where two are in each other's, one of them
+/// stays.
 fn lived_on<'a>(mut leaves: Vec<&'a Found>, found: &[Found]) -> Vec<&'a Found> {
     leaves.sort_by_key(|leaf| weight(leaf, found));
     let mut index = 0;

@@ -1,8 +1,9 @@
 //! From a manifest to the bytes of what changed in it, and back: [`changes`] and [`Replay`].
 //!
-//! Maps are compared block by block, by pointer where nothing touched them, and of a block only the rows between the first
-//! and the last difference are written: allocating one row of a large thin volume is a change of some fifty bytes. Faults
-//! expected in a replay: sections that contradict what was there before; they end it at the change before.
+//! Maps are compared block by block, by pointer where nothing touched them, and of a block only the
+//! rows between the first and the last difference are written: allocating one row of a large thin
+//! volume is a change of some fifty bytes. Faults expected in a replay: sections that contradict
+//! what was there before; they end it at the change before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -207,8 +208,9 @@ impl Replay {
     }
 }
 
-/// The manifest that a checkpoint and the changes behind it make: each with its generation and its bytes. Changes that
-/// cannot be are left out, with all behind them. `None` where not even the checkpoint makes sense.
+/// The manifest that a checkpoint and the changes behind it make: each with its generation and its
+/// bytes. Changes that cannot be are left out, with all behind them. `None` where not even the
+/// checkpoint makes sense.
 pub(crate) fn replay(entries: &[(u64, Vec<u8>)]) -> Option<Manifest> {
     let mut count = entries.len();
     while count > 0 {
@@ -222,7 +224,8 @@ pub(crate) fn replay(entries: &[(u64, Vec<u8>)]) -> Option<Manifest> {
     None
 }
 
-/// For fuzzers: whether these sections make a manifest; one that does must be the same when it was written and read again.
+/// For fuzzers: whether these sections make a manifest; one that does must be the same when it was
+/// written and read again.
 pub(crate) fn survives_rewriting(sections: &[u8]) -> bool {
     let Some(manifest) = replay(&[(GENERATION_OF_FUZZERS, sections.to_vec())]) else { return false };
     let again = replay(&[(GENERATION_OF_FUZZERS, changes(None, &manifest))]);

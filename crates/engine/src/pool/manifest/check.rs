@@ -1,6 +1,7 @@
-//! Whether a manifest makes sense: numbers that refer to something must refer to something, slabs must lie within their
-//! drives and be used once. Faults expected: anything, since a checksum keeps out decay but not malice. Takes time in
-//! proportion to the number of runs (times its logarithm), however many rows they have, and no sum overflows.
+//! Whether a manifest makes sense: numbers that refer to something must refer to something, slabs
+//! must lie within their drives and be used once. Faults expected: anything, since a checksum keeps
+//! out decay but not malice. Takes time in proportion to the number of runs (times its logarithm),
+//! however many rows they have, and no sum overflows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,13 @@
 //! Commits: changes of the manifest, durable on every drive that takes part before they count.
 //!
-//! One at a time. A drive that cannot take the commit is excluded and the commit repeated without it, so that no drive
-//! that misses one is ever taken for current. Whenever the set of drives that take part changes, a new branch begins, in two
-//! steps: first all that take part get it as tentative, then all are told that all have it, and only then it counts. So a drive
-//! that has it as tentative never lived on it, and is not taken for half of a pool when it comes back to one that went on
-//! without it. A drive that joins is written first: until it has the commit, no other drive speaks of it. When a commit counts,
-//! the arrays are told what it says: drives that came, rows that changed, drives that are out.
+//! One at a time. A drive that cannot take the commit is excluded and the commit repeated without
+//! it, so that no drive that misses one is ever taken for current. Whenever the set of drives that
+//! take part changes, a new branch begins, in two steps: first all that take part get it as
+//! tentative, then all are told that all have it, and only then it counts. So a drive that has it
+//! as tentative never lived on it, and is not taken for half of a pool when it comes back to one
+//! that went on without it. A drive that joins is written first: until it has the commit, no other
+//! drive speaks of it. When a commit counts, the arrays are told what it says: drives that came,
+//! rows that changed, drives that are out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -24,7 +26,8 @@ use crate::pool::manifest::writer::{Target, TooLarge, Writer};
 use crate::pool::{Inner, OpenMode};
 use crate::rows::{SlotPlace, SlotState};
 
-/// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way of that.
+/// Room kept for what is recorded when drives fail, so that a full manifest never stands in the way
+/// of that.
 const RESERVE_BYTES: u64 = 160 << 10;
 
 /// What a change of the manifest came to.
@@ -43,8 +46,8 @@ impl From<TooLarge> for PoolError {
 }
 
 impl Inner {
-    /// Changes the manifest. `first`: a drive that is written before all others. Once begun a commit runs to its end, even
-    /// if whoever asked for it is dropped.
+    /// Changes the manifest. `first`: a drive that is written before all others. Once begun a
+    /// commit runs to its end, even if whoever asked for it is dropped.
     pub(in crate::pool) async fn commit<T: 'static>(
         &self,
         first: Option<u32>,
@@ -63,8 +66,9 @@ impl Inner {
         self.commit_regardless(first, change).await
     }
 
-    /// Refuses changes while no volume can be read because drives are missing that were never at hand. Such a pool is most
-    /// likely incomplete by mistake; left as it is, it is whole again when they come, wherever else they were looked at.
+    /// Refuses changes while no volume can be read because drives are missing that were never at
+    /// hand. Such a pool is most likely incomplete by mistake; left as it is, it is whole again
+    /// when they come, wherever else they were looked at.
     pub(in crate::pool) fn check_readable(&self) -> Result<(), PoolError> {
         let manifest = self.manifest.borrow();
         let is_missing = |number: u32| manifest.is_online(number) && self.open_drive(number).is_none();
@@ -103,7 +107,8 @@ impl Inner {
             .await
     }
 
-    /// For changes that add to the manifest: refuses them before there is no room left for emergencies.
+    /// For changes that add to the manifest: refuses them before there is no room left for
+    /// emergencies.
     pub(in crate::pool) fn check_room(manifest: &Manifest) -> Result<(), PoolError> {
         let needed_bytes = Writer::checkpoint_bytes(manifest) + RESERVE_BYTES;
         let room_bytes = Writer::room_bytes(manifest);
@@ -156,7 +161,8 @@ impl Inner {
             next.generation = next.generation.max(self.attempted.get()) + 1;
             next.proven = proven;
             self.attempted.set(next.generation);
-            // What was only tried is no part of the history: a new branch begins where the last state ended that all had.
+            // What was only tried is no part of the history: a new branch begins where the last
+            // state ended that all had.
             next.branches.clone_from(&base.branches);
             if standing(&next) != standing(&base) {
                 next.fork_tentatively(self.ids.borrow_mut().next(), base.generation + 1);
@@ -182,8 +188,9 @@ impl Inner {
                 all_have_it = false;
             }
             if let Some(error) = full {
-                // A full file system is no reason to do without a drive. The next attempt is a checkpoint, in the other slot, for which
-                // there is space as a rule: it was written before.
+                // A full file system is no reason to do without a drive. The next attempt is a
+                // checkpoint, in the other slot, for which there is space as a rule: it was written
+                // before.
                 if std::mem::replace(&mut was_full, true) {
                     self.note_full(&error.drive);
                     return Err(PoolError::FileSystemFull { drive: error.drive.to_string() });
@@ -317,7 +324,8 @@ impl Inner {
         }
     }
 
-    /// What arrays and members know better than the manifest: counts of errors, columns that were filled, lost blocks.
+    /// What arrays and members know better than the manifest: counts of errors, columns that were
+    /// filled, lost blocks.
     pub(in crate::pool) fn refresh(&self, manifest: &mut Manifest) {
         for (number, open) in self.drives.borrow().iter() {
             if let Some(drive) = manifest.drive_mut(*number) {
@@ -330,7 +338,8 @@ impl Inner {
             part.set_lost(&array.lost_blocks_to_record());
             part.set_dead(&array.dead_blocks_to_record());
             if !manifest.lost_fits() {
-                // Too many to remember: the rebuild that found them does not count as further than it did.
+                // Too many to remember: the rebuild that found them does not count as further than
+                // it did.
                 let part = manifest.part_mut(*id).expect("just found");
                 (part.lost, part.dead) = known;
                 continue;
@@ -351,7 +360,8 @@ impl Inner {
         next == *manifest
     }
 
-    /// Has a drive excluded that failed under an array; told again of the same drive it does nothing.
+    /// Has a drive excluded that failed under an array; told again of the same drive it does
+    /// nothing.
     pub(in crate::pool) async fn exclude_member(
         &self,
         member: &Rc<Member>,
@@ -374,7 +384,8 @@ impl Inner {
         let inner = self.rc();
         let recorded = async move {
             let change = inner.try_commit(None, move |manifest| {
-                // Whoever came before may have done it. What is to be excluded is found when it is written.
+                // Whoever came before may have done it. What is to be excluded is found when it is
+                // written.
                 Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
             });
             change.await
@@ -387,8 +398,8 @@ impl Inner {
     }
 }
 
-/// Notes of drives that are out which commit they had, so that an older copy of one is told from the drive itself. Those that
-/// take part in `base` have all up to `proven`.
+/// Notes of drives that are out which commit they had, so that an older copy of one is told from
+/// the drive itself. Those that take part in `base` have all up to `proven`.
 fn note_what_they_had(base: &Manifest, next: &mut Manifest, proven: u64) {
     for drive in &mut next.drives {
         drive.had = match base.drive(drive.number) {

@@ -70,13 +70,16 @@ pub(crate) struct DriveRecord {
     pub capacity_bytes: u64,
     #[serde(default)]
     pub errors: Errors,
-    /// While it is left out: the generation of the last commit that it is known to have. Left out where that is not known.
+    /// While it is left out: the generation of the last commit that it is known to have. Left out
+    /// where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub had: Option<u64>,
-    /// The number of the drive that is to have its place. All that it holds moves there while both take part.
+    /// The number of the drive that is to have its place. All that it holds moves there while both
+    /// take part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor: Option<u32>,
-    /// Another has taken its place; the record stays while a volume that cannot be rebuilt still speaks of it.
+    /// Another has taken its place; the record stays while a volume that cannot be rebuilt still
+    /// speaks of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
 }
@@ -118,7 +121,8 @@ pub(crate) struct Exclusion {
     pub kind: ExclusionKind,
 }
 
-/// At most 200 bytes of a text, its end rather than its start: of a path that is what tells drives apart.
+/// At most 200 bytes of a text, its end rather than its start: of a path that is what tells drives
+/// apart.
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();

@@ -1,7 +1,8 @@
 //! Headers of slots, and the entries in them: a checkpoint, and changes behind it.
 //!
-//! Each says to which pool, drive, place and moment it belongs and carries checksums, so that what is torn, rotten, moved by
-//! some bytes, or left over from an earlier life of the drive is told from what counts. Pure; faults expected: any bytes.
+//! Each says to which pool, drive, place and moment it belongs and carries checksums, so that what
+//! is torn, rotten, moved by some bytes, or left over from an earlier life of the drive is told
+//! from what counts. Pure; faults expected: any bytes.
 
 use crate::pool::BLOCK_BYTES;
 use crate::pool::manifest::ids::{DriveId, Id, PoolId};
@@ -15,7 +16,8 @@ const MAGIC: [u8; 8] = *b"STRPWISE";
 const HEADER_BYTES: usize = 512;
 /// Where in the header its own checksum is, in every version.
 const CHECKSUM_AT: usize = 508;
-/// A feature without which a pool must not be opened: drives that are left out say which commit they had. In every header.
+/// A feature without which a pool must not be opened: drives that are left out say which commit
+/// they had. In every header.
 const FEATURE_HAD: u64 = 1;
 /// Another: the pool's section names the host that has it.
 pub(in crate::pool) const FEATURE_HOST: u64 = 2;
@@ -23,7 +25,8 @@ pub(in crate::pool) const FEATURE_HOST: u64 = 2;
 pub(in crate::pool) const FEATURE_TURNED_BACK: u64 = 4;
 /// Another: the pool's section has what a person is told, or what a scrub has found so far.
 pub(in crate::pool) const FEATURE_CARE: u64 = 8;
-/// Another: what a drive holds moves to the one that is to have its place, or columns move so that space can be used.
+/// Another: what a drive holds moves to the one that is to have its place, or columns move so that
+/// space can be used.
 pub(in crate::pool) const FEATURE_MOVES: u64 = 16;
 /// Flags of all such features.
 const KNOWN_FEATURES: u64 = FEATURE_HAD | FEATURE_HOST | FEATURE_TURNED_BACK | FEATURE_CARE | FEATURE_MOVES;
@@ -70,7 +73,8 @@ impl Header {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        // 12..16 reserved; 16..24 flags of features that must be known; 24..32 of those that need not be.
+        // 12..16 reserved; 16..24 flags of features that must be known; 24..32 of those that need
+        // not be.
         bytes[16..24].copy_from_slice(&(FEATURE_HAD | features).to_le_bytes());
         bytes[32..48].copy_from_slice(&self.pool_id.0.to_be_bytes());
         bytes[48..64].copy_from_slice(&self.drive_id.0.to_be_bytes());
@@ -200,7 +204,8 @@ impl EntryHeader {
     }
 }
 
-/// Over the header and whose it is, so that what another pool or drive left at this place is not believed.
+/// Over the header and whose it is, so that what another pool or drive left at this place is not
+/// believed.
 fn sealed(bytes: &[u8], of: &Header) -> u32 {
     let mut all = bytes[..60].to_vec();
     all.extend(of.pool_id.0.to_be_bytes());

@@ -1,7 +1,7 @@
 //! The pool's history for people: the last few hundred things that happened, kept on every drive.
 //!
-//! Events are numbered from the pool's making, so that a commit writes only those that are new. Memory: [`MAX_EVENTS`] of at
-//! most 200 bytes of text each; clones of the list share them.
+//! Events are numbered from the pool's making, so that a commit writes only those that are new.
+//! Memory: [`MAX_EVENTS`] of at most 200 bytes of text each; clones of the list share them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! The manifest: all that a pool knows of itself, the same on every drive.
 //!
-//! In memory it is one value that is cheap to clone: maps are shared between clones block by block, events one by one. On
-//! the drives it is sections (`manifest/sections.rs`) of which a commit writes those that changed. What is read is checked as a whole
-//! (`manifest/check.rs`) before any of it is believed.
+//! In memory it is one value that is cheap to clone: maps are shared between clones block by block,
+//! events one by one. On the drives it is sections (`manifest/sections.rs`) of which a commit
+//! writes those that changed. What is read is checked as a whole (`manifest/check.rs`) before any
+//! of it is believed.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +40,8 @@ const MAX_LOST_BLOCKS: u64 = 1 << 20;
 pub(crate) struct Branch {
     pub id: Id,
     pub generation: u64,
-    /// Nothing was done yet on the strength of it by whoever has this: not every drive that takes part may have heard of it.
+    /// Nothing was done yet on the strength of it by whoever has this: not every drive that takes
+    /// part may have heard of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tentative: bool,
 }
@@ -112,7 +114,8 @@ pub(crate) struct Patrol {
 pub(crate) struct Settings {
     /// Warn when so much of the space is allocated.
     pub space_warning_percent: u32,
-    /// At most so much per second is moved between tiers; left out: what the rebuild priority gives.
+    /// At most so much per second is moved between tiers; left out: what the rebuild priority
+    /// gives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier_bytes_per_s: Option<u64>,
 }
@@ -129,9 +132,11 @@ pub(crate) struct Manifest {
     pub name: String,
     /// Counts commits.
     pub generation: u64,
-    /// The last commit that every drive which takes part is known to have, as a generation; 0 where that is not known.
+    /// The last commit that every drive which takes part is known to have, as a generation; 0 where
+    /// that is not known.
     pub proven: u64,
-    /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes part.
+    /// Oldest first; the last is the one lived on. A new one begins whenever it changes who takes
+    /// part.
     pub branches: Vec<Branch>,
     pub next_number: u32,
     /// In the order of their numbers.
@@ -179,7 +184,8 @@ impl Manifest {
         *self.branches.last().expect("a checked manifest has a branch")
     }
 
-    /// Goes on under a new branch from a generation on, that of the commit which is to be made, or one before it.
+    /// Goes on under a new branch from a generation on, that of the commit which is to be made, or
+    /// one before it.
     pub fn fork(&mut self, id: Id, generation: u64) {
         if self.branches.len() >= MAX_BRANCHES {
             self.branches.remove(0);
@@ -187,13 +193,15 @@ impl Manifest {
         self.branches.push(Branch { id, generation, tentative: false });
     }
 
-    /// As [`Self::fork`], to be lived on when all that take part have it and know so ([`Self::confirm`]).
+    /// As [`Self::fork`], to be lived on when all that take part have it and know so
+    /// ([`Self::confirm`]).
     pub fn fork_tentatively(&mut self, id: Id, generation: u64) {
         self.fork(id, generation);
         self.branches.last_mut().expect("just added").tentative = true;
     }
 
-    /// Every drive that takes part has the last branch, and with it all that led there: from now on it is lived on.
+    /// Every drive that takes part has the last branch, and with it all that led there: from now on
+    /// it is lived on.
     pub fn confirm(&mut self) {
         self.branches.iter_mut().for_each(|branch| branch.tentative = false);
     }
@@ -203,7 +211,8 @@ impl Manifest {
         self.branch().tentative
     }
 
-    /// The last moment that may have been lived on by who has this manifest: that before its first tentative branch.
+    /// The last moment that may have been lived on by who has this manifest: that before its first
+    /// tentative branch.
     pub fn last_confirmed(&self) -> Moment {
         let Some(first) = self.branches.iter().position(|branch| branch.tentative) else {
             return self.moment();
@@ -241,8 +250,9 @@ impl Manifest {
         Some(Moment { branch: branch.id, generation })
     }
 
-    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have had: then it was put back
-    /// from an older copy. A cut in the middle of a commit leaves drives without that commit, never without the one before.
+    /// Whether a drive of this pool, with `theirs` on it, lacks a commit that it is known to have
+    /// had: then it was put back from an older copy. A cut in the middle of a commit leaves drives
+    /// without that commit, never without the one before.
     pub fn is_rolled_back(&self, drive: &DriveRecord, theirs: &Manifest) -> bool {
         if mutation::is_chosen(Mutation::RolledBackDriveCounts) {
             return false;
@@ -254,15 +264,16 @@ impl Manifest {
         had.and_then(|generation| self.moment_at(generation)).is_some_and(|moment| !theirs.has_had(moment))
     }
 
-    /// The last commit of a branch in the history that led here; `None` where it was not on that branch.
+    /// The last commit of a branch in the history that led here; `None` where it was not on that
+    /// branch.
     pub fn last_generation_on(&self, branch: Id) -> Option<u64> {
         let index = self.branches.iter().position(|other| other.id == branch)?;
         let next = self.branches.get(index + 1);
         Some(next.map_or(self.generation, |next| next.generation - 1))
     }
 
-    /// The last moment of this history that is one of the `other` too, where every commit since is of the last branch, so
-    /// that for all of them the same drives took part.
+    /// The last moment of this history that is one of the `other` too, where every commit since is
+    /// of the last branch, so that for all of them the same drives took part.
     pub fn shares_all_but_its_last_branch(&self, other: &Manifest) -> Option<Moment> {
         let last = self.branch();
         if let Some(theirs) = other.last_generation_on(last.id) {
@@ -303,8 +314,8 @@ impl Manifest {
         Some(&mut self.drives[index])
     }
 
-    /// Whether a drive whose slots speak of these drives, too, is the place of one that is not given up: it was written as
-    /// two members, and is good for neither.
+    /// Whether a drive whose slots speak of these drives, too, is the place of one that is not
+    /// given up: it was written as two members, and is good for neither.
     pub fn is_shared(&self, also: &[Id]) -> bool {
         also.iter().filter_map(|id| self.drive_by_id(*id)).any(|other| !other.replaced)
     }
@@ -360,10 +371,11 @@ impl Manifest {
         self.settle();
     }
 
-    /// Has every volume that can be read without the drives that are out go on without them: what lies there is missing
-    /// from now on. A volume that cannot is not written to, so what they hold of it stays what it is, and it is whole again
-    /// when they return. To be called whenever drives came or went or volumes lost rows, at best with every commit; a manifest
-    /// in which this is due fails its check.
+    /// Has every volume that can be read without the drives that are out go on without them: what
+    /// lies there is missing from now on. A volume that cannot is not written to, so what they hold
+    /// of it stays what it is, and it is whole again when they return. To be called whenever drives
+    /// came or went or volumes lost rows, at best with every commit; a manifest in which this is
+    /// due fails its check.
     pub fn settle(&mut self) {
         if self.drives.iter().all(DriveRecord::is_online) {
             return;

@@ -1,5 +1,5 @@
-//! Identities of pools, drives, volumes and branches: random version 4 UUIDs, or drawn from a seed where a run must be
-//! repeatable. Faults expected: text that is no identity.
+//! Identities of pools, drives, volumes and branches: random version 4 UUIDs, or drawn from a seed
+//! where a run must be repeatable. Faults expected: text that is no identity.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ use stripewise_drive::SplitMix64;
 #[serde(try_from = "String", into = "String")]
 pub struct Id(pub u128);
 
-/// The identity that a pool gave a drive. A drive that was excluded and comes back as a new one gets another.
+/// The identity that a pool gave a drive. A drive that was excluded and comes back as a new one
+/// gets another.
 pub type DriveId = Id;
 /// The identity of a pool.
 pub type PoolId = Id;

@@ -1,7 +1,9 @@
-//! Rows of a slab map as bytes: a few bytes for a run on equal drives, two or three per column where slabs are scattered.
+//! Rows of a slab map as bytes: a few bytes for a run on equal drives, two or three per column
+//! where slabs are scattered.
 //!
-//! Each run is coded against the one before it in the same record, so that a map that grew in order takes hardly any room.
-//! Faults expected: bytes of any kind; what is decoded takes memory in proportion to the bytes, and is checked by
+//! Each run is coded against the one before it in the same record, so that a map that grew in order
+//! takes hardly any room. Faults expected: bytes of any kind; what is decoded takes memory in
+//! proportion to the bytes, and is checked by
 //! [`check_runs`] before it is believed.
 
 use crate::rows::{Places, ROWS_PER_BLOCK, Run, SlotPlace, SlotState, check_runs};
@@ -13,7 +15,8 @@ const ALL_ACTIVE: u8 = 2;
 /// Every column has the same slab number.
 const SAME_SLABS: u8 = 4;
 
-/// New contents for rows `from` to `to` of a map, all within one block: runs, and holes between them.
+/// New contents for rows `from` to `to` of a map, all within one block: runs, and holes between
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
     pub from: u64,

@@ -1,8 +1,9 @@
 //! The manifest in sections: what a checkpoint or a change consists of.
 //!
-//! A section is a byte that says its kind, its length, and JSON for what is small and varied, or binary rows. A checkpoint
-//! has all sections, a change only those that are new or different. Faults expected: anything; memory is bounded by the
-//! bytes given, and what cannot be a section makes the whole invalid.
+//! A section is a byte that says its kind, its length, and JSON for what is small and varied, or
+//! binary rows. A checkpoint has all sections, a change only those that are new or different.
+//! Faults expected: anything; memory is bounded by the bytes given, and what cannot be a section
+//! makes the whole invalid.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
 //! What a drive says of its pool: finding the newest state in its slots. Reads only.
 //!
-//! Slots A and B lie at both ends of a drive. In the slot whose checkpoint is newer, entries are followed one by one, each
-//! taken from whichever end has it whole, as far as they go on from one another. Faults expected: torn, lost and rotten
-//! entries at one end or both, unreadable sectors, drives that grew or shrank, other versions, leftovers of other pools,
-//! plain rubbish. Memory: what the entries hold, at most a slot (64 MiB), and a window for each end.
+//! Slots A and B lie at both ends of a drive. In the slot whose checkpoint is newer, entries are
+//! followed one by one, each taken from whichever end has it whole, as far as they go on from one
+//! another. Faults expected: torn, lost and rotten entries at one end or both, unreadable sectors,
+//! drives that grew or shrank, other versions, leftovers of other pools, plain rubbish. Memory:
+//! what the entries hold, at most a slot (64 MiB), and a window for each end.
 
 use futures_util::future::{join, join_all};
 use stripewise_drive::{Buffer, Context, Drive, DriveError, DriveErrorKind, IoRequest, TimedOut};
@@ -25,8 +26,8 @@ pub(crate) struct Superblock {
     pub pool_id: PoolId,
     pub drive_id: DriveId,
     pub manifest: Manifest,
-    /// Other drives of the pool that its slots speak of. A drive is wiped before it joins, so one that is written properly has
-    /// none.
+    /// Other drives of the pool that its slots speak of. A drive is wiped before it joins, so one
+    /// that is written properly has none.
     pub also: Vec<DriveId>,
 }
 
@@ -41,8 +42,8 @@ pub(crate) enum Content {
     Newer(u32),
     /// With features unknown here.
     Unknown(u64),
-    /// `slot`: the one that holds it, 0 or 1, for [`crate::pool::manifest::writer::Writer::found`]. `intact` when it is the same, and whole,
-    /// at both ends.
+    /// `slot`: the one that holds it, 0 or 1, for [`crate::pool::manifest::writer::Writer::found`].
+    /// `intact` when it is the same, and whole, at both ends.
     Valid { superblock: Box<Superblock>, slot: usize, intact: bool },
 }
 
@@ -284,7 +285,8 @@ impl<'a> SlotReader<'a> {
     }
 }
 
-/// As [`read_superblock`], but a drive that gives no answer counts as unreadable when a member's patience would end.
+/// As [`read_superblock`], but a drive that gives no answer counts as unreadable when a member's
+/// patience would end.
 pub(crate) async fn read_in_time(
     context: &Context,
     options: &MemberOptions,

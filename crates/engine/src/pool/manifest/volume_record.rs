@@ -1,7 +1,8 @@
 //! What a pool records of each of its volumes: attributes, and where every row of it lies.
 //!
-//! A volume has one *part*, an array with its own slabs, map and journal; two while it is converted to another layout: then
-//! part 0 is the old one and part 1 the new one, which has the volume's bytes below the frontier.
+//! A volume has one *part*, an array with its own slabs, map and journal; two while it is converted
+//! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
+//! bytes below the frontier.
 
 use serde::{Deserialize, Serialize};
 use stripewise_layout::{Geometry, MemberSet, Shape};
@@ -103,7 +104,8 @@ pub(crate) struct PartRecord {
     pub journal: Vec<JournalPlaceRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostRange>,
-    /// Blocks of 4 KiB of the array that were being written when power was cut and a drive was lost: first, how many.
+    /// Blocks of 4 KiB of the array that were being written when power was cut and a drive was
+    /// lost: first, how many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead: Vec<(u64, u64)>,
     /// Recorded apart, block by block.
@@ -112,11 +114,12 @@ pub(crate) struct PartRecord {
 }
 
 impl PartRecord {
-    /// Whether all of it can be read without the drives that are away: every row, and its region map. Journals on journal
-    /// drives are not asked for, see [`Self::lost_journals`].
+    /// Whether all of it can be read without the drives that are away: every row, and its region
+    /// map. Journals on journal drives are not asked for, see [`Self::lost_journals`].
     pub fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         let has_map = self.meta.places.iter().any(|place| place.state.is_active() && !is_away(place.drive));
-        // Which members can be spared does not depend on the length; this one shows every pattern of stripes.
+        // Which members can be spared does not depend on the length; this one shows every pattern
+        // of stripes.
         let length = self.shape.interleave_bytes.saturating_mul(512);
         let Ok(geometry) = Geometry::new(self.shape, length) else { return false };
         let mut seen = MemberSet::EMPTY;
@@ -149,7 +152,8 @@ impl PartRecord {
             || self.rows.runs().any(in_run)
     }
 
-    /// Whether a copy of its map, or an area of its journal, was on this drive and is not current any more.
+    /// Whether a copy of its map, or an area of its journal, was on this drive and is not current
+    /// any more.
     pub fn lacks_copy_on(&self, drive: u32) -> bool {
         self.meta.places.iter().any(|place| place.drive == drive && !place.state.is_active())
             || self.journal.iter().any(|place| place.drive == drive && !place.state.is_active())
@@ -172,7 +176,8 @@ impl PartRecord {
         meta.chain(journal).chain(rows)
     }
 
-    /// What lies on these drives is not current any more; with `only_unfinished` only what never was.
+    /// What lies on these drives is not current any more; with `only_unfinished` only what never
+    /// was.
     pub(in crate::pool) fn set_missing(&mut self, is_out: impl Fn(u32) -> bool, only_unfinished: bool) {
         if !only_unfinished {
             for place in self.meta.places.iter_mut().filter(|place| is_out(place.drive)) {
@@ -245,7 +250,8 @@ pub(crate) fn missing(run: &Run, is_away: impl Fn(u32) -> bool) -> MemberSet {
 pub(crate) struct Conversion {
     /// The volume's bytes below this are in part 1, the others in part 0.
     pub next_offset_bytes: u64,
-    /// Of a conversion that was cancelled and goes back: the bytes from here on are in part 1, too, and always were.
+    /// Of a conversion that was cancelled and goes back: the bytes from here on are in part 1, too,
+    /// and always were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_offset_bytes: Option<u64>,
 }

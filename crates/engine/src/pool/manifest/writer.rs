@@ -1,14 +1,16 @@
 //! Writing commits to drives: a change behind what is there, or a checkpoint into the other slot.
 //!
-//! One [`Writer`] per open pool. It knows what the last commit was and which drives have it; a commit that finds all its
-//! drives so, with room in their logs, is a change of some KiB, any other (the first after opening, a drive that joins, a
-//! full log) a checkpoint. A commit is one write of each end of each drive, forced to the medium, in pieces where it is
-//! large; the slot that is not written keeps the state before.
+//! One [`Writer`] per open pool. It knows what the last commit was and which drives have it; a
+//! commit that finds all its drives so, with room in their logs, is a change of some KiB, any other
+//! (the first after opening, a drive that joins, a full log) a checkpoint. A commit is one write of
+//! each end of each drive, forced to the medium, in pieces where it is large; the slot that is not
+//! written keeps the state before.
 //!
-//! Faults expected: drives that refuse, at both ends or at one. A write that one end refuses is asked again once. If the
-//! drive then has a change at one end only, all drives get a checkpoint in their other slots before the commit counts: with
-//! one end alone, one more unreadable sector would make the drive say what was true before, and be believed. A checkpoint at
-//! one end only counts, as the drive has no better place; the next commit is a checkpoint in the other slot again.
+//! Faults expected: drives that refuse, at both ends or at one. A write that one end refuses is
+//! asked again once. If the drive then has a change at one end only, all drives get a checkpoint in
+//! their other slots before the commit counts: with one end alone, one more unreadable sector would
+//! make the drive say what was true before, and be believed. A checkpoint at one end only counts,
+//! as the drive has no better place; the next commit is a checkpoint in the other slot again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -119,7 +121,8 @@ impl Writer {
         self.state.borrow_mut().slots.insert(drive, slot);
     }
 
-    /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the whole.
+    /// Bytes that a checkpoint of this manifest takes in a slot. Takes time in proportion to the
+    /// whole.
     pub fn checkpoint_bytes(manifest: &Manifest) -> u64 {
         entry_bytes(changes(None, manifest).len() as u64)
     }
@@ -130,9 +133,10 @@ impl Writer {
         online.map(|drive| entry_room_bytes(drive.capacity_bytes)).min().unwrap_or(0)
     }
 
-    /// Writes a commit to drives, durably: to `first` before all others, and if that refuses to no other. Says of each drive
-    /// that was written to whether it has it. Drives that are not among the targets, or refuse, get a checkpoint when they
-    /// are targets again. Commits must not overlap.
+    /// Writes a commit to drives, durably: to `first` before all others, and if that refuses to no
+    /// other. Says of each drive that was written to whether it has it. Drives that are not among
+    /// the targets, or refuse, get a checkpoint when they are targets again. Commits must not
+    /// overlap.
     pub async fn commit(
         &self,
         manifest: &Manifest,
@@ -164,8 +168,8 @@ impl Writer {
         Ok(as_told(results))
     }
 
-    /// Writes a checkpoint to the drives that have the commit, as one of them has it at one end only. Where there is no room
-    /// for one, that stays so until there is.
+    /// Writes a checkpoint to the drives that have the commit, as one of them has it at one end
+    /// only. Where there is no room for one, that stays so until there is.
     async fn checkpoint_after(&self, manifest: &Manifest, targets: &[Target], results: &mut [Answer]) {
         let has_it = |target: &&Target| {
             results.iter().any(|(number, result)| *number == target.number && result.is_ok())
@@ -318,8 +322,9 @@ impl Plan {
     }
 }
 
-/// Prepares a drive for joining a pool: as [`wipe`]. Of a file the space that commits take is written once, so that what a pool
-/// records, the deletion of a volume not least, can be recorded when the file system is full. Durable when done.
+/// Prepares a drive for joining a pool: as [`wipe`]. Of a file the space that commits take is
+/// written once, so that what a pool records, the deletion of a volume not least, can be recorded
+/// when the file system is full. Durable when done.
 pub(crate) async fn begin(member: &Rc<Member>) -> Result<(), DriveError> {
     wipe(member).await?;
     let info = member.info();
@@ -348,8 +353,8 @@ fn features(manifest: &Manifest) -> u64 {
     host | turned_back | care | moves
 }
 
-/// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first MiB, the head of every
-/// slot, and its end. Durable when done.
+/// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first
+/// MiB, the head of every slot, and its end. Durable when done.
 pub(crate) async fn wipe(member: &Rc<Member>) -> Result<(), DriveError> {
     let capacity_bytes = member.info().capacity_bytes;
     let last = version_1_places(capacity_bytes)[2];

@@ -1,14 +1,16 @@
 //! Drives that come: new ones, replacements, and those that were away and are back.
 //!
-//! A drive that works is replaced while it stays a member (`membership/replacement.rs`). In the place of one that is out the new one
-//! goes in as a spare first; only then is that place taken. So a replacement that cannot even be written changes nothing, and a
-//! cut between the steps leaves a spare that takes over at the next start.
-//! A drive that is back is written before any other drive counts on it; what it held then is brought up to date where the
-//! drive itself recorded that it had it, and filled again where it had not, or where the drive had failed.
+//! A drive that works is replaced while it stays a member (`membership/replacement.rs`). In the
+//! place of one that is out the new one goes in as a spare first; only then is that place taken. So
+//! a replacement that cannot even be written changes nothing, and a cut between the steps leaves a
+//! spare that takes over at the next start. A drive that is back is written before any other drive
+//! counts on it; what it held then is brought up to date where the drive itself recorded that it
+//! had it, and filled again where it had not, or where the drive had failed.
 //!
-//! A drive is one member. One that belongs to the pool already comes in as a new one only where its old place is given up by
-//! the same commit, and what a drive was when it was seen last counts for nothing: before it takes part again it is read once
-//! more. Faults expected: drives of others, of this pool in the place of another, older copies, drives that fail at any of it.
+//! A drive is one member. One that belongs to the pool already comes in as a new one only where its
+//! old place is given up by the same commit, and what a drive was when it was seen last counts for
+//! nothing: before it takes part again it is read once more. Faults expected: drives of others, of
+//! this pool in the place of another, older copies, drives that fail at any of it.
 
 use std::rc::Rc;
 
@@ -42,9 +44,9 @@ enum Place {
 }
 
 impl Pool {
-    /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows lack columns, at once for
-    /// these. With `force` a drive of another pool is taken over, and one of this pool that is out of service; its place is
-    /// given up then.
+    /// Takes a drive of any size into the pool. A data drive is used for new rows and, where rows
+    /// lack columns, at once for these. With `force` a drive of another pool is taken over, and one
+    /// of this pool that is out of service; its place is given up then.
     pub async fn add(&self, drive: Rc<dyn Drive>, role: Role, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -60,10 +62,11 @@ impl Pool {
         self.add(drive, Role::Spare, force).await
     }
 
-    /// Puts a new drive in the place of another. One that works stays a member until the new one, which has to be large enough,
-    /// has all that it held. In the place of one that failed or is missing a drive of whatever size may come: what does not fit goes
-    /// to free space of the others, and `new` may be the old drive itself, wiped or not. What is to be done is recorded, and begins
-    /// when jobs run. `force`: as with [`Self::add`].
+    /// Puts a new drive in the place of another. One that works stays a member until the new one,
+    /// which has to be large enough, has all that it held. In the place of one that failed or is
+    /// missing a drive of whatever size may come: what does not fit goes to free space of the
+    /// others, and `new` may be the old drive itself, wiped or not. What is to be done is recorded,
+    /// and begins when jobs run. `force`: as with [`Self::add`].
     pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>, force: bool) -> Result<DriveId, PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -104,8 +107,9 @@ impl Pool {
         inner.put_in_place(old, number).await
     }
 
-    /// Has a drive left out that was found to be gone before any request to it failed, so that a spare takes over although nobody uses the
-    /// pool; should it come back, it gets what changed meanwhile. Does nothing for one that is out already.
+    /// Has a drive left out that was found to be gone before any request to it failed, so that a
+    /// spare takes over although nobody uses the pool; should it come back, it gets what changed
+    /// meanwhile. Does nothing for one that is out already.
     pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };
         member.fail_as_pulled(reason);
@@ -114,8 +118,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now; left out where it was at
-    /// hand when the pool was opened. Only what was written meanwhile is copied, unless it had failed.
+    /// Takes a drive back that is out: taken offline, missing, or failed. `drive`: where it is now;
+    /// left out where it was at hand when the pool was opened. Only what was written meanwhile is
+    /// copied, unless it had failed.
     pub async fn online(&self, id: DriveId, drive: Option<Rc<dyn Drive>>) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -158,7 +163,8 @@ impl Inner {
         self.manifest.borrow().drive(number).map_or_else(String::new, |drive| drive.path.clone())
     }
 
-    /// Volumes that can be read now and could not without this drive, or whose journal would be left without a place.
+    /// Volumes that can be read now and could not without this drive, or whose journal would be
+    /// left without a place.
     pub(in crate::pool) fn depending_on(&self, number: u32) -> Vec<String> {
         let manifest = self.manifest.borrow();
         let is_away = |other: u32| self.working_member(other).is_none();
@@ -288,8 +294,8 @@ impl Inner {
         Ok(number)
     }
 
-    /// The record that a drive which is to come in has had so far, if it is one of the pool's own; refused where that is in
-    /// use, or what the drive holds may be of use.
+    /// The record that a drive which is to come in has had so far, if it is one of the pool's own;
+    /// refused where that is in use, or what the drive holds may be of use.
     async fn check_new_drive(
         &self,
         drive: &Rc<dyn Drive>,
@@ -358,7 +364,8 @@ impl Inner {
         Err(PoolError::DriveOut { drive: label, id })
     }
 
-    /// Has the pool forget where a drive that is out is: it comes back as another, or is not that drive any more.
+    /// Has the pool forget where a drive that is out is: it comes back as another, or is not that
+    /// drive any more.
     fn let_go_of_drive(&self, number: u32) {
         let before = self.drives.borrow_mut().remove(&number);
         if let Some(before) = before {
@@ -437,8 +444,9 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// What of a drive's own words counts. What lived on without this pool, or is not of its past, says nothing about it; nor
-    /// does an older copy, which cannot stand in for the only drive that has something either.
+    /// What of a drive's own words counts. What lived on without this pool, or is not of its past,
+    /// says nothing about it; nor does an older copy, which cannot stand in for the only drive that
+    /// has something either.
     fn believed(&self, record: &DriveRecord, theirs: Manifest) -> Result<Manifest, PoolError> {
         let manifest = self.manifest.borrow();
         let is_rolled_back = manifest.is_rolled_back(record, &theirs);
@@ -452,8 +460,8 @@ impl Inner {
         })
     }
 
-    /// What a drive that is at hand and out has to say now: since it was opened it may have been overwritten, or have become
-    /// another drive of the pool.
+    /// What a drive that is at hand and out has to say now: since it was opened it may have been
+    /// overwritten, or have become another drive of the pool.
     async fn read_again(&self, record: &DriveRecord, member: &Member) -> Result<Manifest, PoolError> {
         let label = member.label().to_string();
         let Some(drive) = member.drive() else {
@@ -472,8 +480,8 @@ impl Inner {
         }
     }
 
-    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes part already only gets
-    /// what it lacks filled.
+    /// Lets a drive that is at hand take part again, and has what it lacks filled. One that takes
+    /// part already only gets what it lacks filled.
     pub(in crate::pool) async fn rejoin(&self, number: u32) -> Result<(), PoolError> {
         let Some(open) = self.open_drive(number) else { return Ok(()) };
         let record = self.manifest.borrow().drive(number).cloned();
@@ -520,8 +528,8 @@ impl Inner {
     }
 }
 
-/// Columns that are missing on a drive which is back: to be brought up to date where the drive `known` to have had them,
-/// else to be filled.
+/// Columns that are missing on a drive which is back: to be brought up to date where the drive
+/// `known` to have had them, else to be filled.
 fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
     let online: Vec<u32> =
         manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();

@@ -1,8 +1,9 @@
-//! The host that has a pool: recorded in the manifest, so that a second one does not take the pool for its own because it can
-//! reach the drives. A pool that was exported belongs to no host; the record stays, to say where it came from.
+//! The host that has a pool: recorded in the manifest, so that a second one does not take the pool
+//! for its own because it can reach the drives. A pool that was exported belongs to no host; the
+//! record stays, to say where it came from.
 //!
-//! Faults expected: two hosts that reach the same drives, a host that died with the pool, clocks that are wrong (the time only
-//! informs), names that cannot be names.
+//! Faults expected: two hosts that reach the same drives, a host that died with the pool, clocks
+//! that are wrong (the time only informs), names that cannot be names.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// `id` tells hosts apart, `name` is for people; what of it is no printable text is replaced, and it is cut after 64 bytes.
+    /// `id` tells hosts apart, `name` is for people; what of it is no printable text is replaced,
+    /// and it is cut after 64 bytes.
     pub fn new(id: u64, name: &str) -> Self {
         let (mut bytes, mut length) = ([0; MAX_NAME_BYTES], 0);
         for c in name.chars().map(|c| if c.is_control() { '?' } else { c }) {
@@ -82,7 +84,8 @@ impl Pool {
         self.0.manifest.borrow().host.clone()
     }
 
-    /// Records that this host lets the pool go, so that any other may take it. To be followed by [`Self::close`].
+    /// Records that this host lets the pool go, so that any other may take it. To be followed by
+    /// [`Self::close`].
     pub async fn release(&self) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
@@ -142,7 +145,8 @@ impl Inner {
         manifest.host.as_ref().is_none_or(|had| had.exported || had.id != host.id_text())
     }
 
-    /// Puts this host into a manifest that is about to be written. `opens`: with the time, however short ago it was noted.
+    /// Puts this host into a manifest that is about to be written. `opens`: with the time, however
+    /// short ago it was noted.
     pub(in crate::pool) fn stamp_host(&self, manifest: &mut Manifest, opens: bool) {
         let Some(host) = &self.options.host else { return };
         let (unix_s, exported) = (self.unix_ms() / 1000, self.released.get());

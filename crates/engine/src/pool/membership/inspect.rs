@@ -137,8 +137,9 @@ fn slabs_on(part: &PartRecord, is_it: impl Fn(u32) -> bool) -> u64 {
     in_rows.sum::<u64>() + maps * u64::from(part.meta.slabs) + journals.sum::<u64>()
 }
 
-/// Which drive of which pool a drive says it is, without reading more than it must; `None` where it belongs to none that
-/// this program knows, or says two things. Writes nothing. Believed only as far as to open the drive with its pool.
+/// Which drive of which pool a drive says it is, without reading more than it must; `None` where it
+/// belongs to none that this program knows, or says two things. Writes nothing. Believed only as
+/// far as to open the drive with its pool.
 pub async fn identify(drive: &dyn Drive) -> Result<Option<(PoolId, DriveId)>, PoolError> {
     let names = read_identities(drive).await?;
     match names.as_slice() {

@@ -1,9 +1,10 @@
 //! Drives that go: failed by hand, taken offline, emptied, given back.
 //!
-//! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied first (`jobs/drain.rs`) and
-//! then let go of; that is recorded, so whoever opens the pool next goes on with it. Everything is refused beforehand that
-//! could not be done to its end. Faults expected: drives that fail meanwhile; then there is nothing left to be emptied, and
-//! what they had is rebuilt.
+//! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied
+//! first (`jobs/drain.rs`) and then let go of; that is recorded, so whoever opens the pool next
+//! goes on with it. Everything is refused beforehand that could not be done to its end. Faults
+//! expected: drives that fail meanwhile; then there is nothing left to be emptied, and what they
+//! had is rebuilt.
 
 use std::rc::Rc;
 
@@ -21,8 +22,8 @@ use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::{Inner, OpenDrive, Pool};
 
 impl Pool {
-    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do without it fail: they
-    /// take no more writes, and what can still be read of them can be read.
+    /// Takes a drive out of service: recorded on all others when this ends. Volumes that cannot do
+    /// without it fail: they take no more writes, and what can still be read of them can be read.
     pub async fn fail_drive(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
@@ -59,8 +60,8 @@ impl Pool {
         Ok(names.into_iter().filter_map(left).collect())
     }
 
-    /// Takes a drive out for a while: nobody takes over from it, and when it is back ([`Self::online`]) it catches up. Refused
-    /// where a volume could not be read without it.
+    /// Takes a drive out for a while: nobody takes over from it, and when it is back
+    /// ([`Self::online`]) it catches up. Refused where a volume could not be read without it.
     pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -71,7 +72,8 @@ impl Pool {
             return Err(PoolError::DriveStanding { drive: record.path, what });
         }
         inner.check_spared(number)?;
-        // What it is asked to keep is made durable there; what is written from now on it is known to lack.
+        // What it is asked to keep is made durable there; what is written from now on it is known
+        // to lack.
         let arrays: Vec<Array> = inner.arrays.borrow().values().cloned().collect();
         for array in arrays.iter().filter(|array| !array.is_protected()) {
             array.flush_internally().await?;
@@ -93,8 +95,9 @@ impl Pool {
             .await
     }
 
-    /// Lets go of a drive that holds nothing current: a spare, an empty one, one that is out and whose place others have, or
-    /// can, take. Refused where it holds something; [`Self::retire`] empties it first.
+    /// Lets go of a drive that holds nothing current: a spare, an empty one, one that is out and
+    /// whose place others have, or can, take. Refused where it holds something; [`Self::retire`]
+    /// empties it first.
     pub async fn remove(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -110,8 +113,9 @@ impl Pool {
         }
     }
 
-    /// Empties a drive and then lets go of it. Recorded when this ends; it is done when jobs run. Refused where the other
-    /// drives have no room for what it holds. A drive that is out is not emptied but replaced.
+    /// Empties a drive and then lets go of it. Recorded when this ends; it is done when jobs run.
+    /// Refused where the other drives have no room for what it holds. A drive that is out is not
+    /// emptied but replaced.
     pub async fn retire(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -175,8 +179,8 @@ impl Inner {
         Err(PoolError::DriveInUse { drive: record.path.clone(), slabs, volumes })
     }
 
-    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be emptied and what has yet to
-    /// be rebuilt; says how much does not, where it does not.
+    /// Whether all that a drive holds fits onto others, with what is on other drives that are to be
+    /// emptied and what has yet to be rebuilt; says how much does not, where it does not.
     pub(in crate::pool) fn check_room_elsewhere(
         &self,
         manifest: &Manifest,
@@ -232,7 +236,8 @@ impl Inner {
         Err(PoolError::DriveStanding { drive: self.path_of(number), what })
     }
 
-    /// What has no place of all that is on drives to be emptied, once what is missing has been taken over.
+    /// What has no place of all that is on drives to be emptied, once what is missing has been
+    /// taken over.
     fn shortage_in(&self, planned: Manifest) -> Option<Shortage> {
         let books = self.space.borrow().clone();
         self.shortage_with(planned, books)
@@ -249,7 +254,8 @@ impl Inner {
         evacuation::shortage(planned, books)
     }
 
-    /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at hand; whether it did.
+    /// Takes a drive's record out of the pool where nothing is on it, and wipes it where it is at
+    /// hand; whether it did.
     pub(in crate::pool) async fn release_drive(&self, number: u32) -> Result<bool, PoolError> {
         // Slabs that were just freed may still be read.
         self.until_reclaimed().await;
@@ -299,7 +305,8 @@ impl Inner {
             }
         };
         if let Some(open) = taken {
-            // Advice to whoever looks at the drive next; the pool does not know it any more in any case.
+            // Advice to whoever looks at the drive next; the pool does not know it any more in any
+            // case.
             if !open.member.is_failed() {
                 let _ = writer::wipe(&open.member).await;
             }

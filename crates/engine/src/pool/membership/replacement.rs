@@ -1,15 +1,17 @@
-//! Replacing a drive that works: the new drive becomes its successor, and the old one stays a member until the successor has
-//! all that it held.
+//! Replacing a drive that works: the new drive becomes its successor, and the old one stays a
+//! member until the successor has all that it held.
 //!
-//! Columns, copies of maps and areas of journals move from the old drive to its successor as they move off a drive that
-//! retires (`jobs/drain.rs`): written in both places until a commit records the new one. So each row has all its columns at any
-//! time, and a further drive may be lost meanwhile. When nothing is left on the old drive, one commit takes its record away and
-//! gives the successor back its freedom. Both drives take part until then; rows go on being placed on the old one, as
-//! many as the successor has room for.
+//! Columns, copies of maps and areas of journals move from the old drive to its successor as they
+//! move off a drive that retires (`jobs/drain.rs`): written in both places until a commit records
+//! the new one. So each row has all its columns at any time, and a further drive may be lost
+//! meanwhile. When nothing is left on the old drive, one commit takes its record away and gives the
+//! successor back its freedom. Both drives take part until then; rows go on being placed on the old
+//! one, as many as the successor has room for.
 //!
-//! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the successor (`membership/sparing.rs`). The
-//! successor fails, or is taken out: the replacement is called off, the old drive stays a member like any other, and what had
-//! moved is rebuilt. A cut: the next opening goes on, since the successor is part of the old drive's record.
+//! Faults expected. The old drive fails: what has moved stays, the rest is rebuilt onto the
+//! successor (`membership/sparing.rs`). The successor fails, or is taken out: the replacement is
+//! called off, the old drive stays a member like any other, and what had moved is rebuilt. A cut:
+//! the next opening goes on, since the successor is part of the old drive's record.
 
 use std::rc::Rc;
 
@@ -37,8 +39,8 @@ impl Manifest {
         self.drives.iter().filter_map(|drive| Some((drive.number, drive.successor?)))
     }
 
-    /// Ends replacements that have nothing left to do, and calls off those whose successor does not take part any more; which
-    /// these are. To be called whenever drives came or went.
+    /// Ends replacements that have nothing left to do, and calls off those whose successor does not
+    /// take part any more; which these are. To be called whenever drives came or went.
     pub fn settle_replacements(&mut self) -> Vec<(u32, u32)> {
         let mut called_off = Vec::new();
         for (old, new) in self.replacements().collect::<Vec<_>>() {
@@ -56,8 +58,8 @@ impl Manifest {
 }
 
 impl Pool {
-    /// Puts a drive in the place of one that works: the pool has taken it in, as successor, when this ends. Refused where it
-    /// is too small for what the old one holds.
+    /// Puts a drive in the place of one that works: the pool has taken it in, as successor, when
+    /// this ends. Refused where it is too small for what the old one holds.
     pub(in crate::pool) async fn replace_working(
         &self,
         old: u32,
@@ -106,7 +108,8 @@ impl Inner {
         .await
     }
 
-    /// Enters a successor in the record: from then on it takes what is on the old drive, and nothing else.
+    /// Enters a successor in the record: from then on it takes what is on the old drive, and
+    /// nothing else.
     pub(in crate::pool) fn enter_successor(
         &self,
         manifest: &mut Manifest,
@@ -146,7 +149,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A spare is replaced at once: there is nothing to move. For all others jobs do what is to be done.
+    /// A spare is replaced at once: there is nothing to move. For all others jobs do what is to be
+    /// done.
     pub(in crate::pool) async fn after_replacement_began(&self, old: u32) -> Result<(), PoolError> {
         let is_spare = self.manifest.borrow().drive(old).is_some_and(|drive| drive.role == Role::Spare);
         if is_spare {
@@ -192,7 +196,8 @@ impl Inner {
         (done as f64, (done + left) as f64)
     }
 
-    /// The replacement that moves something of a part: the successor, and bytes that it has and that are to move.
+    /// The replacement that moves something of a part: the successor, and bytes that it has and
+    /// that are to move.
     pub(in crate::pool) fn replacement_in(
         &self,
         manifest: &Manifest,
@@ -260,7 +265,8 @@ mod tests {
         assert_eq!(books.usable(Role::Data), [0, 1, 2, 3]);
         assert_eq!(candidates(&manifest, &books, 1, &[0, 1, 2, 3]), [4]);
         assert_eq!(candidates(&manifest, &books, 2, &[0, 1, 2]), [3]);
-        // The successor has an area of this journal already, and drive 1 must be emptied all the same.
+        // The successor has an area of this journal already, and drive 1 must be emptied all the
+        // same.
         assert_eq!(candidates(&manifest, &books, 1, &[1, 2, 4]), [0, 3]);
         // Its row came from drive 1, which may have nothing else of it.
         assert_eq!(candidates(&manifest, &books, 2, &[0, 2, 4]), [3]);

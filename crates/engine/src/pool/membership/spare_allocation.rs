@@ -1,10 +1,12 @@
-//! Who takes over what: new slabs for columns that are missing, chosen so that all drives share the work. Pure.
+//! Who takes over what: new slabs for columns that are missing, chosen so that all drives share the
+//! work. Pure.
 //!
-//! Onto one drive (a dedicated spare) columns go with the slab numbers that they had, as far as it is large enough. Into
-//! distributed spare space they go in short stretches to all drives that are not in the row, each to the one that the
-//! rebuild has least to do with so far: what it reads counts as well as what it writes, so that all drives end at the
-//! same time. Most exposed rows first, so that where room is short it goes to them. The only fault expected is that there is
-//! not enough.
+//! Onto one drive (a dedicated spare) columns go with the slab numbers that they had, as far as it
+//! is large enough. Into distributed spare space they go in short stretches to all drives that are
+//! not in the row, each to the one that the rebuild has least to do with so far: what it reads
+//! counts as well as what it writes, so that all drives end at the same time. Most exposed rows
+//! first, so that where room is short it goes to them. The only fault expected is that there is not
+//! enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +19,8 @@ use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::{RowTable, SlotPlace, SlotState};
 
-/// Stretches that each drive gets of what is distributed: more spread better, fewer keep maps small.
+/// Stretches that each drive gets of what is distributed: more spread better, fewer keep maps
+/// small.
 const STRETCHES_PER_DRIVE: u64 = 32;
 /// Load that one row written, or read, is.
 const ROW_LOAD: u64 = 1000;
@@ -30,7 +33,8 @@ pub(crate) struct Slabs {
     pub count: u32,
 }
 
-/// What was done. The slabs that columns had before are given back when this has been recorded, as with any commit.
+/// What was done. The slabs that columns had before are given back when this has been recorded, as
+/// with any commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Slabs that columns have now.
@@ -51,8 +55,9 @@ impl Taken {
 pub(crate) enum Onto {
     /// This drive alone, however much fits.
     Drive(u32),
-    /// All drives of the role that the one before had, or else data drives; fast ones if those have no room either: the tier
-    /// that a volume should be on never keeps it from having its redundancy.
+    /// All drives of the role that the one before had, or else data drives; fast ones if those have
+    /// no room either: the tier that a volume should be on never keeps it from having its
+    /// redundancy.
     All,
 }
 
@@ -67,7 +72,8 @@ pub(crate) struct Stretch {
     pub left: isize,
 }
 
-/// Gives columns that are missing on drives that `is_out` new slabs, to be rebuilt; of those parts that it `may`.
+/// Gives columns that are missing on drives that `is_out` new slabs, to be rebuilt; of those parts
+/// that it `may`.
 pub(crate) fn take_over(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,
@@ -126,8 +132,9 @@ pub(crate) fn put(table: &mut RowTable, first_row: u64, rows: u64, column: usize
     table.set(first_row, rows, &places);
 }
 
-/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a successor, this alone. A
-/// successor that is among them (a cut left a journal area on both drives, and by now others were lost) cannot.
+/// Drives that may take over a column of rows on `in_rows` from `old`: where that one has a
+/// successor, this alone. A successor that is among them (a cut left a journal area on both drives,
+/// and by now others were lost) cannot.
 pub(crate) fn candidates(manifest: &Manifest, books: &FreeSlabs, old: u32, in_rows: &[u32]) -> Vec<u32> {
     let successor = manifest.drive(old).and_then(|drive| drive.successor);
     if let Some(successor) = successor.filter(|successor| !in_rows.contains(successor)) {
@@ -317,7 +324,8 @@ pub(crate) mod tests {
             }
             assert_eq!(manifest.check(), Ok(()));
         }
-        // Nothing for a drive that is only offline, and nothing where the volume may not be touched.
+        // Nothing for a drive that is only offline, and nothing where the volume may not be
+        // touched.
         lose(&mut manifest, &mut books, 1);
         let none = take_over(&mut manifest, &mut books, |_| false, |_| true, Onto::All);
         assert_eq!(none, Taken::default());

@@ -1,10 +1,13 @@
-//! Who takes over what: drives that came back catch up, spares and free slabs stand in for drives that are out.
+//! Who takes over what: drives that came back catch up, spares and free slabs stand in for drives
+//! that are out.
 //!
-//! A dedicated spare takes over all that was on a drive that failed or is missing, with the same slab numbers; where there is
-//! none, or not all fits, free slabs of all drives that are not in the row do (`membership/spare_allocation.rs`). Nobody takes over from a drive
-//! that was taken offline: whoever did that means to bring it back. Copies of region maps go with it: one that is lost is
-//! written anew on another drive before it counts. Where there is no room, what is lacking stays lacking and is said
-//! ([`super::Pool::status`]). Faults expected: whoever takes over fails, too; then the next one does.
+//! A dedicated spare takes over all that was on a drive that failed or is missing, with the same
+//! slab numbers; where there is none, or not all fits, free slabs of all drives that are not in the
+//! row do (`membership/spare_allocation.rs`). Nobody takes over from a drive that was taken
+//! offline: whoever did that means to bring it back. Copies of region maps go with it: one that is
+//! lost is written anew on another drive before it counts. Where there is no room, what is lacking
+//! stays lacking and is said ([`super::Pool::status`]). Faults expected: whoever takes over fails,
+//! too; then the next one does.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -36,7 +39,8 @@ struct Stale {
 }
 
 impl Pool {
-    /// Records who takes over what is lacking, as jobs would when they run; the rebuild itself is done when they do.
+    /// Records who takes over what is lacking, as jobs would when they run; the rebuild itself is
+    /// done when they do.
     pub async fn heal(&self) -> Result<(), PoolError> {
         self.0.check_changeable()?;
         self.0.heal().await
@@ -44,7 +48,8 @@ impl Pool {
 }
 
 impl Inner {
-    /// Has everything that is lacking taken over by somebody, as far as there is anybody. Ends when nothing is left to do.
+    /// Has everything that is lacking taken over by somebody, as far as there is anybody. Ends when
+    /// nothing is left to do.
     pub(in crate::pool) async fn heal(&self) -> Result<(), PoolError> {
         let _alone = self.administering.acquire(1).await;
         let mut tried: BTreeSet<u32> = BTreeSet::new();
@@ -72,7 +77,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were not.
+    /// Parts whose rows can be rebuilt; of a pool that is only read, those that could be if it were
+    /// not.
     pub(in crate::pool) fn healable(&self) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
         let looks = self.mode == OpenMode::ReadOnly;
@@ -107,7 +113,8 @@ impl Inner {
         }
     }
 
-    /// A drive whose place another could take, and which: the one that was to have it in any case, or a dedicated spare.
+    /// A drive whose place another could take, and which: the one that was to have it in any case,
+    /// or a dedicated spare.
     fn next_for_spare(&self) -> Option<(u32, u32)> {
         self.next_for_spare_in(&self.manifest.borrow())
     }
@@ -145,8 +152,8 @@ impl Inner {
         None
     }
 
-    /// Has one drive take the place of another that is out, as far as it is large enough; records that its rows are to be
-    /// rebuilt, and what a person is to be told of it.
+    /// Has one drive take the place of another that is out, as far as it is large enough; records
+    /// that its rows are to be rebuilt, and what a person is to be told of it.
     pub(in crate::pool) async fn take_over_by(
         &self,
         old: u32,
@@ -178,7 +185,8 @@ impl Inner {
         self.heal_maps().await
     }
 
-    /// What healing would do, on a copy of the record and the books: so that nobody else counts on the room it takes.
+    /// What healing would do, on a copy of the record and the books: so that nobody else counts on
+    /// the room it takes.
     pub(in crate::pool) fn take_over_on_paper(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
         let healable = self.healable();
         let may = |part| healable.contains(&part);
@@ -200,7 +208,8 @@ impl Inner {
         }
     }
 
-    /// Has free slabs of all drives take over what is on drives that are out for good; whether anything was done.
+    /// Has free slabs of all drives take over what is on drives that are out for good; whether
+    /// anything was done.
     async fn distribute(&self) -> Result<bool, PoolError> {
         let taken = self.commit_takeover(Onto::All, Self::is_given_up, |_| ()).await?;
         self.jobs.without_room.set(taken.without_room);
@@ -214,7 +223,8 @@ impl Inner {
         Ok(rows > 0)
     }
 
-    /// Gives what is missing on drives that are `out` new places in a commit, together with a further change.
+    /// Gives what is missing on drives that are `out` new places in a commit, together with a
+    /// further change.
     async fn commit_takeover(
         &self,
         onto: Onto,
@@ -379,9 +389,9 @@ impl Inner {
         self.place_off(&manifest, stale.old.drive, &taken, stale.slabs, enter).map(new)
     }
 
-    /// Takes consecutive slabs for what was on the drive `old`, on a drive that is none of `taken`: the emptiest, as
-    /// long as all that is on drives to be emptied keeps a place. Such areas are not moved out of the way later, as rows
-    /// are. `enter` has a record say that they are in use.
+    /// Takes consecutive slabs for what was on the drive `old`, on a drive that is none of `taken`:
+    /// the emptiest, as long as all that is on drives to be emptied keeps a place. Such areas are
+    /// not moved out of the way later, as rows are. `enter` has a record say that they are in use.
     pub(in crate::pool) fn place_off(
         &self,
         manifest: &Manifest,

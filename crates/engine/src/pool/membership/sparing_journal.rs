@@ -1,8 +1,10 @@
-//! Areas of journals anew: where a drive with one is lost, another gets one, and before a drive is let go of its area moves.
+//! Areas of journals anew: where a drive with one is lost, another gets one, and before a drive is
+//! let go of its area moves.
 //!
-//! A new area is recorded before the journal writes to it, so that whatever is in it is found after a cut; what was in it
-//! before is cleared first. An area is given up only after every batch has its copies elsewhere. Faults expected: the drive
-//! with the new area fails (then it is out like any other), there is no room (then the journal goes on with fewer areas).
+//! A new area is recorded before the journal writes to it, so that whatever is in it is found after
+//! a cut; what was in it before is cleared first. An area is given up only after every batch has
+//! its copies elsewhere. Faults expected: the drive with the new area fails (then it is out like
+//! any other), there is no room (then the journal goes on with fewer areas).
 
 use stripewise_drive::{DriveError, IoRequest, Operation};
 
@@ -32,7 +34,8 @@ struct Chosen {
 }
 
 impl Inner {
-    /// Gives journals areas in place of those on drives that are out for good, or that have come back empty.
+    /// Gives journals areas in place of those on drives that are out for good, or that have come
+    /// back empty.
     pub(in crate::pool) async fn heal_journals(&self) -> Result<(), PoolError> {
         let is_lost = |manifest: &Manifest, place: &JournalPlaceRecord| {
             let is_here = self.working_member(place.drive).is_some();
@@ -52,7 +55,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a volume goes on without its journal, since there was no room for any of its areas when it was opened.
+    /// Whether a volume goes on without its journal, since there was no room for any of its areas
+    /// when it was opened.
     pub(in crate::pool) fn is_journal_wanted(&self) -> bool {
         !self.parts_without_journal().is_empty()
     }
@@ -89,8 +93,8 @@ impl Inner {
         Ok(())
     }
 
-    /// For a volume that is about to be opened and of whose journal no area is left: gives it new ones, empty, in place of
-    /// those that were lost, as far as there is room.
+    /// For a volume that is about to be opened and of whose journal no area is left: gives it new
+    /// ones, empty, in place of those that were lost, as far as there is room.
     pub(in crate::pool) async fn renew_lost_journals(&self, parts: &[Id]) {
         for part in parts {
             let lost: Vec<JournalPlaceRecord> = {
@@ -156,7 +160,8 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
-        // One that takes nothing more has lost what nobody knows: that is for the next opening to find.
+        // One that takes nothing more has lost what nobody knows: that is for the next opening to
+        // find.
         if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
             return Ok(());
         }
@@ -205,7 +210,8 @@ impl Inner {
             match log.journal.add_area(area).await {
                 // What is there already has lacked a copy since the old area went.
                 Ok(()) => drop(log.journal.restore_copies().await),
-                // The commit stands; the area holds nothing and is tried again when the array is opened.
+                // The commit stands; the area holds nothing and is tried again when the array is
+                // opened.
                 Err(error) => {
                     self.notice(format!("an area of a journal could not be taken into use: {error}"))
                 }
@@ -227,8 +233,8 @@ impl Inner {
         }
         if let Some(log) = array.0.write_log() {
             let mut has_left = false;
-            // Clients keep the other areas full, and writes may be under way that the area has records of: then
-            // there is no room for copies of these, but they are over soon.
+            // Clients keep the other areas full, and writes may be under way that the area has
+            // records of: then there is no room for copies of these, but they are over soon.
             for _ in 0..LEAVING_ATTEMPTS {
                 if !log.journal.begin_leaving(old.drive) {
                     return Ok(());
@@ -275,8 +281,8 @@ impl Inner {
         }
     }
 
-    /// The area there, without anything in it that could be taken for this journal's. Where that cannot be had, the slabs go back;
-    /// `None`: the drive is not there any more.
+    /// The area there, without anything in it that could be taken for this journal's. Where that
+    /// cannot be had, the slabs go back; `None`: the drive is not there any more.
     async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
         let Some(member) = self.array_member(chosen.place.drive) else {
             self.give_back_area(chosen);
@@ -308,7 +314,8 @@ impl Inner {
     }
 }
 
-/// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends, as the record that names it is.
+/// Makes sure that nothing older in a new area is taken for this journal's; durable when it ends,
+/// as the record that names it is.
 async fn clear(area: &Area) -> Result<(), DriveError> {
     let failures = area.member.flush_failures().count();
     let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));

@@ -1,6 +1,7 @@
-//! What lies where on a drive: superblocks at both ends, the checksum area, slabs. Pure functions of the drive's size and
-//! the pool's slab size, so that nothing of it need be recorded. Faults expected: sizes of anything, since they may come
-//! from a damaged record; every function answers for every size.
+//! What lies where on a drive: superblocks at both ends, the checksum area, slabs. Pure functions
+//! of the drive's size and the pool's slab size, so that nothing of it need be recorded. Faults
+//! expected: sizes of anything, since they may come from a damaged record; every function answers
+//! for every size.
 
 use crate::pool::{BLOCK_BYTES, MIB};
 
@@ -91,7 +92,8 @@ pub(crate) fn checksums_base_bytes(capacity_bytes: u64) -> u64 {
     superblock_bytes(capacity_bytes)
 }
 
-/// Where a page of checksums of a slab's own blocks lies: page `page` speaks of the slab's MiB `page`.
+/// Where a page of checksums of a slab's own blocks lies: page `page` speaks of the slab's MiB
+/// `page`.
 #[cfg(test)] // arrays find their pages by themselves; this says where they must find them
 pub(crate) fn own_page_bytes(capacity_bytes: u64, slab_bytes: u64, slab: u32, page: u64) -> u64 {
     debug_assert!(page < checksum_pages(slab_bytes));

@@ -1,13 +1,14 @@
-//! Whether what is on drives that are to be emptied fits onto others, and what has to move first where it does not fit at
-//! once. Pure.
+//! Whether what is on drives that are to be emptied fits onto others, and what has to move first
+//! where it does not fit at once. Pure.
 //!
-//! The columns of a row lie on drives of their own, so a column may go to those drives only that its row is not on. Where all
-//! of these are full, one of them may be able to pass something on: a column of another row moves from it to a drive with
-//! room, perhaps by way of several. The shortest such *chain* is looked for drive by drive. Where there is none the column has
-//! no place, whatever else is moved: rows are matched with drives, and a chain is what augments a matching.
+//! The columns of a row lie on drives of their own, so a column may go to those drives only that
+//! its row is not on. Where all of these are full, one of them may be able to pass something on: a
+//! column of another row moves from it to a drive with room, perhaps by way of several. The
+//! shortest such *chain* is looked for drive by drive. Where there is none the column has no place,
+//! whatever else is moved: rows are matched with drives, and a chain is what augments a matching.
 //!
-//! Maps and areas of journals of several slabs need them in one piece; for these nothing is moved out of the way. The only fault
-//! expected is that there is not enough.
+//! Maps and areas of journals of several slabs need them in one piece; for these nothing is moved
+//! out of the way. The only fault expected is that there is not enough.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,13 +40,14 @@ pub(in crate::pool) struct Shortage {
     pub held_slabs: u64,
     /// Those of them that have no place.
     pub homeless_slabs: u64,
-    /// Slabs that are free and could not be used, since the rows in question are on these drives already.
+    /// Slabs that are free and could not be used, since the rows in question are on these drives
+    /// already.
     pub useless_slabs: u64,
 }
 
-/// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and that is none of `not_on`:
-/// what is to be moved first, first. Of columns in parts that it `may` and in places that are `movable`. `None` also where there is
-/// such a slab already.
+/// The shortest chain that ends with a slab free on a drive that could take what lies on `old` and
+/// that is none of `not_on`: what is to be moved first, first. Of columns in parts that it `may`
+/// and in places that are `movable`. `None` also where there is such a slab already.
 pub(in crate::pool) fn chain(
     manifest: &Manifest,
     books: &FreeSlabs,
@@ -122,7 +124,8 @@ fn follow(manifest: &mut Manifest, books: &mut FreeSlabs, chain: &[Link], most: 
     }
 }
 
-/// Finds places for all that is on drives that are to be emptied, as their manifest says; what is left without one.
+/// Finds places for all that is on drives that are to be emptied, as their manifest says; what is
+/// left without one.
 pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) -> Option<Shortage> {
     let retiring: Vec<u32> =
         manifest.drives.iter().filter(|drive| drive.is_leaving()).map(|drive| drive.number).collect();
@@ -148,8 +151,8 @@ pub(in crate::pool) fn shortage(mut manifest: Manifest, mut books: FreeSlabs) ->
     (shortage.homeless_slabs > 0).then_some(shortage)
 }
 
-/// Takes room for the maps and areas of journals on some drives, in the order in which a drain does; those that have none, as
-/// slabs and the drives they cannot go to.
+/// Takes room for the maps and areas of journals on some drives, in the order in which a drain
+/// does; those that have none, as slabs and the drives they cannot go to.
 fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u32]) -> Vec<(u64, Vec<u32>)> {
     let mut homeless = Vec::new();
     let record = manifest.clone();
@@ -179,8 +182,8 @@ fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u
     homeless
 }
 
-/// Takes room for copies of maps and areas of journals that are to be made again, as healing will; what has none
-/// goes without.
+/// Takes room for copies of maps and areas of journals that are to be made again, as healing will;
+/// what has none goes without.
 pub(in crate::pool) fn place_lost(
     manifest: &mut Manifest,
     books: &mut FreeSlabs,
@@ -239,7 +242,8 @@ fn place(
     emptiest.into_iter().find_map(|drive| books.allocate_places(&[drive], slabs).ok()?.pop())
 }
 
-/// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that they cannot go to.
+/// Takes room for the columns of rows on a drive; those that have none, as rows and the drives that
+/// they cannot go to.
 fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) -> Vec<(u64, Vec<u32>)> {
     let mut homeless = Vec::new();
     for part in manifest.parts().map(|part| part.id).collect::<Vec<Id>>() {
@@ -268,7 +272,8 @@ fn homeless_rows(manifest: &mut Manifest, books: &mut FreeSlabs, number: u32) ->
     homeless
 }
 
-/// The first rows from `row` on with a column on a drive: the first of them, how many, which column, where the first lies.
+/// The first rows from `row` on with a column on a drive: the first of them, how many, which
+/// column, where the first lies.
 fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64, u64, usize, Places)> {
     let part = manifest.parts().find(|other| other.id == part)?;
     part.rows.runs().filter(|run| run.end_row() > row).find_map(|run| {
@@ -278,13 +283,14 @@ fn next_on(manifest: &Manifest, part: Id, number: u32, row: u64) -> Option<(u64,
     })
 }
 
-/// On paper a column that is yet to be filled moves as well: by the time its turn comes it is filled.
+/// On paper a column that is yet to be filled moves as well: by the time its turn comes it is
+/// filled.
 fn is_there(place: SlotPlace) -> bool {
     place.state != SlotState::Missing
 }
 
-/// What has to move first so that something on a drive, for which there is no room, gets a place; of parts that it `may`.
-/// `None` where nothing helps.
+/// What has to move first so that something on a drive, for which there is no room, gets a place;
+/// of parts that it `may`. `None` where nothing helps.
 pub(in crate::pool) fn first_to_move(
     manifest: &Manifest,
     books: &FreeSlabs,

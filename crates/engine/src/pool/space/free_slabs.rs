@@ -1,4 +1,5 @@
-//! The free slabs of one drive, as stretches. Memory: in proportion to the number of stretches, not of slabs.
+//! The free slabs of one drive, as stretches. Memory: in proportion to the number of stretches, not
+//! of slabs.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Slabs that a commit freed: of rows that moved, shrank or were given back, of volumes that were deleted. They may be used
-//! for something else once nobody reads or writes them any more; whoever still does began before the commit.
+//! Slabs that a commit freed: of rows that moved, shrank or were given back, of volumes that were
+//! deleted. They may be used for something else once nobody reads or writes them any more; whoever
+//! still does began before the commit.
 //!
 //! Memory: one entry per stretch of slabs while it is being waited for.
 
@@ -118,7 +119,8 @@ impl Inner {
 async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     for array in &loot.ended {
         let _ = array.close().await;
-        // An array that could not be closed well has not ended its journal, which would go on writing where it was.
+        // An array that could not be closed well has not ended its journal, which would go on
+        // writing where it was.
         if let Some(log) = array.0.write_log() {
             log.journal.stop().await;
         }
@@ -157,8 +159,8 @@ async fn wait_and_give(pool: Weak<Inner>, loot: Loot) {
     }
 }
 
-/// Ends when nothing is asked of an array any more that takes no new requests, by clients or by what the array does itself:
-/// destaging and repairs hold their stripes.
+/// Ends when nothing is asked of an array any more that takes no new requests, by clients or by
+/// what the array does itself: destaging and repairs hold their stripes.
 async fn until_quiet(array: &Array) {
     while array.0.activity.writes() > 0 || !array.0.table.is_idle() {
         array.0.context.sleep_ns(LOOK_AGAIN_NS).await;

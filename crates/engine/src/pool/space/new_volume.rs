@@ -1,9 +1,10 @@
 //! Where a new volume goes: its rows, its region map, its journal.
 //!
-//! The map lies on drives of one redundancy group of a row, one more than may be lost: whenever that row can be read, so can
-//! the map. The journal lies on journal drives where there are enough of them for the layout's redundancy, else on the pool's
-//! own drives; it gets areas on more drives than a batch needs, so that load spreads. Pure; the only fault expected is that
-//! there is not enough room.
+//! The map lies on drives of one redundancy group of a row, one more than may be lost: whenever
+//! that row can be read, so can the map. The journal lies on journal drives where there are enough
+//! of them for the layout's redundancy, else on the pool's own drives; it gets areas on more drives
+//! than a batch needs, so that load spreads. Pure; the only fault expected is that there is not
+//! enough room.
 
 use stripewise_layout::Shape;
 
@@ -163,7 +164,8 @@ fn largest(space: &mut FreeSlabs, wish: &Wish<'_>, row_bytes: u64) -> Result<Lai
         if let Ok(laid_out) = attempt(space, wish, rows, rows * row_bytes)? {
             return Ok(laid_out);
         }
-        // What the map and the journal take is seldom much; where drives differ it takes longer to find out.
+        // What the map and the journal take is seldom much; where drives differ it takes longer to
+        // find out.
         tries += 1;
         rows = rows.saturating_sub(if tries < 64 { 1 } else { rows / 16 + 1 });
     }
@@ -231,7 +233,8 @@ fn place_all(
     Ok(Ok((meta, journal)))
 }
 
-/// Drives that the map may lie on, in order of preference: in each set the drives of one redundancy group come first.
+/// Drives that the map may lie on, in order of preference: in each set the drives of one redundancy
+/// group come first.
 fn sets_for_map(wish: &Wish<'_>, rows: &[NewRows]) -> Result<Vec<Vec<u32>>, ArrayError> {
     let geometry = wish.spec.geometry()?;
     let stripe = geometry.stripe(0);

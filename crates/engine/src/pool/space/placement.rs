@@ -1,13 +1,15 @@
-//! Which drives each row of a volume lies on: how many rows each drive gets, and with which others. Pure.
+//! Which drives each row of a volume lies on: how many rows each drive gets, and with which others.
+//! Pure.
 //!
-//! With `n` rows of `width` columns a drive with `f` free slabs can take `min(f, n)` of them, and the rows fit exactly if
-//! those sum up to `width * n`: then each drive gets a *quota* in proportion to its free space, and as long as no quota is
-//! greater than the number of rows to come, and each drive whose quota is as large is in every row, all quotas are used up.
-//! Where there are more drives than columns, sets change from batch to batch so that every drive shares rows with every
-//! other about equally often: then all take part when one of them is rebuilt.
+//! With `n` rows of `width` columns a drive with `f` free slabs can take `min(f, n)` of them, and
+//! the rows fit exactly if those sum up to `width * n`: then each drive gets a *quota* in
+//! proportion to its free space, and as long as no quota is greater than the number of rows to
+//! come, and each drive whose quota is as large is in every row, all quotas are used up. Where
+//! there are more drives than columns, sets change from batch to batch so that every drive shares
+//! rows with every other about equally often: then all take part when one of them is rebuilt.
 
-/// Batches are so many that a drive meets each of the others about this often: once more or less is then little, and when a
-/// drive is rebuilt the others have about equally much to read.
+/// Batches are so many that a drive meets each of the others about this often: once more or less is
+/// then little, and when a drive is rebuilt the others have about equally much to read.
 const MEETINGS: u64 = 16;
 /// But never more than this, so that maps stay small.
 const MAX_BATCHES: u64 = 1024;
@@ -82,7 +84,8 @@ pub(in crate::pool) struct Spread {
 }
 
 impl Spread {
-    /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else decides, `salt` does.
+    /// `rows` rows of `width` columns, which fit, on drives with so much free. Where nothing else
+    /// decides, `salt` does.
     pub fn new(free: &[u64], width: usize, rows: u64, salt: u64) -> Self {
         let quotas = quotas(free, width, rows, salt);
         let drives = quotas.iter().filter(|quota| **quota > 0).count() as u64;
@@ -96,7 +99,8 @@ impl Spread {
         Self { width, rows, quotas, met, batch_rows: rows.div_ceil(batches).max(1), salt }
     }
 
-    /// Drives by index, ascending, for at most so many of the rows to come; `None` when all are done.
+    /// Drives by index, ascending, for at most so many of the rows to come; `None` when all are
+    /// done.
     pub fn next(&self) -> Option<(Vec<usize>, u64)> {
         if self.rows == 0 {
             return None;

@@ -1,8 +1,10 @@
-//! Handing out slabs: rows of slabs on distinct drives, places for maps and journals, replacements for single columns.
+//! Handing out slabs: rows of slabs on distinct drives, places for maps and journals, replacements
+//! for single columns.
 //!
-//! On equal drives a row has the same slab number everywhere and rows follow one another, so that a volume is a run or a
-//! few; on unequal ones every slab can be used (`space/placement.rs`). What is handed out is taken from the books at once: whoever
-//! fails to record it gives it back. Pure; the only fault expected is that there is not enough.
+//! On equal drives a row has the same slab number everywhere and rows follow one another, so that a
+//! volume is a run or a few; on unequal ones every slab can be used (`space/placement.rs`). What is
+//! handed out is taken from the books at once: whoever fails to record it gives it back. Pure; the
+//! only fault expected is that there is not enough.
 
 use std::collections::BTreeMap;
 
@@ -85,8 +87,8 @@ impl FreeSlabs {
         space
     }
 
-    /// Takes over who the drives are and what they may be used for; to be called after commits that changed it. What is
-    /// free on drives known before stays as it is.
+    /// Takes over who the drives are and what they may be used for; to be called after commits that
+    /// changed it. What is free on drives known before stays as it is.
     pub fn refresh(&mut self, manifest: &Manifest) {
         self.drives.retain(|number, _| manifest.drive(*number).is_some());
         for drive in &manifest.drives {
@@ -102,7 +104,8 @@ impl FreeSlabs {
             let entry = self.drives.entry(drive.number).or_insert_with(new);
             entry.role = drive.role;
             entry.successor = drive.successor;
-            // A successor takes what is on the drive whose place it is to have, and nothing else until it has all of it.
+            // A successor takes what is on the drive whose place it is to have, and nothing else
+            // until it has all of it.
             entry.takes_new = drive.takes_new() && manifest.predecessor_of(drive.number).is_none();
         }
     }
@@ -113,8 +116,8 @@ impl FreeSlabs {
         usable.map(|(number, _)| *number).collect()
     }
 
-    /// Free slabs of a drive that may be used for something new: of one that has a successor no more than that one has
-    /// room for, beside what is to move there.
+    /// Free slabs of a drive that may be used for something new: of one that has a successor no
+    /// more than that one has room for, beside what is to move there.
     pub fn free_slabs(&self, drive: u32) -> u64 {
         let Some(space) = self.drives.get(&drive) else { return 0 };
         let free = space.free.count();
@@ -127,15 +130,16 @@ impl FreeSlabs {
         }
     }
 
-    /// So many slabs of a successor are in use for what still counts as being on the drive before it.
+    /// So many slabs of a successor are in use for what still counts as being on the drive before
+    /// it.
     pub fn set_arriving(&mut self, successor: u32, slabs: u64) {
         if let Some(space) = self.drives.get_mut(&successor) {
             space.arriving = slabs;
         }
     }
 
-    /// Whether nothing of a row on these drives may go to a drive: where it lies already, or where that which lies on the
-    /// successor came from.
+    /// Whether nothing of a row on these drives may go to a drive: where it lies already, or where
+    /// that which lies on the successor came from.
     pub fn is_among(&self, drive: u32, in_rows: &[u32]) -> bool {
         let successor = self.drives.get(&drive).and_then(|space| space.successor);
         in_rows.contains(&drive) || successor.is_some_and(|successor| in_rows.contains(&successor))
@@ -181,8 +185,9 @@ impl FreeSlabs {
         max_rows(&free, width)
     }
 
-    /// Takes `rows` rows of `width` columns on drives out of `drives` (each at most once), in long runs. `salt`: rows that are
-    /// asked for one by one are spread evenly if it differs from one to the next (the first row's number will do).
+    /// Takes `rows` rows of `width` columns on drives out of `drives` (each at most once), in long
+    /// runs. `salt`: rows that are asked for one by one are spread evenly if it differs from one to
+    /// the next (the first row's number will do).
     pub fn allocate_rows(
         &mut self,
         drives: &[u32],
@@ -201,7 +206,8 @@ impl FreeSlabs {
         while let Some((set, rows)) = spread.next() {
             let mut columns: Vec<u32> = set.iter().map(|&index| drives[index]).collect();
             if drives.len() > width {
-                // Neither is any drive always the one with parity, where that has a column of its own.
+                // Neither is any drive always the one with parity, where that has a column of its
+                // own.
                 columns.rotate_left(batch % width);
                 batch = batch.wrapping_add(1);
             }
@@ -221,7 +227,8 @@ impl FreeSlabs {
         &self.drives[&drive].free
     }
 
-    /// Slabs of the same numbers on all of the drives: the first stretch long enough, else the longest seen.
+    /// Slabs of the same numbers on all of the drives: the first stretch long enough, else the
+    /// longest seen.
     fn common(&self, drives: &[u32], wanted: u64) -> Option<(Vec<u32>, u64)> {
         let mut best: Option<(u32, u32)> = None;
         let mut at = 0;
@@ -258,8 +265,8 @@ impl FreeSlabs {
         (slabs, rows)
     }
 
-    /// Takes `slabs` consecutive slabs on every one of the drives, at the same number where that is possible; the first of
-    /// each. All or nothing.
+    /// Takes `slabs` consecutive slabs on every one of the drives, at the same number where that is
+    /// possible; the first of each. All or nothing.
     pub fn allocate_places(&mut self, drives: &[u32], slabs: u32) -> Result<Vec<(u32, u32)>, Shortage> {
         let wanted = u64::from(slabs);
         let with_room = drives.iter().filter(|drive| self.free_slabs(**drive) >= wanted).count();
@@ -292,9 +299,10 @@ impl FreeSlabs {
         drives
     }
 
-    /// Takes slabs for one column of up to `rows` consecutive rows that lie on `in_rows` (drives of all their columns, the
-    /// one to be replaced included): on the emptiest of the `candidates` that is not among them. `prefer`: the slab number to
-    /// have if it is free there. The fewer rows are asked for at once, the better they are spread.
+    /// Takes slabs for one column of up to `rows` consecutive rows that lie on `in_rows` (drives of
+    /// all their columns, the one to be replaced included): on the emptiest of the `candidates`
+    /// that is not among them. `prefer`: the slab number to have if it is free there. The fewer
+    /// rows are asked for at once, the better they are spread.
     pub fn replace(
         &mut self,
         candidates: &[u32],

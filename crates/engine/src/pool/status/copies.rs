@@ -1,11 +1,13 @@
-//! What redundancy the copies of region maps and the areas of journals leave to a volume, beside that of its rows.
+//! What redundancy the copies of region maps and the areas of journals leave to a volume, beside
+//! that of its rows.
 
 use crate::pool::Inner;
 use crate::pool::manifest::volume_record::{PartRecord, PlaceState};
 
 impl Inner {
-    /// How many more drives may be lost, whichever they are, before nothing is left of a part's region map, or of its journal;
-    /// and whose copies are lacking where these are fewer than the layout can spare.
+    /// How many more drives may be lost, whichever they are, before nothing is left of a part's
+    /// region map, or of its journal; and whose copies are lacking where these are fewer than the
+    /// layout can spare.
     pub(in crate::pool) fn copies_left(
         &self,
         part: &PartRecord,
@@ -25,7 +27,8 @@ impl Inner {
         let journal: Vec<(u32, bool)> = journal_places(part).collect();
         if !journal.is_empty() {
             left = left.min(left_of(&journal));
-            // What the open journal knows is newer; where it could not be opened without an area it is not used at all.
+            // What the open journal knows is newer; where it could not be opened without an area it
+            // is not used at all.
             if let Some(array) = self.array(part.id).filter(|array| !array.is_protected()) {
                 left = left.min(array.journal_redundancy().unwrap_or(0) as isize);
             }

@@ -1,7 +1,8 @@
-//! What was asked of a volume since it was opened, and how long that took: counted at its door, whoever asks.
+//! What was asked of a volume since it was opened, and how long that took: counted at its door,
+//! whoever asks.
 //!
-//! Two looks at the clock (65 ns together on the machine of `docs/performance.md`) and one place in a fixed table (4 ns) for each
-//! request; nothing is allocated. Latencies are counted in steps, as
+//! Two looks at the clock (65 ns together on the machine of `docs/performance.md`) and one place in
+//! a fixed table (4 ns) for each request; nothing is allocated. Latencies are counted in steps, as
 //! Prometheus wants its histograms, so that they can be added up over volumes and machines.
 
 use std::cell::{Cell, RefCell};
@@ -12,8 +13,8 @@ use crate::error::ArrayError;
 use crate::pool::Pool;
 use crate::pool::volume::io::VolumeIo;
 
-/// The upper ends of the steps in which latencies are counted, nanoseconds; each belongs to its step. What took longer has one
-/// step more.
+/// The upper ends of the steps in which latencies are counted, nanoseconds; each belongs to its
+/// step. What took longer has one step more.
 pub const LATENCY_STEPS_NS: [u64; 19] = {
     const US: u64 = 1_000;
     const MS: u64 = 1_000 * US;
@@ -75,7 +76,8 @@ impl RequestKind {
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Those that succeeded, by how long they took: one place for each of [`LATENCY_STEPS_NS`], and one for the rest.
+    /// Those that succeeded, by how long they took: one place for each of [`LATENCY_STEPS_NS`], and
+    /// one for the rest.
     pub by_latency: [u64; LATENCY_STEPS_NS.len() + 1],
     /// How long these took together, nanoseconds.
     pub total_ns: u64,
@@ -108,8 +110,9 @@ pub struct VolumeLoad {
     pub under_way: u64,
     /// By kind, in the order of [`RequestKind::ALL`].
     pub requests: [RequestCounts; RequestKind::ALL.len()],
-    /// Bytes in use in its journals and bytes that these have for clients; `None` where it has none. Part of what is there is
-    /// kept for putting things in place, so that more may be in use than clients have.
+    /// Bytes in use in its journals and bytes that these have for clients; `None` where it has
+    /// none. Part of what is there is kept for putting things in place, so that more may be in use
+    /// than clients have.
     pub journal: Option<(u64, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! How a pool and its drives are: plain data for people and for JSON. How a volume is, is put together in `status/volume.rs`;
-//! what it all means in words is in `status/words.rs`.
+//! How a pool and its drives are: plain data for people and for JSON. How a volume is, is put
+//! together in `status/volume.rs`; what it all means in words is in `status/words.rs`.
 //!
 //! Takes time in proportion to runs of rows, not to rows.
 
@@ -57,10 +57,10 @@ pub struct DriveStatus {
     pub path: String,
     /// What it is for.
     pub role: Role,
-    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away), `retiring`, `replacing` (in use until
-    /// `successor` has all that it holds), `missing` (not there),
-    /// `offline` (taken out by somebody), `failed` (excluded after errors), `behind` (there, to catch up) or `stale` (there, but of
-    /// no use).
+    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away),
+    /// `retiring`, `replacing` (in use until `successor` has all that it holds), `missing` (not
+    /// there), `offline` (taken out by somebody), `failed` (excluded after errors), `behind`
+    /// (there, to catch up) or `stale` (there, but of no use).
     pub state: String,
     /// Reads that failed since it belongs to the pool.
     pub read_errors: u64,
@@ -110,8 +110,8 @@ pub struct PoolStatus {
     pub capacity_bytes: u64,
     /// What of it volumes take, with their maps and journals, bytes.
     pub allocated_bytes: u64,
-    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more than `capacity_bytes` where thin
-    /// ones promise more than there is.
+    /// What all volumes together may hold, as they were made, with their redundancy, bytes: more
+    /// than `capacity_bytes` where thin ones promise more than there is.
     pub provisioned_bytes: u64,
     /// Superblocks and checksum areas of all drives, bytes.
     pub metadata_bytes: u64,
@@ -147,7 +147,8 @@ pub struct PoolStatus {
     pub patrol_interval_s: Option<u64>,
     /// From how many percent on space counts as short.
     pub space_warning_percent: u32,
-    /// So many bytes per second are moved between tiers at most; left out: what the rebuild priority gives.
+    /// So many bytes per second are moved between tiers at most; left out: what the rebuild
+    /// priority gives.
     pub tier_bytes_per_s: Option<u64>,
     /// What the last scrub that ended found.
     pub last_scrub: Option<LastScrub>,
@@ -158,7 +159,8 @@ pub struct PoolStatus {
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
-    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst of its slabs' states.
+    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst
+    /// of its slabs' states.
     pub state: String,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
@@ -219,8 +221,8 @@ pub struct VolumeInfo {
     pub slots: Vec<SlotStatus>,
     /// Drives that have a copy of its region map or an area of its journal, current or not.
     pub copies: Vec<DriveId>,
-    /// Those of them whose copy or area is not current, or not there, where the others are fewer than losing as many drives as
-    /// the layout can do without asks for.
+    /// Those of them whose copy or area is not current, or not there, where the others are fewer
+    /// than losing as many drives as the layout can do without asks for.
     pub lacking_copies: Vec<DriveId>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,

@@ -1,4 +1,5 @@
-//! How a volume is, put together from what all its rows, its map and its journal lack. In proportion to runs of rows.
+//! How a volume is, put together from what all its rows, its map and its journal lack. In
+//! proportion to runs of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -82,7 +82,8 @@ impl Inner {
                 counted(out.len(), "drive"),
                 volume.name,
             );
-            // Before a person brings a drive, the pool helps itself; not with others where it is back.
+            // Before a person brings a drive, the pool helps itself; not with others where it is
+            // back.
             let is_back = out.iter().any(|drive| drive.state == "behind");
             if let Some(prospect) = self.prospect(manifest).filter(|_| !is_back) {
                 condition += &format!("; {prospect}");
@@ -167,7 +168,8 @@ impl Inner {
         ("all drives are there and all volumes have all their redundancy".to_owned(), String::new())
     }
 
-    /// What jobs will do by themselves about what is lacking, where they can do all of it: a spare is there, or room.
+    /// What jobs will do by themselves about what is lacking, where they can do all of it: a spare
+    /// is there, or room.
     fn prospect(&self, manifest: &Manifest) -> Option<String> {
         let mut planned = manifest.clone();
         let is_gone = |drive: &&DriveRecord| drive.is_online() && self.working_member(drive.number).is_none();
@@ -213,8 +215,8 @@ impl Inner {
         })
     }
 
-    /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may have gone since, or
-    /// something new may have taken it.
+    /// Why a drive that is to be emptied cannot be. It had room when that was asked for; others may
+    /// have gone since, or something new may have taken it.
     fn retiring_without_room(&self, manifest: &Manifest) -> Option<String> {
         let first = manifest.drives.iter().find(|drive| drive.retiring && drive.is_online())?;
         self.check_room_elsewhere(manifest, first.number).err().map(|error| error.to_string())
@@ -224,7 +226,8 @@ impl Inner {
     fn space_in_words(&self, manifest: &Manifest) -> Option<String> {
         let (used, all) = self.slabs_in_use();
         let warn = u64::from(manifest.settings.space_warning_percent);
-        // Space that was given to volumes for good is no reason to worry; thin ones that may want more are.
+        // Space that was given to volumes for good is no reason to worry; thin ones that may want
+        // more are.
         let has_holes = thin_parts(manifest).any(|part| part.rows.allocated_rows() < part.rows.rows());
         (has_holes && all > 0 && used * 100 >= all * warn).then(|| {
             format!(

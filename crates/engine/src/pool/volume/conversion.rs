@@ -1,9 +1,10 @@
-//! Beginning the conversion of a volume to another layout; the work itself is a job (`jobs/convert.rs`), the way of requests
-//! meanwhile is in `volume/io.rs`.
+//! Beginning the conversion of a volume to another layout; the work itself is a job
+//! (`jobs/convert.rs`), the way of requests meanwhile is in `volume/io.rs`.
 //!
-//! The new array is made with its map and journal, without rows, before the manifest speaks of it: what cannot be done is refused
-//! before anything is touched. Rows are given to it as it needs them, and come back from the old one as it is left behind.
-//! Faults expected: layouts that do not fit the drives, too little room, drives that fail while it begins.
+//! The new array is made with its map and journal, without rows, before the manifest speaks of it:
+//! what cannot be done is refused before anything is touched. Rows are given to it as it needs
+//! them, and come back from the old one as it is left behind. Faults expected: layouts that do not
+//! fit the drives, too little room, drives that fail while it begins.
 
 use stripewise_layout::{LayoutSpec, Shape};
 
@@ -21,8 +22,9 @@ use crate::pool::volume::thin::PoolHost;
 use crate::pool::{Inner, MIB, Pool};
 
 impl Pool {
-    /// Begins to convert a volume to another layout; done when jobs run, while everything goes on. What is left out of `layout`
-    /// is chosen as for a new volume, but for the interleave, which stays.
+    /// Begins to convert a volume to another layout; done when jobs run, while everything goes on.
+    /// What is left out of `layout` is chosen as for a new volume, but for the interleave, which
+    /// stays.
     pub async fn convert_volume(&self, name: &str, layout: LayoutSpec) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -88,8 +90,9 @@ impl Pool {
         Ok(ConversionPlan { from, to: LayoutSpec { interleave_bytes, ..layout }.resolve(drives)? })
     }
 
-    /// Cancels the conversion of a volume: it goes back to the layout that it had. What was converted already is copied back
-    /// when jobs run, while everything goes on; where nothing was, it is over when this ends.
+    /// Cancels the conversion of a volume: it goes back to the layout that it had. What was
+    /// converted already is copied back when jobs run, while everything goes on; where nothing was,
+    /// it is over when this ends.
     pub async fn cancel_conversion(&self, name: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -216,13 +219,15 @@ impl Inner {
         Ok(array)
     }
 
-    /// Has a conversion that is under way go back from where it has come, or ends it where it has come nowhere.
+    /// Has a conversion that is under way go back from where it has come, or ends it where it has
+    /// come nowhere.
     async fn turn_back(&self, record: &VolumeRecord, io: &VolumeIo, zones: &Zones) -> Result<(), PoolError> {
         let [old, new] = &record.parts[..] else {
             return Err(PoolError::Job("it has one part only".to_owned()));
         };
         self.jobs.until_off(new.id).await;
-        // No write is under way in both arrays, and none is afterwards: what is not recorded as moved counts in the old one.
+        // No write is under way in both arrays, and none is afterwards: what is not recorded as
+        // moved counts in the old one.
         let _held = zones.gate.enter(0, u64::MAX).await;
         let come_to = zones.committed.get();
         zones.cursor.set(come_to);
@@ -263,7 +268,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether there is room for what a conversion that goes back needs beside what it gives back on the way.
+    /// Whether there is room for what a conversion that goes back needs beside what it gives back
+    /// on the way.
     fn check_room_back(&self, record: &VolumeRecord, zones: &Zones, come_to: u64) -> Result<(), PoolError> {
         let [target, source] = &record.parts[..] else { return Ok(()) };
         let row_bytes = zones.old.spec().row_data_bytes()?;
@@ -332,7 +338,8 @@ fn slabs_beside(laid_out: &LaidOut) -> u64 {
     map + laid_out.journal.iter().map(|place| u64::from(place.slabs)).sum::<u64>()
 }
 
-/// Rows of so many bytes in which something was written: first and one past the last of each stretch.
+/// Rows of so many bytes in which something was written: first and one past the last of each
+/// stretch.
 fn rows_of_written(array: &Array, row_bytes: u64) -> Vec<(u64, u64)> {
     let inner = &array.0;
     let region_bytes = inner.regions.shape.region_data_bytes;

@@ -1,18 +1,20 @@
-//! Whether there is room to convert a volume: the conversion is gone through on a copy of the books, row by row, with slabs
-//! of the old layout coming back as its rows are left behind. Pure; nothing is touched.
+//! Whether there is room to convert a volume: the conversion is gone through on a copy of the
+//! books, row by row, with slabs of the old layout coming back as its rows are left behind. Pure;
+//! nothing is touched.
 
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::RowTable;
 
-/// Steps in which it is gone through at first. Larger steps take more room than the conversion will, so where these fit, all
-/// is well; else it is gone through row by row.
+/// Steps in which it is gone through at first. Larger steps take more room than the conversion
+/// will, so where these fit, all is well; else it is gone through row by row.
 const COARSE_STEPS: u64 = 64;
 
 /// What a conversion asks of the books.
 pub(in crate::pool) struct Rehearsal<'a> {
     pub old: &'a RowTable,
     pub old_row_bytes: u64,
-    /// Rows of the new layout that get slabs: first and one past the last of each stretch, in order.
+    /// Rows of the new layout that get slabs: first and one past the last of each stretch, in
+    /// order.
     pub needed: Vec<(u64, u64)>,
     pub new_rows: u64,
     pub new_row_bytes: u64,
@@ -71,7 +73,8 @@ mod tests {
     use crate::pool::testing::pool;
     use crate::rows::{SlotPlace, SlotState};
 
-    /// A pool of four drives of which `free` slabs are left on each, and a volume of `rows` rows on all of them.
+    /// A pool of four drives of which `free` slabs are left on each, and a volume of `rows` rows on
+    /// all of them.
     fn books(rows: u64, free: u64) -> (FreeSlabs, RowTable) {
         let mut books = FreeSlabs::new(&pool(&[64; 4], MIB));
         let mut table = RowTable::new(4, rows);

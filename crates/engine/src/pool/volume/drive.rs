@@ -1,11 +1,13 @@
-//! A volume as a drive of another pool: software striping over arrays, as over hardware controllers.
+//! A volume as a drive of another pool: software striping over arrays, as over hardware
+//! controllers.
 //!
-//! Everything that a drive promises its pool the volume's own pool keeps: what a flush or a forced write acknowledged is
-//! durable, the rest is in a cache. So the outer pool knows nothing of the inner one but what drives say: an inner volume
-//! that lost a block gives a medium error, one that takes no writes denies them, one whose pool was closed is gone.
+//! Everything that a drive promises its pool the volume's own pool keeps: what a flush or a forced
+//! write acknowledged is durable, the rest is in a cache. So the outer pool knows nothing of the
+//! inner one but what drives say: an inner volume that lost a block gives a medium error, one that
+//! takes no writes denies them, one whose pool was closed is gone.
 //!
-//! Whoever opens the outer pool keeps the inner one open for longer. Memory: as the inner volume admits requests; requests
-//! with scattered memory are gathered into one piece more.
+//! Whoever opens the outer pool keeps the inner one open for longer. Memory: as the inner volume
+//! admits requests; requests with scattered memory are gathered into one piece more.
 
 use std::rc::Rc;
 
@@ -26,7 +28,8 @@ const QUEUE_BYTES: u64 = 32 << 20;
 /// The longest request that pays is at least this long, bytes, and whole stripes.
 const LEAST_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A drive that is a volume. Clones of the volume go on working beside it; nobody but the outer pool should write to it.
+/// A drive that is a volume. Clones of the volume go on working beside it; nobody but the outer
+/// pool should write to it.
 pub struct VolumeDrive {
     context: Context,
     volume: Volume,

@@ -1,12 +1,16 @@
-//! The way of a volume's requests to its array, or, while it is converted to another layout, to the right one of two.
+//! The way of a volume's requests to its array, or, while it is converted to another layout, to the
+//! right one of two.
 //!
-//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is recorded, is in the new
-//! array alone. What is between the frontier and the *cursor* is in both, and written in both, so that the frontier can move
-//! up to the cursor and a crash before that loses nothing; the old one is read. Beyond the cursor there is the old one alone.
-//! Requests that reach across are cut. Writes hold their ranges (`volume/range_gate.rs`), so that the two arrays see the writes of a
-//! block in the same order, and nobody writes what is being copied. A write that fails in the new array takes the cursor back:
-//! it is done, since the old one has it, and is copied again. A conversion that was cancelled goes the same way with the arrays in
-//! each other's place, up to where it had come; what lies behind that never left the array that is new now. Faults expected: either array fails, the new one has no space.
+//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is
+//! recorded, is in the new array alone. What is between the frontier and the *cursor* is in both,
+//! and written in both, so that the frontier can move up to the cursor and a crash before that
+//! loses nothing; the old one is read. Beyond the cursor there is the old one alone. Requests that
+//! reach across are cut. Writes hold their ranges (`volume/range_gate.rs`), so that the two arrays
+//! see the writes of a block in the same order, and nobody writes what is being copied. A write
+//! that fails in the new array takes the cursor back: it is done, since the old one has it, and is
+//! copied again. A conversion that was cancelled goes the same way with the arrays in each other's
+//! place, up to where it had come; what lies behind that never left the array that is new now.
+//! Faults expected: either array fails, the new one has no space.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -41,7 +45,8 @@ pub(in crate::pool) struct Zones {
     /// The frontier, as it is recorded.
     pub committed: Cell<u64>,
     pub cursor: Cell<u64>,
-    /// From here on the new array has it all, and always had: less than the volume where a conversion was cancelled.
+    /// From here on the new array has it all, and always had: less than the volume where a
+    /// conversion was cancelled.
     end_bytes: u64,
     /// It is being cancelled: nothing more is copied.
     pub is_cancelled: Cell<bool>,
@@ -107,8 +112,8 @@ impl VolumeIo {
         self.begin_between(new, 0, u64::MAX);
     }
 
-    /// The conversion was cancelled where it has come: the old array is the one to go to, the new one the one to leave. Where it has
-    /// come nowhere there is nothing to leave.
+    /// The conversion was cancelled where it has come: the old array is the one to go to, the new
+    /// one the one to leave. Where it has come nowhere there is nothing to leave.
     pub fn turn_back(&self) {
         let Some(zones) = self.zones.take() else { return };
         *self.array.borrow_mut() = zones.old.clone();
@@ -304,7 +309,8 @@ impl Zones {
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.new.0.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
-        // A read is counted in its array before it waits for anything, so whoever moves the frontier knows of it.
+        // A read is counted in its array before it waits for anything, so whoever moves the
+        // frontier knows of it.
         let reads = pieces
             .iter()
             .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
@@ -349,7 +355,8 @@ impl Zones {
         join_all(writes).await.into_iter().collect()
     }
 
-    /// What came of a write in both arrays: the old one's answer counts. Where either refused they may differ from here on.
+    /// What came of a write in both arrays: the old one's answer counts. Where either refused they
+    /// may differ from here on.
     fn settled(
         &self,
         start: u64,
@@ -368,7 +375,8 @@ impl Zones {
             return self.new.flush().await;
         }
         let (old, new) = join(self.old.flush(), self.new.flush()).await;
-        // The old one may have ended meanwhile; as long as there is nothing in the new one alone, it need not be there.
+        // The old one may have ended meanwhile; as long as there is nothing in the new one alone,
+        // it need not be there.
         let old = if is_moved() { Ok(()) } else { old };
         let has_some = self.committed.get() > 0 || self.end_bytes < self.size_bytes();
         let new = if has_some { new } else { Ok(()) };

@@ -1,7 +1,7 @@
 //! Making a volume: what is wanted, where it goes, and its record.
 //!
-//! A volume's region map is prepared before the manifest names it, so a cut in between leaves only space that nobody uses.
-//! Faults expected: too little room, drives that fail while it is made.
+//! A volume's region map is prepared before the manifest names it, so a cut in between leaves only
+//! space that nobody uses. Faults expected: too little room, drives that fail while it is made.
 
 use stripewise_layout::{LayoutSpec, Level};
 
@@ -28,7 +28,8 @@ pub struct VolumeSpec {
     pub name: String,
     /// Its layout.
     pub layout: LayoutSpec,
-    /// How much it should hold, bytes, rounded up to blocks of 4 KiB; `None`: all the space that is free.
+    /// How much it should hold, bytes, rounded up to blocks of 4 KiB; `None`: all the space that is
+    /// free.
     pub size_bytes: Option<u64>,
     /// Takes space only where it is written, so it may be larger than what there is.
     pub thin: bool,
@@ -62,7 +63,8 @@ impl Default for VolumeSpec {
 }
 
 impl Pool {
-    /// Creates a volume: nothing was ever written to it, so it reads as zeros and needs no initialisation.
+    /// Creates a volume: nothing was ever written to it, so it reads as zeros and needs no
+    /// initialisation.
     pub async fn create_volume(&self, spec: VolumeSpec) -> Result<Volume, PoolError> {
         let inner = &self.0;
         inner.check_changeable()?;
@@ -177,7 +179,8 @@ impl Inner {
         let has_own = has_journal_drives(&manifest);
         let write_back = spec.write_back.unwrap_or(has_own && shape.parity_units() > 0);
         let checksums = spec.checksums.unwrap_or(true);
-        // Without one, what was being written when power was cut would not agree with its checksums afterwards.
+        // Without one, what was being written when power was cut would not agree with its checksums
+        // afterwards.
         let with_journal = write_back || checksums || shape.parity_units() > 0;
         let grain = self.tuning().map_grain;
         let wish = Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, drives };

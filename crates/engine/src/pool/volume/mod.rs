@@ -1,5 +1,5 @@
-//! Volumes of a pool: finding and deleting them, and the way in for requests. They are made in `volume/make.rs` and opened with
-//! the pool in `volume/open.rs`.
+//! Volumes of a pool: finding and deleting them, and the way in for requests. They are made in
+//! `volume/make.rs` and opened with the pool in `volume/open.rs`.
 
 pub(crate) mod conversion;
 pub(crate) mod conversion_room;
@@ -76,7 +76,8 @@ impl Volume {
         &self.pool.0.buffers
     }
 
-    /// Its layout's addresses, for an unbounded length; of the layout to be, where it is being converted.
+    /// Its layout's addresses, for an unbounded length; of the layout to be, where it is being
+    /// converted.
     pub fn geometry(&self) -> Geometry {
         self.io.array().geometry().clone()
     }
@@ -91,7 +92,8 @@ impl Volume {
         self.io.arrays().iter().any(Array::is_protected)
     }
 
-    /// Whether its pool was closed with everything that was acknowledged here durable, flushed or not.
+    /// Whether its pool was closed with everything that was acknowledged here durable, flushed or
+    /// not.
     pub fn was_closed_in_order(&self) -> bool {
         self.io.arrays().iter().all(Array::was_closed_in_order)
     }
@@ -121,8 +123,8 @@ impl Volume {
         result
     }
 
-    /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin volume gives rows back of
-    /// which nothing is needed any more.
+    /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin
+    /// volume gives rows back of which nothing is needed any more.
     pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.clear(RequestKind::Discard, Clearing::Discard, offset_bytes, length_bytes).await
     }
@@ -149,8 +151,9 @@ impl Volume {
         self.io.load.begin(self.pool.context())
     }
 
-    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was acknowledged is durable: to `end_bytes`,
-    /// or less where drives refuse. Of a volume that is being converted nothing is said.
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
+    /// acknowledged is durable: to `end_bytes`, or less where drives refuse. Of a volume that is
+    /// being converted nothing is said.
     pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         match &self.io.arrays()[..] {
             [array] => array.durable_until(start_bytes, end_bytes).await,
@@ -163,7 +166,8 @@ impl Volume {
         self.io.until_writes_ended().await;
     }
 
-    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least one).
+    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least
+    /// one).
     pub fn extents(
         &self,
         offset_bytes: u64,
@@ -178,7 +182,8 @@ impl Volume {
         self.io.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
     }
 
-    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than writing them.
+    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
+    /// writing them.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         self.io.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
     }

@@ -1,6 +1,8 @@
-//! Opening volumes: arrays are made from their records, those whose drives are there; the others are remembered with the reason.
+//! Opening volumes: arrays are made from their records, those whose drives are there; the others
+//! are remembered with the reason.
 //!
-//! Faults expected: missing drives, journals that were lost with theirs, blocks that replay finds lost.
+//! Faults expected: missing drives, journals that were lost with theirs, blocks that replay finds
+//! lost.
 
 use stripewise_layout::Level;
 
@@ -64,7 +66,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Opens the volumes that can be read and are not open; the others are remembered with the reason.
+    /// Opens the volumes that can be read and are not open; the others are remembered with the
+    /// reason.
     pub(in crate::pool) async fn open_volumes(&self) {
         let records = self.manifest.borrow().volumes.clone();
         let is_open = |record: &VolumeRecord| record.parts.iter().all(|part| self.array(part.id).is_some());
@@ -147,8 +150,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Opens the array of a part for reading only, since what its journal holds cannot be put in place: the file system under a drive
-    /// is full.
+    /// Opens the array of a part for reading only, since what its journal holds cannot be put in
+    /// place: the file system under a drive is full.
     async fn open_in_memory(
         &self,
         record: &VolumeRecord,
@@ -169,7 +172,8 @@ impl Inner {
     }
 }
 
-/// Lost blocks, less those of columns that hold nothing current: these are found lost again, or not, when they are filled.
+/// Lost blocks, less those of columns that hold nothing current: these are found lost again, or
+/// not, when they are filled.
 fn still_lost(part: &PartRecord, array: &Array) -> Vec<(usize, u64)> {
     use crate::rows::SlotState::{Active, CatchingUp};
     let blocks_per_slab = array.spec().slab_bytes / BLOCK_BYTES;

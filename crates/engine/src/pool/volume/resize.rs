@@ -1,10 +1,11 @@
 //! Making volumes larger and smaller.
 //!
-//! Larger: the rows, and the region map with its new pages, are there before the manifest says so; writes beyond the old end
-//! are refused until it does. Smaller: refused while anything is stored beyond the new end, in place or in the journal. Writes
-//! there are refused before the last look, and those under way have ended by then, so none slips in between. The region map
-//! forgets what lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros where it was
-//! already forgotten.
+//! Larger: the rows, and the region map with its new pages, are there before the manifest says so;
+//! writes beyond the old end are refused until it does. Smaller: refused while anything is stored
+//! beyond the new end, in place or in the journal. Writes there are refused before the last look,
+//! and those under way have ended by then, so none slips in between. The region map forgets what
+//! lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros
+//! where it was already forgotten.
 
 use crate::array::{AreaPlace, Array};
 use crate::error::ArrayError;
@@ -25,7 +26,8 @@ use crate::rows::SlotState;
 const PIECE_BYTES: u64 = 1 << 20;
 
 impl Pool {
-    /// Makes a volume larger, or smaller if nothing is stored beyond its new end. Rounded up to blocks of 4 KiB.
+    /// Makes a volume larger, or smaller if nothing is stored beyond its new end. Rounded up to
+    /// blocks of 4 KiB.
     pub async fn resize_volume(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -101,7 +103,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes slabs, and has the array ready for the new size; a new place for the map where the old one is too small.
+    /// Takes slabs, and has the array ready for the new size; a new place for the map where the old
+    /// one is too small.
     async fn prepare_growth(
         &self,
         record: &VolumeRecord,
@@ -153,7 +156,8 @@ impl Inner {
             array.remove_map_places(&old_areas(part));
         }
         array.resize(size_bytes).await?;
-        // Both slots of every page: nothing that an earlier, larger life of the volume left can be taken for this one's.
+        // Both slots of every page: nothing that an earlier, larger life of the volume left can be
+        // taken for this one's.
         array.0.rewrite_map().await?;
         Ok(meta)
     }
@@ -220,7 +224,8 @@ fn old_areas(part: &PartRecord) -> Vec<AreaPlace> {
     active.map(|place| map_place(part, place)).collect()
 }
 
-/// Bytes stored in whole regions beyond a new end, and whether anything but zeros is in the rest of the region that it cuts.
+/// Bytes stored in whole regions beyond a new end, and whether anything but zeros is in the rest of
+/// the region that it cuts.
 async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError> {
     let regions = &array.0.regions;
     let region_bytes = regions.shape.region_data_bytes;

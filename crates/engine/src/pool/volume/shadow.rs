@@ -1,5 +1,6 @@
-//! What a pool opened for reading only puts before each of its drives: no change gets through, whoever asks for it. What is written
-//! stays in memory and is read from there, so that what a crash left in a journal can be carried out for whoever only reads.
+//! What a pool opened for reading only puts before each of its drives: no change gets through,
+//! whoever asks for it. What is written stays in memory and is read from there, so that what a
+//! crash left in a journal can be carried out for whoever only reads.
 //!
 //! Memory: [`MOST_BYTES`] for each drive; what would take more is refused.
 
@@ -36,9 +37,9 @@ pub(crate) struct Shadow {
 }
 
 impl Pool {
-    /// Of a pool that is only read, and before anything is read: carries out in memory what a crash left in its journals.
-    /// Whether there was anything, so that opening the pool for writing would put it in place. An array that cannot be
-    /// recovered says so when it is read.
+    /// Of a pool that is only read, and before anything is read: carries out in memory what a crash
+    /// left in its journals. Whether there was anything, so that opening the pool for writing would
+    /// put it in place. An array that cannot be recovered says so when it is read.
     pub async fn recover_in_memory(&self) -> bool {
         let arrays: Vec<Array> = self.0.arrays.borrow().values().cloned().collect();
         let mut has_recovered = false;
@@ -153,7 +154,8 @@ impl Drive for Shadow {
         match request.operation {
             Operation::Read => self.read(request),
             Operation::Write { .. } | Operation::WriteZeroes => Completion::ready(self.keep(&request)),
-            // Nothing reaches the medium, so nothing is to be made durable there; a discard is advice.
+            // Nothing reaches the medium, so nothing is to be made durable there; a discard is
+            // advice.
             Operation::Flush | Operation::Discard => Completion::ready(Ok(())),
         }
     }

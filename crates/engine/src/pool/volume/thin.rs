@@ -1,9 +1,9 @@
-//! What a pool does for the arrays of its volumes: excluding drives, recording losses, and giving thin volumes rows when
-//! they are first written; also taking rows back that hold nothing any more.
+//! What a pool does for the arrays of its volumes: excluding drives, recording losses, and giving
+//! thin volumes rows when they are first written; also taking rows back that hold nothing any more.
 //!
-//! A volume that is written from one end to the other gets several rows at once, so that not every row costs a commit; the
-//! number doubles as it goes on and begins again at one when the pool is opened. Faults expected: no room left, drives that
-//! fail while a row is being recorded.
+//! A volume that is written from one end to the other gets several rows at once, so that not every
+//! row costs a commit; the number doubles as it goes on and begins again at one when the pool is
+//! opened. Faults expected: no room left, drives that fail while a row is being recorded.
 
 use std::rc::{Rc, Weak};
 
@@ -78,7 +78,8 @@ struct Wanted {
 }
 
 impl Inner {
-    /// Gives slabs to the rows of a thin volume that have none yet, and perhaps to some behind them.
+    /// Gives slabs to the rows of a thin volume that have none yet, and perhaps to some behind
+    /// them.
     pub(in crate::pool) async fn allocate_rows(
         &self,
         part: Id,
@@ -124,7 +125,8 @@ impl Inner {
         let holes = (first_row..end).take_while(|row| record.rows.is_hole(*row)).count() as u64;
         let is_converted = volume.conversion.is_some();
         let roles: &[Role] = match volume.pin {
-            // A conversion that was begun comes to its end; then the rows move to where they belong.
+            // A conversion that was begun comes to its end; then the rows move to where they
+            // belong.
             Pin::Fast if is_converted => &[Role::Fast, Role::Data],
             Pin::Slow if is_converted => &[Role::Data, Role::Fast],
             Pin::Fast => &[Role::Fast],
@@ -190,7 +192,8 @@ impl Inner {
         (working, all.len() - working)
     }
 
-    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is to be emptied.
+    /// Whether the rows have these slabs now; not where one of the drives has gone meanwhile, or is
+    /// to be emptied.
     async fn record_rows(&self, part: Id, first_row: u64, new: Vec<NewRows>) -> Result<bool, PoolError> {
         let rows = new.clone();
         let recorded = self
@@ -214,8 +217,8 @@ impl Inner {
         recorded
     }
 
-    /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be given back now stays: it is
-    /// space, not data.
+    /// Gives back rows of a thin volume of which nothing is left after a discard. What cannot be
+    /// given back now stays: it is space, not data.
     pub(in crate::pool) async fn release_unused(
         &self,
         volume: VolumeId,

@@ -1,5 +1,6 @@
-//! Which writes began before a conversion did: they hold no range of it, and are waited for before anything is copied. They may have
-//! begun without a conversion, or in an earlier one that has ended since.
+//! Which writes began before a conversion did: they hold no range of it, and are waited for before
+//! anything is copied. They may have begun without a conversion, or in an earlier one that has
+//! ended since.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! An array on modelled drives in virtual time, with faults at hand, and a plain model of what it should hold.
+//! An array on modelled drives in virtual time, with faults at hand, and a plain model of what it
+//! should hold.
 //!
-//! Clients own interleaved chunks of the volume, so they share stripes and even blocks but never sectors: what each sector
-//! must hold is known at any time, however many write at once.
+//! Clients own interleaved chunks of the volume, so they share stripes and even blocks but never
+//! sectors: what each sector must hold is known at any time, however many write at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -173,7 +174,8 @@ impl Rig {
         self.spec.attach(&self.array(), slot, member).await
     }
 
-    /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones resume there.
+    /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones
+    /// resume there.
     pub async fn reopen(&self, rebuilding: &[(usize, u64)]) {
         let missing = missing_columns(&self.array());
         for member in self.members.borrow().iter().flatten() {

@@ -1,9 +1,11 @@
-//! Images of pools as a version of the product left them, kept in `tests/images`: what they consist of, how they are read, and
-//! what must hold of each. Shared by the tests, by the fuzzers' corpus, and by `examples/make_image.rs`, which makes new ones.
+//! Images of pools as a version of the product left them, kept in `tests/images`: what they consist
+//! of, how they are read, and what must hold of each. Shared by the tests, by the fuzzers' corpus,
+//! and by `examples/make_image.rs`, which makes new ones.
 //!
-//! An image is a folder: `NAME.packed` for each drive (bytes: `drive/src/packed.rs`), and `expected.json`, which says what every volume
-//! holds byte for byte and what the version that made it said of the pool. A later version may say more, never other than that.
-//! Volumes hold blocks of 4 KiB of one repeated word each, so that images, parity included, pack into little.
+//! An image is a folder: `NAME.packed` for each drive (bytes: `drive/src/packed.rs`), and
+//! `expected.json`, which says what every volume holds byte for byte and what the version that made
+//! it said of the pool. A later version may say more, never other than that. Volumes hold blocks of
+//! 4 KiB of one repeated word each, so that images, parity included, pack into little.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

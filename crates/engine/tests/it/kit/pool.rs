@@ -1,5 +1,5 @@
-//! What the tests of pools share: drives in memory, an executor in virtual time, contents that every byte of can be
-//! checked, and drives whose power is cut at a chosen write.
+//! What the tests of pools share: drives in memory, an executor in virtual time, contents that
+//! every byte of can be checked, and drives whose power is cut at a chosen write.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -169,8 +169,9 @@ pub fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     all
 }
 
-/// Cuts the power of all its drives at one of their writes, counted over all of them. That write is in flight, and with it
-/// all that are asked for at the same moment: each of their sectors is kept, lost or torn by the seed.
+/// Cuts the power of all its drives at one of their writes, counted over all of them. That write is
+/// in flight, and with it all that are asked for at the same moment: each of their sectors is kept,
+/// lost or torn by the seed.
 pub struct Cut {
     drives: Vec<Rc<CrashDrive>>,
     /// Writes so far.

@@ -11,7 +11,8 @@ const SPEED: ModelSpec = ModelSpec { latency_ns: 50_000, bytes_per_second: 200_0
 /// What of each drive the volume takes.
 const SLABS_PER_DRIVE: u64 = 480;
 
-/// Seconds to rebuild one of `drives` drives that hold a full volume, with or without a dedicated spare.
+/// Seconds to rebuild one of `drives` drives that hold a full volume, with or without a dedicated
+/// spare.
 pub fn rebuild_seconds(drives: usize, layout: &str, columns: usize, with_spare: bool) -> f64 {
     let life = Life::new();
     life.run(async {

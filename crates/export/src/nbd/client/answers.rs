@@ -1,6 +1,8 @@
-//! A server's answers, simple and structured, put where they belong: data of reads straight into the memory of whoever reads.
+//! A server's answers, simple and structured, put where they belong: data of reads straight into
+//! the memory of whoever reads.
 //!
-//! Expected faults: what is no answer at all, answers to nothing, lengths that lie; each ends the connection.
+//! Expected faults: what is no answer at all, answers to nothing, lengths that lie; each ends the
+//! connection.
 
 use std::cell::RefCell;
 use std::io;
@@ -44,7 +46,8 @@ fn rubbish(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Takes the next answer in. `Ok(None)` at the server's end; else what has come to its end by it, if anything has.
+/// Takes the next answer in. `Ok(None)` at the server's end; else what has come to its end by it,
+/// if anything has.
 pub(crate) async fn take(
     inbox: &mut Inbox,
     transport: &Transport,

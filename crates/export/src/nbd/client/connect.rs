@@ -1,7 +1,8 @@
 //! From a URI to a connection that takes requests: the host's address, TLS, the negotiation.
 //!
-//! Expected faults: names that nobody knows, hosts that are silent, servers that are no NBD servers, want TLS or have none, have no
-//! such export, or break off; lengths that lie. All of it within a time limit.
+//! Expected faults: names that nobody knows, hosts that are silent, servers that are no NBD
+//! servers, want TLS or have none, have no such export, or break off; lengths that lie. All of it
+//! within a time limit.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -23,7 +24,8 @@ use crate::bridge::off_thread;
 const LONGEST_REPLY: u32 = 32 << 10;
 /// Answers that one option may have.
 const MOST_REPLIES: usize = 1000;
-/// Between two parts of an answer. Far beyond any limit on requests, which ends the connection as a whole.
+/// Between two parts of an answer. Far beyond any limit on requests, which ends the connection as a
+/// whole.
 const PAUSE_NS: u64 = 3_600_000_000_000;
 
 /// A connection that takes requests.

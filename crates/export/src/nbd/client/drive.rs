@@ -1,15 +1,19 @@
 //! A drive behind a connection: an export of an NBD server, on this machine or another.
 //!
-//! Each drive has a task that keeps the connection, on which any number of requests are under way. A request that has no answer in the
-//! time allowed ends it: the drive is *lost*, answers all requests as gone and stays so, as a file does that was removed; whoever wants
-//! it back opens it anew. What comes back in between is used on:
+//! Each drive has a task that keeps the connection, on which any number of requests are under way.
+//! A request that has no answer in the time allowed ends it: the drive is *lost*, answers all
+//! requests as gone and stays so, as a file does that was removed; whoever wants it back opens it
+//! anew. What comes back in between is used on:
 //!
-//! - A connection that the *server* ended is made again, within the same time, and what was not answered is asked again, unless
-//!   acknowledged writes may have been lost (`ledger.rs`) or the server has not what it had (`witness.rs`).
-//! - A connection that *we* end, because the server is silent or talks nonsense, is the end: what the server still has of it, it
-//!   may carry out at any time, also after what would be asked on a new one.
+//! - A connection that the *server* ended is made again, within the same time, and what was not
+//!   answered is asked again, unless acknowledged writes may have been lost (`ledger.rs`) or the
+//!   server has not what it had (`witness.rs`).
+//! - A connection that *we* end, because the server is silent or talks nonsense, is the end: what
+//!   the server still has of it, it may carry out at any time, also after what would be asked on a
+//!   new one.
 //!
-//! While nothing is asked for half of the time allowed, a block is read, so that a server that went is noticed.
+//! While nothing is asked for half of the time allowed, a block is read, so that a server that went
+//! is noticed.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -141,7 +145,8 @@ impl NetworkDrive {
         self.0.lost.borrow().clone()
     }
 
-    /// Ends it at once, for whoever has to be sure that nothing more is written: later requests are answered as gone.
+    /// Ends it at once, for whoever has to be sure that nothing more is written: later requests are
+    /// answered as gone.
     pub fn close(&self) {
         self.0.lost.borrow_mut().get_or_insert_with(|| "it was closed".into());
         self.0.closed.set(true);
@@ -317,7 +322,8 @@ async fn serve(shared: &Shared, link: Link) -> Ending {
                 left_ns => {
                     let wanted_ns = shared.context.now_ns() + left_ns;
                     select(pin!(shared.context.sleep_ns(left_ns)), changed).await;
-                    // This process stood still: what was answered meanwhile is to be heard first. Once, so that it ends.
+                    // This process stood still: what was answered meanwhile is to be heard first.
+                    // Once, so that it ends.
                     let (now_ns, moment_ns) = (shared.context.now_ns(), moment_ns(shared));
                     if now_ns.saturating_sub(wanted_ns) > moment_ns && wanted_ns != not_before_ns {
                         not_before_ns = now_ns + moment_ns;
@@ -343,7 +349,8 @@ fn time_left(shared: &Shared, not_before_ns: u64) -> u64 {
     deadline_ns.saturating_sub(now_ns)
 }
 
-/// How long is waited for a server once more where this process was late itself: less than the engine waits for it then.
+/// How long is waited for a server once more where this process was late itself: less than the
+/// engine waits for it then.
 fn moment_ns(shared: &Shared) -> u64 {
     shared.uri.timeout_ns / 8
 }
@@ -394,7 +401,8 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Connects again, for as long as requests and the server's absence may take; `None` where nobody wants the drive any more.
+/// Connects again, for as long as requests and the server's absence may take; `None` where nobody
+/// wants the drive any more.
 async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
     let limit_ns = shared.uri.timeout_ns;
     let since_ns = shared.context.now_ns();
@@ -458,7 +466,8 @@ async fn same_again(shared: &Shared, limit_ns: u64) -> Result<Link, ConnectFault
     Ok(link)
 }
 
-/// Reads a block on a connection on which nothing else is under way. A refusal is an error with the server's number.
+/// Reads a block on a connection on which nothing else is under way. A refusal is an error with the
+/// server's number.
 async fn look_at(link: &mut Link, offset: u64, length: usize) -> io::Result<Seen> {
     let block = Buffer::from_bytes(&vec![0; length]);
     let abilities = Abilities { fua: false, trim: false, zeroes: true, longest_bytes: MAX_TRANSFER_BYTES };

@@ -1,10 +1,13 @@
-//! What a drive behind a connection owes its callers: each request in pieces that the server takes, which of them were sent and
-//! answered, and what a lost connection means for them. No I/O, no clock.
+//! What a drive behind a connection owes its callers: each request in pieces that the server takes,
+//! which of them were sent and answered, and what a lost connection means for them. No I/O, no
+//! clock.
 //!
-//! **Connections that are lost.** What was not answered may be asked again on the next connection: reads and writes come to the same
-//! when they are done twice. Not so where the server had acknowledged writes that no flush has made durable: it may have lost them with
-//! the connection, if it was the server that went. Nobody could repeat them, so the drive is given up, and catches up like any
-//! drive that was away. A part of a write counts here as soon as it was answered, whatever became of the other parts.
+//! **Connections that are lost.** What was not answered may be asked again on the next connection:
+//! reads and writes come to the same when they are done twice. Not so where the server had
+//! acknowledged writes that no flush has made durable: it may have lost them with the connection,
+//! if it was the server that went. Nobody could repeat them, so the drive is given up, and catches
+//! up like any drive that was away. A part of a write counts here as soon as it was answered,
+//! whatever became of the other parts.
 //!
 //! Expected faults: answers to nothing, pieces of a read that are missing, doubled, or lie outside.
 
@@ -124,7 +127,8 @@ impl Ledger {
         }
     }
 
-    /// Takes a request of at least one byte, or a flush. One that needs nothing of the server is given back, done.
+    /// Takes a request of at least one byte, or a flush. One that needs nothing of the server is
+    /// given back, done.
     pub fn submit(
         &mut self,
         request: IoRequest,
@@ -153,7 +157,8 @@ impl Ledger {
         let order = self.next;
         self.next += 1;
         let (offset, end) = match request.operation {
-            // Servers refuse flushes of anything else; the engine's may carry the place that they are about.
+            // Servers refuse flushes of anything else; the engine's may carry the place that they
+            // are about.
             Operation::Flush => (0, 0),
             _ => (request.offset_bytes, request.end_bytes()),
         };
@@ -228,14 +233,15 @@ impl Ledger {
         self.orders.first_key_value().map(|(_, order)| order.since_ns)
     }
 
-    /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many bytes it is of.
+    /// Whether a piece of this number was sent and is not answered; and, if it is a read, how many
+    /// bytes it is of.
     pub fn asked(&self, cookie: u64) -> Option<Option<u64>> {
         let part = self.parts.get(&cookie).filter(|part| part.sent)?;
         Some((part.command == Command::Read).then_some(part.length))
     }
 
-    /// Where `length` bytes at `offset` of the drive, which come in answer to a read, are to go. `None` where they are not asked for, or
-    /// came before.
+    /// Where `length` bytes at `offset` of the drive, which come in answer to a read, are to go.
+    /// `None` where they are not asked for, or came before.
     pub fn receiving(&mut self, cookie: u64, offset: u64, length: u64) -> Option<Segments> {
         let part = self.parts.get_mut(&cookie).filter(|part| part.sent && part.command == Command::Read)?;
         let end = offset.checked_add(length)?;
@@ -269,7 +275,8 @@ impl Ledger {
         }
     }
 
-    /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is no answer to it.
+    /// A piece is answered. Gives the request back if that was its last; `Err` where the answer is
+    /// no answer to it.
     pub fn answered(&mut self, cookie: u64) -> Result<Option<Settled>, &'static str> {
         if !self.parts.get(&cookie).is_some_and(|part| part.sent) {
             return Err("it answered what was not asked");
@@ -310,13 +317,14 @@ impl Ledger {
             return Ok(None);
         };
         let failure = failure.map(|errno| (kind_of(errno), Some(errno as i32)));
-        // A flush that was sent on behalf of a forced write and refused says of all other writes, too, that they may be lost:
-        // the caller has to see that it was a flush.
+        // A flush that was sent on behalf of a forced write and refused says of all other writes,
+        // too, that they may be lost: the caller has to see that it was a flush.
         let request = if is_refused_flush { IoRequest::flush() } else { request };
         Ok(Some(Settled { request, sender, failure }))
     }
 
-    /// The connection is gone; what was sent on it and not answered is to be sent again, if it may be.
+    /// The connection is gone; what was sent on it and not answered is to be sent again, if it may
+    /// be.
     pub fn connection_lost(&mut self) -> Loss {
         if self.written > self.durable {
             return Loss::Unflushed;

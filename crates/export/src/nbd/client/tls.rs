@@ -1,7 +1,9 @@
-//! The client's side of TLS: whose signature on a server's certificate counts, and the client's own certificate, in a folder and under
-//! the names that libnbd and QEMU use (`ca-cert.pem`, `client-cert.pem`, `client-key.pem`).
+//! The client's side of TLS: whose signature on a server's certificate counts, and the client's own
+//! certificate, in a folder and under the names that libnbd and QEMU use (`ca-cert.pem`,
+//! `client-cert.pem`, `client-key.pem`).
 //!
-//! Expected faults: files that are missing or hold something else, servers with certificates of others or for other names.
+//! Expected faults: files that are missing or hold something else, servers with certificates of
+//! others or for other names.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +21,8 @@ use super::super::tls::{Session, TlsError, failed, read_certificates};
 pub(crate) struct ClientTls(Arc<ClientConfig>);
 
 impl ClientTls {
-    /// From the files in `folder`; a certificate of the client's own is shown where there is one. Blocks briefly.
+    /// From the files in `folder`; a certificate of the client's own is shown where there is one.
+    /// Blocks briefly.
     pub fn load(folder: &Path) -> Result<Self, TlsError> {
         let unusable = |error: &dyn std::fmt::Display| TlsError::Unusable(error.to_string());
         let authority = folder.join("ca-cert.pem");

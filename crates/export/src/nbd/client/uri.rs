@@ -1,8 +1,10 @@
-//! NBD URIs, as the [specification](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md) and libnbd write them:
-//! `nbd://HOST[:PORT]/EXPORT`, `nbds://…` (encrypted), `nbd+unix:///EXPORT?socket=PATH`, `nbds+unix://…`.
+//! NBD URIs, as the
+//! [specification](https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md) and libnbd
+//! write them: `nbd://HOST[:PORT]/EXPORT`, `nbds://…` (encrypted),
+//! `nbd+unix:///EXPORT?socket=PATH`, `nbds+unix://…`.
 //!
-//! Beside the standard parameters there are libnbd's `tls-certificates=DIR` and our own `timeout=TIME`. Expected faults: anything a
-//! person may type.
+//! Beside the standard parameters there are libnbd's `tls-certificates=DIR` and our own
+//! `timeout=TIME`. Expected faults: anything a person may type.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,8 +15,9 @@ use super::super::protocol::LONGEST_STRING;
 const PORT: u16 = 10809;
 /// How long a request may take, unless the URI says something else, ns.
 const DEFAULT_TIMEOUT_NS: u64 = 20_000_000_000;
-/// The least and the longest that it may say, ns. The engine takes a drive that does not answer for 30 s as broken, and fills it anew
-/// when it is back; one that is known to be lost before that only gets what it lacks.
+/// The least and the longest that it may say, ns. The engine takes a drive that does not answer for
+/// 30 s as broken, and fills it anew when it is back; one that is known to be lost before that only
+/// gets what it lacks.
 const TIMEOUTS_NS: std::ops::RangeInclusive<u64> = 100_000_000..=25_000_000_000;
 /// The longest URI: a pool's record has room for so many bytes of where a drive is.
 const LONGEST_URI: usize = 200;
@@ -43,7 +46,8 @@ pub enum NbdPlace {
     Unix(PathBuf),
 }
 
-/// Which export is meant, whatever way leads there: equal for two URIs of one export, as far as they tell.
+/// Which export is meant, whatever way leads there: equal for two URIs of one export, as far as
+/// they tell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NbdAddress {
     /// The server.
@@ -63,7 +67,8 @@ pub struct NbdUri {
     pub certificates: Option<PathBuf>,
     /// The name that the server's certificate is for, where that is not the host's.
     pub certificate_name: Option<String>,
-    /// How long a request may be without an answer, and how long the server may be out of reach, ns.
+    /// How long a request may be without an answer, and how long the server may be out of reach,
+    /// ns.
     pub timeout_ns: u64,
 }
 
@@ -221,7 +226,8 @@ fn decoded(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is no text once it is decoded".to_owned())
 }
 
-/// Writes a text so that it stands for itself in a URI; `also` are characters that do so in this place.
+/// Writes a text so that it stands for itself in a URI; `also` are characters that do so in this
+/// place.
 fn encode(text: &str, also: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for byte in text.bytes() {
         let is_plain =

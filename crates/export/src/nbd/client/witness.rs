@@ -1,7 +1,9 @@
-//! One block of which it is known what it holds durably, so that a server that is back can be asked whether it still has it: one that
-//! lost what it held (a memory disk, another file under the old name) would otherwise be taken for the one before.
+//! One block of which it is known what it holds durably, so that a server that is back can be asked
+//! whether it still has it: one that lost what it held (a memory disk, another file under the old
+//! name) would otherwise be taken for the one before.
 //!
-//! A guard against such servers, no proof: one that was set back to an older state of the same drive may agree.
+//! A guard against such servers, no proof: one that was set back to an older state of the same
+//! drive may agree.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -22,7 +24,8 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     durable: Option<Seen>,
-    /// With the number of the write that it is the beginning of, and, once that was answered, how many had been.
+    /// With the number of the write that it is the beginning of, and, once that was answered, how
+    /// many had been.
     coming: Option<(u64, Seen, Option<u64>)>,
 }
 
@@ -53,7 +56,8 @@ impl Witness {
         self.coming = self.coming.filter(|(_, seen, _)| !overlaps(seen));
     }
 
-    /// A write is about to be sent: its first block may become the one. At most one is looked at between two flushes.
+    /// A write is about to be sent: its first block may become the one. At most one is looked at
+    /// between two flushes.
     pub fn consider(&mut self, cookie: u64, offset: u64, data: &Segments) {
         let Some(first) = data.first().filter(|_| self.coming.is_none()) else { return };
         let block = first.slice(0..first.len().min(BLOCK_BYTES));

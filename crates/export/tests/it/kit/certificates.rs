@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use super::{TlsFiles, has};
 
-/// Makes an authority, and certificates of a server and a client that it has signed, as libnbd wants them called.
+/// Makes an authority, and certificates of a server and a client that it has signed, as libnbd
+/// wants them called.
 pub fn certificates() -> Option<TempDir> {
     if !has("openssl") {
         return None;

@@ -1,4 +1,5 @@
-//! A client that says exactly what it is told to, right or wrong, and waits 20 s at most for anything.
+//! A client that says exactly what it is told to, right or wrong, and waits 20 s at most for
+//! anything.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -124,8 +125,8 @@ impl Client {
         self.send(&request_bytes(kind, flags, cookie, offset, length));
     }
 
-    /// The next answer: its cookie, type and payload. Of a simple one the payload is its error; data of simple reads are not
-    /// expected here.
+    /// The next answer: its cookie, type and payload. Of a simple one the payload is its error;
+    /// data of simple reads are not expected here.
     pub fn answer(&mut self) -> (u64, u16, Vec<u8>) {
         match u32::from_be_bytes(self.number()) {
             0x6744_6698 => {

@@ -1,5 +1,5 @@
-//! What the tests of servers share: a server on a thread of its own, over a pool on drives in memory, and a client that says
-//! exactly what it is told to.
+//! What the tests of servers share: a server on a thread of its own, over a pool on drives in
+//! memory, and a client that says exactly what it is told to.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -38,7 +38,8 @@ pub struct Wanted {
     pub tls: Option<TlsFiles>,
     pub rules: Option<Vec<Rule>>,
     pub tcp: bool,
-    /// Milliseconds that the server's thread stands still in every turn, as on a machine with too much to do.
+    /// Milliseconds that the server's thread stands still in every turn, as on a machine with too
+    /// much to do.
     pub stands_still_ms: u64,
 }
 

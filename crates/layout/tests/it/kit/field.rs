@@ -1,5 +1,6 @@
-//! GF(2^8) modulo 0x11d, P+Q+R and the solving of linear equations over it: slow, small, and written from the
-//! definition alone, so that it can judge the plans without sharing anything with what they are made for.
+//! GF(2^8) modulo 0x11d, P+Q+R and the solving of linear equations over it: slow, small, and
+//! written from the definition alone, so that it can judge the plans without sharing anything with
+//! what they are made for.
 
 /// A product, bit by bit.
 pub fn multiply(mut one: u8, mut other: u8) -> u8 {
@@ -32,7 +33,8 @@ pub fn coefficient(parity: usize, unit: usize) -> u8 {
     power(1 << parity, unit)
 }
 
-/// What a unit of a stripe with `data_units` is, as a combination of the data: a row of the generator matrix.
+/// What a unit of a stripe with `data_units` is, as a combination of the data: a row of the
+/// generator matrix.
 pub fn unit_row(data_units: usize, unit: usize) -> Vec<u8> {
     if unit < data_units {
         (0..data_units).map(|data| u8::from(data == unit)).collect()

@@ -1,4 +1,5 @@
-//! What the tests of this crate share: small geometries of every kind, and every set of missing members.
+//! What the tests of this crate share: small geometries of every kind, and every set of missing
+//! members.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
@@ -21,7 +22,8 @@ pub fn geometry(level: Level, width: usize, groups: Option<usize>, rows: u64) ->
     Geometry::new(shape, rows * INTERLEAVE_BYTES).unwrap()
 }
 
-/// Every level on every width up to `widest`, and up to `widest_grouped` with every possible number of groups.
+/// Every level on every width up to `widest`, and up to `widest_grouped` with every possible number
+/// of groups.
 pub fn small_geometries(widest: usize, widest_grouped: usize, rows: u64) -> Vec<Geometry> {
     let mut geometries = Vec::new();
     for level in Level::ALL {

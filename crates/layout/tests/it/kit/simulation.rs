@@ -1,7 +1,9 @@
-//! A stripe of tiny strips that plans are carried out on, and the plain data that it has to agree with.
+//! A stripe of tiny strips that plans are carried out on, and the plain data that it has to agree
+//! with.
 //!
-//! A strip has three cells of one byte, which stand for unequal parts of a strip of 4 KiB. Everything that a
-//! plan may not do (touch a missing unit, use what it has not read, read twice) is an assertion.
+//! A strip has three cells of one byte, which stand for unequal parts of a strip of 4 KiB.
+//! Everything that a plan may not do (touch a missing unit, use what it has not read, read twice)
+//! is an assertion.
 
 use stripewise_layout::{
     Geometry, MemberSet, ReadPlan, Stripe, UnitRange, WriteMethod, WritePlan, plan_read, plan_write,
@@ -140,7 +142,8 @@ impl Simulation {
         known
     }
 
-    /// Reads a range of the stripe's data, `from..to` counted in cells, and compares it with what it should be.
+    /// Reads a range of the stripe's data, `from..to` counted in cells, and compares it with what
+    /// it should be.
     pub fn check_read(&self, from: usize, to: usize, prefer: impl FnMut(&[usize]) -> usize) -> ReadOutcome {
         let (start, end) = (data_offset(from), data_offset(to - 1) + cell_bytes(to - 1));
         let planned = plan_read(&self.geometry, &self.stripe, start, end, &self.missing, prefer);
@@ -188,8 +191,8 @@ impl Simulation {
         members.filter(|member| self.missing.contains(*member)).collect()
     }
 
-    /// Writes new data over the cells by way of the plan, and checks that the stripe is consistent afterwards.
-    /// `None` where the plan is refused.
+    /// Writes new data over the cells by way of the plan, and checks that the stripe is consistent
+    /// afterwards. `None` where the plan is refused.
     pub fn check_write(&mut self, written: &[Cells], random: &mut Random) -> Option<WritePlan> {
         let ranges: Vec<UnitRange> = written.iter().map(|cells| cells.range()).collect();
         let plan = match plan_write(&self.geometry, &self.stripe, &ranges, &self.missing) {

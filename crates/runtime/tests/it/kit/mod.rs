@@ -1,5 +1,5 @@
-//! What the tests of real drives share: directories on the file systems at hand, contents that differ in every sector, and
-//! this test binary run again as another process.
+//! What the tests of real drives share: directories on the file systems at hand, contents that
+//! differ in every sector, and this test binary run again as another process.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -85,8 +85,9 @@ pub fn range(
     run(executor, drive, IoRequest::range(operation, offset, length))
 }
 
-/// This test binary as another process that runs only the test `name`, with `STRIPEWISE_TEST_PATH` set to `path`. The test
-/// named does its part as that other process only when the variable is there.
+/// This test binary as another process that runs only the test `name`, with `STRIPEWISE_TEST_PATH`
+/// set to `path`. The test named does its part as that other process only when the variable is
+/// there.
 pub fn other_process(name: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test binary"));
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("STRIPEWISE_TEST_PATH", path);

@@ -1,7 +1,8 @@
-//! Questions at a terminal: the drives first, then whatever could still change the first choice, the
-//! most consequential first, until nothing could.
+//! Questions at a terminal: the drives first, then whatever could still change the first choice,
+//! the most consequential first, until nothing could.
 //!
-//! Expected faults: answers that make no sense (asked again), an end of input (taken as "no matter").
+//! Expected faults: answers that make no sense (asked again), an end of input (taken as "no
+//! matter").
 
 use std::io::{BufRead, IsTerminal, Write};
 

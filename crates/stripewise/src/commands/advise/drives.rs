@@ -1,5 +1,5 @@
-//! Drives to advise on, as people name them: by size, by catalogue name, by a file that `drive measure`
-//! wrote, or by the path of a drive of this machine.
+//! Drives to advise on, as people name them: by size, by catalogue name, by a file that
+//! `drive measure` wrote, or by the path of a drive of this machine.
 //!
 //! Expected faults: paths that are no drives, files that describe none.
 

@@ -1,8 +1,10 @@
-//! `evaluate --predict`: what the arrays were expected to deliver, from their drives alone, beside what they delivered.
+//! `evaluate --predict`: what the arrays were expected to deliver, from their drives alone, beside
+//! what they delivered.
 //!
-//! The drives are measured one beside the other, at the pace that they had, into an entry as `drive measure` makes;
-//! then the same evaluation runs on modelled drives of that entry, in virtual time. Nothing of the arrays' own figures
-//! enters. The processor's time does not either: where it limits, the prediction is too high.
+//! The drives are measured one beside the other, at the pace that they had, into an entry as
+//! `drive measure` makes; then the same evaluation runs on modelled drives of that entry, in
+//! virtual time. Nothing of the arrays' own figures enters. The processor's time does not either:
+//! where it limits, the prediction is too high.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;

@@ -70,7 +70,8 @@ fn row(run: &RunRecord, figure: &MeasurementRecord, sample: usize, value: f64) -
     .join(",")
 }
 
-/// A field that may hold commas, quotes or lines. What a spreadsheet would take for a formula is disarmed.
+/// A field that may hold commas, quotes or lines. What a spreadsheet would take for a formula is
+/// disarmed.
 fn quoted(text: &str) -> String {
     let text = match text.chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{text}"),

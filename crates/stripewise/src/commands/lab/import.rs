@@ -1,6 +1,7 @@
 //! `lab import`: what another tool printed, into the result store.
 //!
-//! Expected faults: files that are not what they say, that are far too large, or that were imported before.
+//! Expected faults: files that are not what they say, that are far too large, or that were imported
+//! before.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;

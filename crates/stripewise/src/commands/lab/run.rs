@@ -1,7 +1,7 @@
 //! `lab run`: a method on a target, every figure kept in the store as soon as it is taken.
 //!
-//! Expected faults: targets that hold something, an interrupt (what was measured is kept), a full disk, a pool that a
-//! daemon has open, fio missing.
+//! Expected faults: targets that hold something, an interrupt (what was measured is kept), a full
+//! disk, a pool that a daemon has open, fio missing.
 
 mod modelled;
 mod turns;
@@ -43,8 +43,8 @@ use crate::size::{ByteSize, duration_text};
                         file of its own, which is removed again. `stripewise lab profiles` lists the methods."
 )]
 pub struct Options {
-    /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or system of the catalogue;
-    /// several are measured in turns
+    /// POOL/VOL, a file, a block device, a folder, an nbd:// URI, or model:NAME with a drive or
+    /// system of the catalogue; several are measured in turns
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The method: a name of `lab profiles`, or a TOML file
@@ -75,7 +75,8 @@ pub struct Options {
     /// The commands that fail and replace a drive of the target, and say when it is rebuilt
     #[arg(long, value_name = "FILE.toml", requires = "scenario")]
     hooks: Option<PathBuf>,
-    /// Hosts with a server of fio's (`fio --server`), which measure the path TARGET on themselves, all at once
+    /// Hosts with a server of fio's (`fio --server`), which measure the path TARGET on themselves,
+    /// all at once
     #[arg(long, value_name = "HOST[:PORT],…", value_delimiter = ',', requires = "sizes")]
     hosts: Vec<fio::Host>,
     /// Where all random choices start
@@ -84,7 +85,8 @@ pub struct Options {
     /// What the drives' own caches hold together: figures of shorter runs say so
     #[arg(long, value_name = "SIZE")]
     drive_cache: Option<ByteSize>,
-    /// What the slowest link to the drives carries, 10^6 bytes a second [default: an NVMe device's own]
+    /// What the slowest link to the drives carries, 10^6 bytes a second [default: an NVMe device's
+    /// own]
     #[arg(long, value_name = "MB/S")]
     link: Option<f64>,
     /// Write nothing: measurements that write are left out
@@ -596,7 +598,8 @@ fn named_for(profile: &Profile, size_bytes: Option<u64>) -> Profile {
     profile
 }
 
-/// A volume with something in it is not overwritten unasked: its beginning and 64 places are looked at.
+/// A volume with something in it is not overwritten unasked: its beginning and 64 places are looked
+/// at.
 async fn refuse_written<T: Target>(volume: &T, name: &VolumeName) -> Result<()> {
     let capacity = volume.capacity_bytes() / 4096 * 4096;
     for place in 0..64 {

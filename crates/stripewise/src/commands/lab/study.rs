@@ -1,6 +1,7 @@
 //! `lab study`: a published study on our engine, in the study's own tables, its findings judged.
 //!
-//! Expected faults: no room for the drives, a host too slow for them (all are slowed by one factor, and it is said).
+//! Expected faults: no room for the drives, a host too slow for them (all are slowed by one factor,
+//! and it is said).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -33,13 +34,15 @@ pub struct Options {
     /// A first look in under five minutes
     #[arg(long)]
     quick: bool,
-    /// A folder to make drives in, or the drives themselves, which are overwritten [default: the current folder]
+    /// A folder to make drives in, or the drives themselves, which are overwritten [default: the
+    /// current folder]
     #[arg(long, value_name = "DIR|PATH", num_args = 1..)]
     drives: Vec<PathBuf>,
     /// Overwrite drives that hold something
     #[arg(long)]
     force: bool,
-    /// What each drive is held to [default: the study's drives, slower where the host cannot keep up]
+    /// What each drive is held to [default: the study's drives, slower where the host cannot keep
+    /// up]
     #[arg(long, value_name = "RATES")]
     pace: Option<Pace>,
     /// Modelled drives in virtual time: a name of `model catalogue`, or fixed:LATENCY,RATE,DEPTH

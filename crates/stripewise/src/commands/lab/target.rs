@@ -1,7 +1,9 @@
-//! What `lab run` measures: told from the words, made if it is not there, refused if it would be overwritten unasked.
+//! What `lab run` measures: told from the words, made if it is not there, refused if it would be
+//! overwritten unasked.
 //!
-//! Expected faults: targets that hold something (refused without `--force`), that are mounted or part of something else
-//! (refused always), missing, too small, read-only; a pool that another process has open.
+//! Expected faults: targets that hold something (refused without `--force`), that are mounted or
+//! part of something else (refused always), missing, too small, read-only; a pool that another
+//! process has open.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -124,7 +126,8 @@ async fn file_or_device(app: &App, path: &Path, how: Use) -> Result<OpenDrive> {
     if is_users {
         refuse_in_use(&path)?;
     }
-    // A device that is mounted, has mounted partitions, or belongs to md, LVM or ZFS cannot be opened: it is in use.
+    // A device that is mounted, has mounted partitions, or belongs to md, LVM or ZFS cannot be
+    // opened: it is in use.
     let options = OpenOptions { read_only: how.read_only, ..OpenOptions::default() };
     let opened = open_drive(app, &*app.executor()?, &path, &options)?;
     if is_users {

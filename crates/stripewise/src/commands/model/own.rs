@@ -1,11 +1,12 @@
-//! `model validate --own`: our own engine, with its defaults, on the modelled drives of studies 004 and 002, in virtual
-//! time, beside the best published system of each cell.
+//! `model validate --own`: our own engine, with its defaults, on the modelled drives of studies 004
+//! and 002, in virtual time, beside the best published system of each cell.
 //!
-//! Streams run at the outer edge of the disks, where those of the study ran. What goes all over them, mixed loads and
-//! rebuilds, is on disks shrunk in proportion, so that filling them takes seconds of computing: they keep their rates
-//! and their seeks by share of the stroke, on one surface; a load uses the same share of the array as in the study.
-//! Solid-state drives are shrunk, too, and keep their share of spare blocks. The processor costs nothing, as in all of
-//! virtual time.
+//! Streams run at the outer edge of the disks, where those of the study ran. What goes all over
+//! them, mixed loads and rebuilds, is on disks shrunk in proportion, so that filling them takes
+//! seconds of computing: they keep their rates and their seeks by share of the stroke, on one
+//! surface; a load uses the same share of the array as in the study. Solid-state drives are shrunk,
+//! too, and keep their share of spare blocks. The processor costs nothing, as in all of virtual
+//! time.
 
 use std::fmt::Write;
 use std::sync::Arc;

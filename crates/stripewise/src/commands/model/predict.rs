@@ -1,6 +1,8 @@
-//! `model predict`: what a system delivers, what limits it, and how far such figures were off where they could be checked.
+//! `model predict`: what a system delivers, what limits it, and how far such figures were off where
+//! they could be checked.
 //!
-//! Expected faults: unknown names (the nearest are said), configurations that cannot be (with the rule).
+//! Expected faults: unknown names (the nearest are said), configurations that cannot be (with the
+//! rule).
 
 use std::path::PathBuf;
 

@@ -1,6 +1,7 @@
 //! `model reliability`: how likely a layout is to lose data, with intervals, and what was assumed.
 //!
-//! Expected faults: laws that are none, numbers that make no sense, layouts that do not fit the drives.
+//! Expected faults: laws that are none, numbers that make no sense, layouts that do not fit the
+//! drives.
 
 use std::str::FromStr;
 
@@ -28,7 +29,8 @@ use crate::size::ByteSize;
                   fixed:HOURS or uniform:FROM,TO. What is left out has published defaults; the answer names them."
 )]
 pub struct Options {
-    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, and the aliases of `volume create`
+    /// single raid0 raid1 raid4 raid5 raid6 raid7 raid10 raid50 raid60, and the aliases of
+    /// `volume create`
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     layout: LayoutSpec,
     /// Drives, without dedicated spares
@@ -76,7 +78,8 @@ pub struct Options {
     /// All rebuilds of a group run at once, not one after the other
     #[arg(long)]
     parallel_repairs: bool,
-    /// Which drive, for the predicted rebuild: a catalogue name, a size as in 8TB-hdd, or a file of `drive measure`
+    /// Which drive, for the predicted rebuild: a catalogue name, a size as in 8TB-hdd, or a file of
+    /// `drive measure`
     #[arg(long, value_name = "NAME", conflicts_with = "capacity")]
     drive: Option<String>,
     /// Size of a drive, a hard disk [default: 8TB]

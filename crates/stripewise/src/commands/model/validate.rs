@@ -33,7 +33,8 @@ pub struct Options {
     /// Write the report as Markdown, and its chart as SVG beside it
     #[arg(long, value_name = "FILE.md")]
     report: Option<PathBuf>,
-    /// Run our own engine on the drives of studies 004 and 002 too, beside the best published system of each cell
+    /// Run our own engine on the drives of studies 004 and 002 too, beside the best published
+    /// system of each cell
     #[arg(long, conflicts_with = "data")]
     own: bool,
     /// Where the choice of halves starts

@@ -39,7 +39,8 @@ pub(super) async fn add_drives(api: Api, Path(pool): Path<String>, Json(new): Js
     api.document(words.option("as", new.role).flag("force", new.force)).await
 }
 
-/// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its identity.
+/// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its
+/// identity.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(String, String)>) -> Response {
     api.document(Words::new("pool remove").operand(pool).operand(drive)).await

@@ -1,5 +1,6 @@
-//! Everything that the command line can do with pools can be asked for over HTTP: each path is asked once with all that it takes, and
-//! the command lines that come of it are held against those that there are.
+//! Everything that the command line can do with pools can be asked for over HTTP: each path is
+//! asked once with all that it takes, and the command lines that come of it are held against those
+//! that there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

@@ -22,7 +22,8 @@ pub(super) async fn list_volumes(api: Api, Path(pool): Path<String>) -> Response
 #[serde(deny_unknown_fields)]
 pub(super) struct NewVolume {
     name: String,
-    /// `single`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid7`, `raid10`, `raid50`, `raid60` or an alias.
+    /// `single`, `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid7`, `raid10`, `raid50`, `raid60`
+    /// or an alias.
     layout: String,
     columns: Option<u32>,
     groups: Option<u32>,
@@ -32,7 +33,8 @@ pub(super) struct NewVolume {
     /// Takes room only as it is written.
     #[serde(default)]
     thin: bool,
-    /// `true`: small writes are acknowledged from the journal; `false` or left out: when they are in place.
+    /// `true`: small writes are acknowledged from the journal; `false` or left out: when they are
+    /// in place.
     write_back: Option<bool>,
     /// On unless `false`.
     checksums: Option<bool>,

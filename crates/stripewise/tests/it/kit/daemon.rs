@@ -10,7 +10,8 @@ use super::Sandbox;
 
 /// No test waits longer for anything.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Nor for the end of a process, which may have much to put in its place, on a machine with other work to do.
+/// Nor for the end of a process, which may have much to put in its place, on a machine with other
+/// work to do.
 const END_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that stays; killed if the test ends before it.

@@ -1,4 +1,5 @@
-//! A folder of its own for every test, with its own `STRIPEWISE_HOME`, and the program itself run in it.
+//! A folder of its own for every test, with its own `STRIPEWISE_HOME`, and the program itself run
+//! in it.
 
 #![allow(dead_code, reason = "every test file uses its own part of this")]
 
@@ -38,7 +39,8 @@ pub struct Answer {
 }
 
 impl Sandbox {
-    /// An empty folder on the disk that the build writes to (temporary folders may be in memory, without O_DIRECT).
+    /// An empty folder on the disk that the build writes to (temporary folders may be in memory,
+    /// without O_DIRECT).
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test");
         Self { folder }

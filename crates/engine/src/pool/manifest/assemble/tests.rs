@@ -29,7 +29,8 @@ impl History {
         Self { drives: vec![manifest; count as usize], next_branch: 2, kind: ExclusionKind::Failed }
     }
 
-    /// As [`Self::go_on`], but power goes when some have the new branch, and before any is told that all have it.
+    /// As [`Self::go_on`], but power goes when some have the new branch, and before any is told
+    /// that all have it.
     fn begin_to_go_on(&mut self, on: &[usize], out: &[u32], reached: &[usize]) {
         self.go_on(on, out, reached);
         for drive in reached {
@@ -201,13 +202,15 @@ fn halves_are_refused_and_both_are_named() {
 #[test]
 fn a_branch_that_died_at_birth_is_passed_over() {
     let mut history = History::new(3, &[Level::Raid5]);
-    // Drive 0 was to be excluded, but power went when only drive 1 had heard of it; then 0 and 2 were used.
+    // Drive 0 was to be excluded, but power went when only drive 1 had heard of it; then 0 and 2
+    // were used.
     history.go_on(&[1], &[0], &[1]);
     history.go_on(&[0, 2], &[1], &[0, 2]);
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Stale), (2, Current)]);
     // With only one of these two nobody can tell.
     assert!(matches!(history.choose(&[0, 1]), Err(Diverged { .. })));
-    // Drive 1 has something of its own, but its branch never counted: it was to be that of drive 2, too.
+    // Drive 1 has something of its own, but its branch never counted: it was to be that of drive 2,
+    // too.
     let mut history = History::new(3, &[Level::Raid5, Level::Single]);
     history.drives.iter_mut().for_each(|manifest| put_on(manifest, 1, 1));
     history.go_on(&[1], &[0], &[1]);
@@ -249,7 +252,8 @@ fn a_commit_that_never_counted_is_passed_over_when_others_went_on_without_it() {
 
 #[test]
 fn a_commit_never_counted_where_another_history_left_its_branch_before() {
-    // Drive 0 got a commit that drive 1 lacked, and was out from then on; later drive 2 took its place.
+    // Drive 0 got a commit that drive 1 lacked, and was out from then on; later drive 2 took its
+    // place.
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1, 2], &[], &[0]);
     history.go_on(&[1, 2], &[0], &[1, 2]);
@@ -273,7 +277,8 @@ fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
         history.kind = ExclusionKind::Missing;
         history.begin_to_go_on(&[0, 1], &[2], reached);
         assert_eq!(history.choose(&[0, 2]).unwrap().manifest, history.drives[0], "while it is all there is");
-        // Those that are left of who was to take part are not at hand: for all that drive 0 knows they may have it.
+        // Those that are left of who was to take part are not at hand: for all that drive 0 knows
+        // they may have it.
         history.go_on(&[2], &[0, 1], &[2]);
         let choice = history.choose(&[0, 2]).unwrap();
         assert_eq!((choice.misled.as_slice(), &choice.manifest), ([0].as_slice(), &history.drives[2]));
@@ -289,7 +294,8 @@ fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
 
 #[test]
 fn of_what_led_to_a_tentative_branch_only_what_counted_was_lived_on() {
-    // A commit that drive 0 alone had, and from there a branch without the others that nobody was told to live on.
+    // A commit that drive 0 alone had, and from there a branch without the others that nobody was
+    // told to live on.
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1, 2], &[], &[0]);
     history.begin_to_go_on(&[0], &[1], &[0]);

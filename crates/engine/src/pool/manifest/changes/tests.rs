@@ -146,7 +146,8 @@ proptest! {
         prop_assert_eq!(replay(&[(1, bytes)]), None);
     }
 
-    /// Sections with a few bytes changed: whatever is accepted has passed every check, and none of them panics.
+    /// Sections with a few bytes changed: whatever is accepted has passed every check, and none of
+    /// them panics.
     #[test]
     fn damaged_sections_do_no_harm(
         seed in 0u64..20,

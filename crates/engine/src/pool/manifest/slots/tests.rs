@@ -1,4 +1,5 @@
-//! What was written is read back; what is torn, rotten or someone else's is not; nothing harms the reader.
+//! What was written is read back; what is torn, rotten or someone else's is not; nothing harms the
+//! reader.
 
 use std::rc::Rc;
 
@@ -423,7 +424,8 @@ proptest! {
         prop_assert_eq!(read(&drive), Content::None);
     }
 
-    /// Entry headers whose every field is anything, sealed: lengths are bounded by the room before anything is read.
+    /// Entry headers whose every field is anything, sealed: lengths are bounded by the room before
+    /// anything is read.
     #[test]
     fn sealed_rubbish_is_bounded(fields in prop::collection::vec(any::<u8>(), 56), kind: bool, room in 0u64..200_000) {
         let of = Header { pool_id: POOL, drive_id: Id(100), capacity_bytes: 8 * MIB };

@@ -22,8 +22,9 @@ fn retire(manifest: &mut Manifest, number: u32) {
     manifest.drive_mut(number).unwrap().retiring = true;
 }
 
-/// Whether all rows can be matched with drives, each column with one of its own, looked at in another way: each row is
-/// given the drives with most room left, the widest rows first, and what lies where now does not matter.
+/// Whether all rows can be matched with drives, each column with one of its own, looked at in
+/// another way: each row is given the drives with most room left, the widest rows first, and what
+/// lies where now does not matter.
 fn can_be_matched(manifest: &Manifest) -> bool {
     let books = FreeSlabs::new(manifest);
     let mut room: BTreeMap<u32, u64> =
@@ -77,7 +78,8 @@ fn what_is_said_to_fit_fits_and_what_is_not_does_not() {
     assert!(fitted > 100 && refused > 100 && by_chains > 4, "{fitted} {refused} {by_chains}");
 }
 
-/// Empties drives as a drain does, one move after the other; whether something had to be moved out of the way.
+/// Empties drives as a drain does, one move after the other; whether something had to be moved out
+/// of the way.
 fn empty_step_by_step(mut manifest: Manifest, mut books: FreeSlabs) -> bool {
     let mut moved_on = false;
     let retiring: Vec<u32> =
@@ -132,8 +134,8 @@ fn the_numbers_are_those_of_what_has_no_place() {
 
 #[test]
 fn room_for_a_lost_area_of_a_journal_is_not_promised_to_rows() {
-    // Rows on the first three drives; the last has room for the column of one that is to be emptied, or for
-    // the area that was on the fourth, which failed.
+    // Rows on the first three drives; the last has room for the column of one that is to be
+    // emptied, or for the area that was on the fourth, which failed.
     let mut manifest = pool_of(&[20, 20, 20, 20, 6]);
     [3, 4].into_iter().for_each(|drive| retire(&mut manifest, drive));
     add_volume(&mut manifest, 1, Level::Raid5, 3, 4);

@@ -174,7 +174,8 @@ fn places_are_all_or_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Rows taken and given back in any order: books agree with a set of slabs, and what was said to be possible is.
+    /// Rows taken and given back in any order: books agree with a set of slabs, and what was said
+    /// to be possible is.
     #[test]
     fn nothing_is_handed_out_twice(
         sizes in prop::collection::vec(10u64..80, 1..9),

@@ -1,5 +1,5 @@
-//! The ledger against a modelled server: it takes requests in any order, has a cache that it loses when it crashes, and connections
-//! that are cut anywhere. Each life is drawn from a seed.
+//! The ledger against a modelled server: it takes requests in any order, has a cache that it loses
+//! when it crashes, and connections that are cut anywhere. Each life is drawn from a seed.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ fn sent((head, data): ([u8; 28], Segments)) -> Sent {
     }
 }
 
-/// What a block was acknowledged to hold, and the how-manieth acknowledgement that was: contents repeat.
+/// What a block was acknowledged to hold, and the how-manieth acknowledgement that was: contents
+/// repeat.
 type Acknowledged = (u8, u64);
 
 /// What a caller has under way.

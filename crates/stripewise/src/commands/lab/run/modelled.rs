@@ -1,7 +1,9 @@
-//! `lab run model:NAME`: a method on a modelled drive in virtual time, or on a system of the catalogue by prediction.
+//! `lab run model:NAME`: a method on a modelled drive in virtual time, or on a system of the
+//! catalogue by prediction.
 //!
-//! Drives (of the catalogue, or a file of `drive measure`) are measured as any other, with the native driver; nothing is
-//! stored, so nothing is compared in the end. Systems have no data path here: each figure is what `model predict` says.
+//! Drives (of the catalogue, or a file of `drive measure`) are measured as any other, with the
+//! native driver; nothing is stored, so nothing is compared in the end. Systems have no data path
+//! here: each figure is what `model predict` says.
 
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime};

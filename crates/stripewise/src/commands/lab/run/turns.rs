@@ -1,7 +1,8 @@
-//! Several targets in turns: what changes with the hour, the room or the neighbours changes for all of them.
+//! Several targets in turns: what changes with the hour, the room or the neighbours changes for all
+//! of them.
 //!
-//! Each round takes one run of every step of each target, the targets in random order. Each is a run of its own in the
-//! store, so that `lab compare` can be asked about any two.
+//! Each round takes one run of every step of each target, the targets in random order. Each is a
+//! run of its own in the store, so that `lab compare` can be asked about any two.
 
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
