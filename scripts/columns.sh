@@ -9,7 +9,7 @@ found=$(
     {
         find crates tests fuzz -name '*.rs' -not -path '*/target/*' -exec grep -HnE '^.{101,}$' {} + |
             grep -E '^[^:]+:[0-9]+: *//' || true
-        for page in *.md docs/*.md; do
+        for page in *.md docs/*.md docs/*/*.md; do
             [ "$page" = docs/validation.md ] || [ ! -f "$page" ] && continue
             awk '/^ *```/ { example = !example; print ""; next } example || /^ *[|]/ { print ""; next } 1' "$page" |
                 grep -nE '^.{101,}$' | sed "s|^|$page:|" || true

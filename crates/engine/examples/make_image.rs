@@ -3,9 +3,9 @@
 //!
 //! `cargo run -p stripewise-engine --example make_image -- FOLDER` writes one folder for each pool
 //! below; on the same code the same bytes each time. A folder that is there is never overwritten:
-//! images stay as the version that made them left them (`docs/format.md`, *Images*). All pools are
-//! left in the middle of things, as a power cut leaves them: small writes that are only in the
-//! journal, a drive away, a rebuild, a conversion.
+//! images stay as the version that made them left them (`docs/internals/format.md`, *Images*). All
+//! pools are left in the middle of things, as a power cut leaves them: small writes that are only
+//! in the journal, a drive away, a rebuild, a conversion.
 
 #[path = "../tests/it/kit/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]

@@ -14,7 +14,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// How many regions share a dirty mark and a page of a region map. Part of what is on the drives: a
 /// map is opened with the grain that it was made with, and each page says which that is
-/// (`docs/format.md`, *Region map*).
+/// (`docs/internals/format.md`, *Region map*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapGrain {
     /// Regions of one dirty mark; divides `regions_per_page`.

@@ -2,7 +2,7 @@
 //!
 //! | folder | what is there |
 //! |---|---|
-//! | `manifest/` | the record, its bytes (`docs/format.md`), and how it is changed by commits |
+//! | `manifest/` | the record, its bytes (`docs/internals/format.md`), and its changes by commits |
 //! | `space/` | slabs: what lies where, what is free, where new rows go |
 //! | `membership/` | drives that join, leave, fail, come back or are replaced |
 //! | `volume/` | volumes: creation, opening, I/O, resizing, thin allocation, conversion |

@@ -1,5 +1,5 @@
 //! The record of a pool that every drive carries: what it says, its bytes, and how it is changed so
-//! that a cut at any instant leaves the state before or after (bytes: `docs/format.md`).
+//! that a cut at any instant leaves the state before or after (bytes: `docs/internals/format.md`).
 
 pub(crate) mod assemble;
 pub(crate) mod changes;

@@ -107,7 +107,7 @@ fn changes_that_contradict_are_left_out_with_all_behind_them() {
 
 #[test]
 fn the_sections_are_as_described() {
-    // The bytes of docs/format.md: whoever changes them changes the version.
+    // The bytes of docs/internals/format.md: whoever changes them changes the version.
     let mut bytes = Vec::new();
     Section::Map { part: Id(0x0102 << 112), width: 3, rows: 0x0405 }.put(&mut bytes);
     let mut expected = vec![4, 26, 0, 0, 0, 1, 2];
@@ -121,7 +121,7 @@ fn the_sections_are_as_described() {
 
 #[test]
 fn the_examples_of_the_documentation_are_sections() {
-    let page = include_str!("../../../../../../docs/format.md");
+    let page = include_str!("../../../../../../docs/internals/format.md");
     let examples: Vec<&str> =
         page.split("```json\n").skip(1).map(|rest| rest.split_once("```").expect("its end").0).collect();
     let [head, drive, volume, events] = examples[..] else { panic!("four examples") };
