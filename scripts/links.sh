@@ -1,6 +1,7 @@
 #!/bin/sh
-# Links between documents lead somewhere: a relative link of a .md file to a file and, behind `#`, to a
-# heading of it; and each `docs/….md` that code, scripts or documents name is there.
+# What documents refer to exists: the file of a relative link and, behind `#`, its heading; each
+# `docs/….md` that code, scripts or documents name; the tests that the invariants name, and each
+# "invariant I7" that code cites.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C.UTF-8
@@ -51,6 +52,18 @@ grep -rnoE '\bdocs/[A-Za-z0-9_/-]+\.md\b' Makefile ./*.md docs scripts crates te
     --include='*.rs' --include='*.md' --include='*.sh' --include='*.toml' --include=Makefile \
     --exclude-dir=target --exclude-dir=corpus | while IFS=: read -r page line file; do
     [ -e "$file" ] || echo "${page#./}:$line: there is no $file"
+done >>"$work/broken"
+
+invariants=docs/internals/invariants.md
+for page in $invariants docs/testing.md; do
+    grep -oE '`[a-z/_]+\.rs`' "$page" | tr -d '`' | sort -u | while read -r file; do
+        [ -n "$(find crates tests -path "*/${file#crates/}" -not -path '*/target/*' | head -1)" ] ||
+            echo "$page: there is no $file"
+    done
+done >>"$work/broken"
+grep -rnoE '[Ii]nvariants? [IC][0-9]+' crates tests --include='*.rs' | while IFS=: read -r file line cited; do
+    grep -qF "**${cited##* }." $invariants ||
+        echo "$file:$line: $cited is not in $invariants"
 done >>"$work/broken"
 
 if [ -s "$work/broken" ]; then
