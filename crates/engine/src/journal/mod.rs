@@ -383,7 +383,14 @@ impl Journal {
     /// there would be too few. What is durable in place need not be copied, so flush, then
     /// [`Self::leave_area`].
     pub fn begin_leaving(&self, drive: u32) -> bool {
-        let may_leave = self.0.state.borrow_mut().begin_leaving(drive);
+        let least = self.0.state.borrow().copies;
+        self.begin_leaving_for(drive, least)
+    }
+
+    /// As [`Self::begin_leaving`], where `least` areas are enough: the drive's successor has one,
+    /// and those of other drives were lost.
+    pub fn begin_leaving_for(&self, drive: u32, least: usize) -> bool {
+        let may_leave = self.0.state.borrow_mut().begin_leaving(drive, least.max(1));
         self.0.changed();
         may_leave
     }

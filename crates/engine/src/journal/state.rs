@@ -359,11 +359,11 @@ impl State {
         }
     }
 
-    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`: it
-    /// cannot be done without.
-    pub fn begin_leaving(&mut self, drive: u32) -> bool {
+    /// From now on nothing new goes to a drive's area, and copies in it do not count. `false`:
+    /// fewer than `least` would be left.
+    pub fn begin_leaving(&mut self, drive: u32, least: usize) -> bool {
         let Some(index) = self.rings.iter().position(|ring| ring.area.drive == drive) else { return true };
-        if self.rings.len() <= self.copies {
+        if self.rings.len() <= least {
             return false;
         }
         let ring = self.rings.remove(index);

@@ -1,6 +1,7 @@
 //! Drives that join a pool, leave it, fail, come back, or are replaced.
 
 pub(crate) mod drives;
+pub(crate) mod enough_copies;
 pub(crate) mod host;
 pub(crate) mod inspect;
 pub(crate) mod leaving;

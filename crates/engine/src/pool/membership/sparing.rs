@@ -23,6 +23,7 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
+use crate::pool::membership::enough_copies::is_enough_without;
 use crate::pool::membership::spare_allocation::{Onto, Taken, candidates, stretches, take_over};
 use crate::pool::space::evacuation;
 use crate::pool::space::slabs::FreeSlabs;
@@ -359,12 +360,16 @@ impl Inner {
     async fn leave_map_place(&self, stale: &Stale) -> Result<(), PoolError> {
         let (part, old) = (stale.part, stale.old);
         self.try_commit(None, move |manifest| {
-            let Some(part) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
+            let Some(record) = manifest.parts().find(|other| other.id == part) else {
+                return Ok(Change::Nothing(()));
+            };
             let is_other = |place: &&MetaPlaceRecord| **place != old && place.state == PlaceState::Active;
-            let others = part.meta.places.iter().filter(is_other).count();
-            if others <= part.shape.fault_tolerance() {
+            let others: Vec<u32> =
+                record.meta.places.iter().filter(is_other).map(|place| place.drive).collect();
+            if !is_enough_without(manifest, old.drive, &others, record.shape.fault_tolerance()) {
                 return Ok(Change::Nothing(()));
             }
+            let Some(part) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
             part.meta.places.retain(|place| *place != old);
             manifest.forget_replaced();
             Ok(Change::Commit(()))

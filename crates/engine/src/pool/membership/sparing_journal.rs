@@ -18,6 +18,7 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState};
+use crate::pool::membership::enough_copies::{is_at_successor, is_enough_without};
 use crate::pool::volume::open::journal_place;
 
 /// What is cleared of a new area: its header, in both of its places.
@@ -222,21 +223,36 @@ impl Inner {
 
     /// Gives up an area, where others are enough, after what was in it has its copies there.
     async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
-        let is_enough = move |part: &PartRecord| {
+        let others = move |part: &PartRecord| -> Vec<u32> {
             let is_other = |place: &&JournalPlaceRecord| {
                 (place.drive, place.slab) != (old.drive, old.slab) && place.state == PlaceState::Active
             };
-            part.journal.iter().filter(is_other).count() > part.shape.fault_tolerance()
+            part.journal.iter().filter(is_other).map(|place| place.drive).collect()
         };
-        if !self.manifest.borrow().parts().any(|other| other.id == part && is_enough(other)) {
+        let is_enough = move |manifest: &Manifest| {
+            let part = manifest.parts().find(|other| other.id == part);
+            part.is_some_and(|part| {
+                is_enough_without(manifest, old.drive, &others(part), part.shape.fault_tolerance())
+            })
+        };
+        if !is_enough(&self.manifest.borrow()) {
             return Ok(());
         }
+        let goes_to_successor = {
+            let manifest = self.manifest.borrow();
+            let part = manifest.parts().find(|other| other.id == part);
+            part.is_some_and(|part| is_at_successor(&manifest, old.drive, &others(part)))
+        };
         if let Some(log) = array.0.write_log() {
             let mut has_left = false;
             // Clients keep the other areas full, and writes may be under way that the area has
             // records of: then there is no room for copies of these, but they are over soon.
             for _ in 0..LEAVING_ATTEMPTS {
-                if !log.journal.begin_leaving(old.drive) {
+                let may_leave = match goes_to_successor {
+                    true => log.journal.begin_leaving_for(old.drive, 1),
+                    false => log.journal.begin_leaving(old.drive),
+                };
+                if !may_leave {
                     return Ok(());
                 }
                 // What is durable in place is not needed in the journal any more.
@@ -252,7 +268,8 @@ impl Inner {
             }
         }
         self.try_commit(None, move |manifest| {
-            let Some(part) = manifest.part_mut(part).filter(|part| is_enough(part)) else {
+            let is_enough = is_enough(manifest);
+            let Some(part) = manifest.part_mut(part).filter(|_| is_enough) else {
                 return Ok(Change::Nothing(()));
             };
             let before = part.journal.len();

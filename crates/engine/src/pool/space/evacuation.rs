@@ -16,6 +16,7 @@ use crate::pool::manifest::drive_record::{DriveRecord, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, MetaPlaceRecord, PartRecord, PlaceState};
+use crate::pool::membership::enough_copies::{is_at_successor, lasting};
 use crate::pool::membership::leaving::slabs_on;
 use crate::pool::membership::spare_allocation::{candidates, put};
 use crate::pool::space::slabs::FreeSlabs;
@@ -159,10 +160,11 @@ fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u
     for part in record.parts() {
         let mut maps: Vec<u32> = part.meta.places.iter().map(|place| place.drive).collect();
         // As many as the layout needs are enough.
-        let mut spared = maps.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        let mut spared = lasting(&record, &maps).saturating_sub(part.shape.fault_tolerance() + 1);
         for old in part.meta.places.iter().filter(|place| retiring.contains(&place.drive)) {
             match place(manifest, books, old.drive, &maps, part.meta.slabs) {
                 Some((drive, _)) => maps.push(drive),
+                None if is_at_successor(&record, old.drive, &maps) => {}
                 None if spared > 0 => spared -= 1,
                 None => homeless.push((u64::from(part.meta.slabs), maps.clone())),
             }
@@ -170,10 +172,11 @@ fn homeless_places(manifest: &mut Manifest, books: &mut FreeSlabs, retiring: &[u
     }
     for part in record.parts() {
         let mut areas: Vec<u32> = part.journal.iter().map(|place| place.drive).collect();
-        let mut spared = areas.len().saturating_sub(part.shape.fault_tolerance() + 1);
+        let mut spared = lasting(&record, &areas).saturating_sub(part.shape.fault_tolerance() + 1);
         for old in part.journal.iter().filter(|place| retiring.contains(&place.drive)) {
             match place(manifest, books, old.drive, &areas, old.slabs) {
                 Some((drive, _)) => areas.push(drive),
+                None if is_at_successor(&record, old.drive, &areas) => {}
                 None if spared > 0 => spared -= 1,
                 None => homeless.push((u64::from(old.slabs), areas.clone())),
             }
