@@ -134,10 +134,15 @@ impl Inner {
             self.forget_logged(self.regions.stripes_of(region)).await?;
         }
         // A flush may have made it so by now.
-        let is_durable = matches!(self.regions.state(region), RegionState::Ready | RegionState::Written);
+        let before = self.regions.state(region);
         self.regions.mark_unwritten(region);
-        if is_durable {
-            self.persist_page(self.regions.page_of(region)).await?;
+        if matches!(before, RegionState::Ready | RegionState::Written)
+            && let Err(error) = self.persist_page(self.regions.page_of(region)).await
+        {
+            // The drives still say that it is written: so it must be kept like one, by rebuilds
+            // too.
+            self.regions.mark_written_still(region, before);
+            return Err(error);
         }
         self.forget_sums(region);
         let region_bytes = self.regions.shape.region_data_bytes;

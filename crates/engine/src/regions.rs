@@ -430,6 +430,15 @@ impl Regions {
         self.initialised.notify_all();
     }
 
+    /// Takes [`Self::mark_unwritten`] back where its page could not be made durable; `before` is
+    /// what the region was, `Ready` or `Written`, and its stripes were locked since.
+    pub fn mark_written_still(&self, region: u64, before: RegionState) {
+        debug_assert!(matches!(before, RegionState::Ready | RegionState::Written));
+        self.set_state(region, before);
+        self.change_page_of(region);
+        self.initialised.notify_all();
+    }
+
     fn change_page_of(&self, region: u64) {
         self.pages.borrow_mut()[self.page_of(region)].version += 1;
     }

@@ -13,6 +13,8 @@ use stripewise_drive::{
 use stripewise_engine::{ArrayError, OpenMode, Pool, PoolState, Volume, VolumeSpec};
 
 const PAGE: u64 = 4096;
+/// Room that is not even enough to overwrite pages, as where a file system copies on write.
+const NONE_TO_OVERWRITE: u64 = 1;
 
 /// Sparse files of one file system: pages that were never written take from what room there is.
 struct SparseFile {
@@ -40,7 +42,8 @@ impl Drive for SparseFile {
         match request.operation {
             Operation::Write { .. } | Operation::WriteZeroes => {
                 for page in pages {
-                    if !taken.contains(&page) && self.room.get() < PAGE {
+                    let is_new = !taken.contains(&page);
+                    if self.room.get() == NONE_TO_OVERWRITE || is_new && self.room.get() < PAGE {
                         let full = request.error(&self.info.label, DriveErrorKind::NoSpace, Some(28));
                         return Completion::ready(Err(full));
                     }
@@ -195,4 +198,23 @@ fn with_space_again_writing_goes_on_where_it_stopped() {
         assert_eq!(pool.status().state, PoolState::Online);
         pool.close().await.unwrap();
     });
+}
+
+#[test]
+fn what_could_not_be_discarded_is_there_as_before() {
+    for (layout, checksums) in [("single", false), ("raid1", false), ("raid1", true), ("raid5", true)] {
+        let room = Rc::new(Cell::new(u64::MAX / 2));
+        let drives = sparse_files(4, 96, &room);
+        let life = Life::new();
+        life.run(async {
+            let pool = life.create(&drives, &[]).await.unwrap();
+            let volume = pool.create_volume(spec_of("data", layout, false, checksums)).await.unwrap();
+            fill(&volume, 1, 0, 12 * MIB).await;
+            volume.flush().await.unwrap();
+            room.set(NONE_TO_OVERWRITE);
+            let refused = volume.discard(0, 12 * MIB).await;
+            assert!(matches!(refused, Err(ArrayError::FileSystemFull { .. })), "{layout}: {refused:?}");
+            holds(&volume, 1, 0, 12 * MIB).await.unwrap();
+        });
+    }
 }
