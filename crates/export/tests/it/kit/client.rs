@@ -53,8 +53,8 @@ impl Client {
 
     pub fn connect_silently(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).expect("connected");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-        stream.set_write_timeout(Some(Duration::from_secs(20))).expect("set");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+        stream.set_write_timeout(Some(Duration::from_secs(60))).expect("set");
         Self { stream }
     }
 
