@@ -8,8 +8,7 @@
 //! mutable, can exist at once. Phantoms make every access a no-op, so performance models move
 //! terabytes without memory and the engine cannot tell the difference.
 //!
-//! Memory that nobody changes any more ([`Buffer::freeze`]) a drive in memory may keep instead of a
-//! copy ([`kept`]).
+//! A drive in memory may keep frozen memory ([`Buffer::freeze`]) instead of a copy ([`kept`]).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -31,7 +30,7 @@ const CLASSES: usize = 11;
 struct Allocation {
     memory: NonNull<u8>,
     capacity_bytes: usize,
-    /// Nobody changes the bytes any more, until it is used anew.
+    /// The bytes do not change until the memory is allocated again.
     frozen: Cell<bool>,
     /// What drives keep of it.
     kept: Cell<KeptPieces>,
@@ -106,8 +105,8 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `retain_limit_bytes` of returned memory. What is in use is bounded
-    /// by whoever admits requests, not here.
+    /// A pool that keeps at most `retain_limit_bytes` of returned memory. Admission of requests,
+    /// not the pool, bounds the memory in use.
     pub fn new(retain_limit_bytes: usize) -> Self {
         let shared = PoolShared {
             free: RefCell::new(std::array::from_fn(|_| Vec::new())),
@@ -260,9 +259,8 @@ impl Buffer {
         Some(f(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), self.length) }))
     }
 
-    /// From now on nobody changes these bytes, nor any others of the same allocation, through
-    /// whatever view, as long as there is a view of it: a drive may keep them instead of a copy.
-    /// Whoever tries to change them panics.
+    /// Makes the whole allocation immutable, through any view, until its last view is dropped. A
+    /// drive may keep it instead of a copy. An attempt to change it panics.
     pub fn freeze(&self) {
         let _guard = AccessGuard::enter();
         if let Some(allocation) = &self.allocation {
@@ -270,7 +268,7 @@ impl Buffer {
         }
     }
 
-    /// Whether nobody changes it any more.
+    /// Whether [`Self::freeze`] was called on the allocation.
     pub fn is_frozen(&self) -> bool {
         self.allocation.as_ref().is_some_and(|allocation| allocation.frozen.get())
     }

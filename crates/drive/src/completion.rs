@@ -130,7 +130,7 @@ impl Drop for Completion {
 pub struct CompletionSender(Option<Rc<Shared>>);
 
 impl CompletionSender {
-    /// Gives the answer and wakes whoever waits.
+    /// Gives the answer and wakes the waiting task.
     pub fn complete(mut self, result: IoResult) {
         let shared = self.0.take().expect("answered once");
         if let Some((listener, token)) = shared.listener.take() {

@@ -124,8 +124,8 @@ struct Joined<T> {
     waker: Option<Waker>,
 }
 
-/// A task, and whoever awaits its result. An `async` block would hold the task twice, and copy it
-/// when it is polled first.
+/// A task together with the handle that awaits its result. An `async` block would store the task
+/// twice and copy it at the first poll.
 struct Tells<F: Future> {
     task: F,
     shared: Rc<RefCell<Joined<F::Output>>>,

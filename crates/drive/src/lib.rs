@@ -5,6 +5,7 @@
 //! time and on modelled drives in virtual time (both executors live in `stripewise-runtime`).
 //! Everything is `!Send`: one shard, one thread.
 
+#![warn(unreachable_pub)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 // The executor of the tests is written against the crate from outside, so that unit tests and
@@ -13,6 +14,7 @@
 extern crate self as stripewise_drive;
 #[cfg(test)]
 #[path = "../tests/it/kit/mod.rs"]
+#[allow(unreachable_pub, reason = "the tests from outside use it, too")]
 mod support;
 
 mod buffer;

@@ -1,11 +1,10 @@
 //! A drive in this process's memory: sparse, and every request is answered before `submit` returns.
 //!
-//! Space is taken in chunks when first written; what was never written reads as zeros. Long pieces
-//! that nobody changes any more ([`Buffer::freeze`]) are kept as they are, and copied only when a
-//! part of them is written while others have them too. Phantom buffers pass through without
-//! touching contents, so that the same drive under a model keeps the real metadata of an array
-//! whose data are phantoms. Expects no faults of its own: the only errors are requests outside the
-//! drive or off its blocks.
+//! Space is allocated in chunks on the first write; unwritten ranges read as zeros. Long frozen
+//! pieces ([`Buffer::freeze`]) are kept without a copy, and copied when a part of them is
+//! overwritten while other views exist. Phantom buffers do not touch contents, so under a model the
+//! same drive keeps the real metadata of an array with phantom data. Expected faults: only requests
+//! outside the drive or off its blocks.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -59,8 +58,7 @@ impl OwnMemory {
 /// What a chunk's bytes are in.
 enum Chunk {
     Own(OwnMemory),
-    /// What somebody wrote in one piece, and does not change any more: nor may the drive, as long
-    /// as he has it.
+    /// A frozen piece of a client's buffer. The drive may not change it while the client has it.
     Kept(Kept),
 }
 
@@ -166,7 +164,7 @@ impl Chunks {
         }
     }
 
-    /// As [`Self::write`]; whole chunks of what nobody changes any more are kept as they are.
+    /// As [`Self::write`]; whole chunks of frozen buffers are kept without a copy.
     fn take(&mut self, offset: u64, from: &Buffer) {
         if from.len() < CHUNK_BYTES || !from.is_frozen() {
             from.with(|bytes| self.write(offset, bytes));
@@ -449,7 +447,7 @@ mod tests {
             drive.peek(0, &mut contents);
             contents
         };
-        // While somebody has the buffer: copied.
+        // While another view of the buffer exists: copied.
         let address = address_of(&first, 0);
         change(&first, 0);
         assert!(address_of(&first, 0) != address);

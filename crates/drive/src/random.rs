@@ -48,7 +48,7 @@ impl SplitMix64 {
     }
 }
 
-/// How long something takes beyond what it would, drawn anew for each request.
+/// An additional latency, drawn for each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delay {
     /// Nothing.

@@ -100,8 +100,7 @@ struct SemaphoreShared {
     available: Cell<u64>,
     limit: u64,
     next_ticket: Cell<u64>,
-    /// In the order of their tickets. Whoever is no longer in here has been granted what it asked
-    /// for.
+    /// In the order of their tickets. A ticket that is no longer in here has been granted.
     queue: RefCell<VecDeque<Waiter>>,
 }
 

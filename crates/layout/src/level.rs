@@ -94,7 +94,7 @@ impl Level {
     }
 
     /// The fewest members the level can have. RAID 0 begins at two: on one drive it is `single` by
-    /// a wrong name, and whoever asks for it has most likely forgotten a drive.
+    /// a wrong name, and a request for it has most likely forgotten a drive.
     pub fn minimum_width(self) -> usize {
         if self.is_grouped() { 2 * self.minimum_group_width() } else { self.minimum_group_width() }
     }

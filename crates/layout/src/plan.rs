@@ -2,8 +2,8 @@
 //! much is missing.
 //!
 //! Fault expected: more units of a stripe missing than it can do without. The errors name the
-//! stripe, the units and the members, so that whoever reports them can say which bytes of the
-//! volume are concerned.
+//! stripe, the units and the members, so that a report can say which bytes of the volume are
+//! concerned.
 
 use std::fmt;
 

@@ -118,7 +118,7 @@ unsafe fn encode_rows<const ROWS: usize, const WIDTH: usize, const STREAMING: bo
     }
     portable::encode_from(whole_vectors, data, &mut parity);
     if STREAMING {
-        // Streaming stores are ordered with nothing; whoever is handed parity next must see them.
+        // Streaming stores are unordered; the next reader of parity must see them.
         _mm_sfence();
     }
 }

@@ -191,7 +191,7 @@ unsafe fn encode_rows<const ROWS: usize, const STREAMING: bool>(
         }
     }
     if STREAMING {
-        // Streaming stores are ordered with nothing; whoever is handed parity next must see them.
+        // Streaming stores are unordered; the next reader of parity must see them.
         _mm_sfence();
     }
 }

@@ -24,9 +24,11 @@
 //!   has a square of zero;
 //! - three, by P, Q and R: the Vandermonde determinant (x + y)(x + z)(y + z).
 //!
-//! Lost parity units are then computed anew. So all combinations of up to three members lost are
+//! Lost parity units are then computed again. So all combinations of up to three members lost are
 //! covered, for 2 to 255 members and some more; the tests go through every one of them. (This is
 //! peculiar to three rows: 1, x, x², x³ would not have the property.)
+
+#![warn(unreachable_pub)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -53,8 +55,8 @@ pub fn encode(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     kernel::active().encode(data, parity);
 }
 
-/// As [`encode`], for parity that nobody reads again soon (it goes to a drive): it is written past
-/// the cache, where the kernel can, which saves reading it in first and leaves the cache to others.
+/// As [`encode`], for parity that is not read again soon (it goes to a drive): kernels that can
+/// write it past the cache, which saves reading the lines first and keeps the cache free.
 ///
 /// # Panics
 /// As [`encode`].

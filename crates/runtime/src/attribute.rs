@@ -1,8 +1,8 @@
 //! The pace of a file-backed drive, kept with the file itself as an extended attribute, so that
-//! whoever opens the drive later holds it to the same rates and no side file is needed.
+//! every later opening uses the same rates and no side file is needed.
 //!
 //! Expected faults: file systems without extended attributes (a clear error), block devices (which
-//! have none of this kind), and attributes written by somebody else (taken only if they are text).
+//! have none of this kind), and attributes of other programs (used only if they are text).
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -68,10 +68,10 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.locked {
-            // Closing gives the lock back too, but only once the kernel has let go of every
-            // reference to the file, which io_uring may delay: the next process should not find a
-            // lock of nobody. SAFETY: an operation on a descriptor that `self.file` owns; failure
-            // leaves the lock to the close.
+            // Closing releases the lock too, but only when the kernel has dropped every reference
+            // to the file, which io_uring may delay: the next process should not find a stale lock.
+            // SAFETY: an operation on a descriptor that `self.file` owns; failure leaves the lock
+            // to the close.
             unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
@@ -97,7 +97,7 @@ impl FileDrive {
         self.0.identity
     }
 
-    /// What whoever opened the drive should know, for printing.
+    /// Notices for the user who opened the drive.
     pub fn notices(&self) -> &[Notice] {
         &self.0.notices
     }
@@ -118,8 +118,8 @@ impl FileDrive {
         outcome
     }
 
-    /// Whether it has vanished once: then it stays away, also if its file or device is back. That
-    /// can be opened anew.
+    /// Whether it has vanished once. It then stays away, also if its file or device is back; open
+    /// it again to use that.
     pub fn is_gone(&self) -> bool {
         self.0.gone.get()
     }

@@ -36,6 +36,8 @@
 //!   yet: every buffer would have to come from an arena registered as a whole, and what is
 //!   registered counts against the locked-memory limit, 8 MiB for ordinary users.
 
+#![warn(unreachable_pub)]
+
 mod alignment;
 mod attribute;
 mod block_device;

@@ -44,7 +44,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Takes the lock if it is free; `false` if somebody has it.
+/// Takes the lock if it is free; `false` if it is held.
 pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     let mode = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
     // SAFETY: an operation on an open descriptor; no memory is involved.
@@ -82,7 +82,7 @@ pub(crate) fn holder(identity: DriveIdentity, file: &File) -> Holder {
 
 /// The process in the line `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END` (major and
 /// minor in hexadecimal) that names the inode. A process of another namespace is listed as 0 or
-/// less: then nobody can be named.
+/// less: then there is no name.
 fn pid_of(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let place = format!("{:02x}:{:02x}:{inode}", libc::major(device), libc::minor(device));
     locks.lines().find_map(|line| {

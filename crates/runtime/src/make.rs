@@ -129,7 +129,7 @@ pub fn create_drive_file(path: &Path, options: &CreateOptions) -> Result<(), Cre
         if !options.replace_existing {
             return Err(CreateError::Exists { path: path.to_owned() });
         }
-        // Removed, not truncated: whoever has the old file open keeps it.
+        // Removed, not truncated: a process that has the old file open keeps it.
         std::fs::remove_file(path).map_err(CreateError::io(path, "removing the old file"))?;
     }
     let free_bytes = free_space_bytes(directory)

@@ -1,12 +1,12 @@
 //! Files that carry messages: each read takes one, each write gives one. `/dev/fuse` is such a
 //! file.
 //!
-//! Messages are taken by system calls of this thread, which find several in a row where several
-//! wait. What is sent goes to the kernel with the turn's other requests: so many answers are one
-//! system call, and whoever waits for them is woken once.
+//! This thread reads messages with system calls, several in a row if several wait. Answers go to
+//! the kernel with the turn's other requests: many answers are one system call, and their receiver
+//! is woken once.
 //!
-//! Expected faults: none of its own. What the file answers to a message is nobody's business here:
-//! whoever it was for may have gone.
+//! Expected faults: none of its own. Errors of the file on an answer are ignored: the process that
+//! the answer is for may have ended.
 
 use std::cell::Cell;
 use std::io;
@@ -60,8 +60,8 @@ impl MessageFile {
             libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() },
             libc::iovec { iov_base: body_memory.as_ptr().cast(), iov_len: body.len() },
         ];
-        // SAFETY: both pieces are memory of at least their lengths, which nobody else uses during
-        // the call: `head` is borrowed, and the caller does not give `body` to anybody else while
+        // SAFETY: both pieces are memory of at least their lengths, which have no other
+        // user during the call: `head` is borrowed, and the caller does not share `body` while
         // messages are read into it.
         let length = unsafe { libc::readv(self.file.as_raw_fd(), room.as_ptr(), room.len() as libc::c_int) };
         if length >= 0 {

@@ -3,7 +3,7 @@
 //! Every operation is a future; dropped half-way it is cancelled. What a cancelled transfer has
 //! moved by then is not known, so a stream is of no use after that. Each operation that waits (also
 //! for a silent client) takes one place of what the ring keeps in flight, some 4,000, which drives
-//! use too: whoever lets clients in limits their number.
+//! use too: the caller limits the number of clients.
 //!
 //! Expected faults: peers that go at any moment (an error, or the end of what can be received),
 //! peers that never read (sending waits; a time limit is the caller's), and an executor that ends
@@ -43,8 +43,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Listens at `path`, where `mode` says who may connect. A socket file that nobody listens on
-    /// is replaced. Paths may be longer than the system's limit for sockets (107 bytes), names
+    /// Listens at `path`, where `mode` says who may connect. A stale socket file is
+    /// replaced. Paths may be longer than the system's limit for sockets (107 bytes), names
     /// nearly as long. Blocks briefly.
     pub fn listen_unix(&self, path: &Path, mode: u32) -> Result<Listener, ListenError> {
         Listener::unix(&self.ring, path, mode)

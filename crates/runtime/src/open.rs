@@ -1,5 +1,4 @@
-//! Opening a drive: what is at the path, whether nobody else uses it, and how it wants to be talked
-//! to.
+//! Opening a drive: what is at the path, whether it is in use, and which I/O it takes.
 //!
 //! Expected faults: no such path, a path that is neither file nor block device, no permission,
 //! another process (or this one) that has the drive open, a file too small to hold anything, and
@@ -37,7 +36,7 @@ const LEAST_BYTES: u64 = 4096;
 /// How long to wait for a drive whose user is gone: the kernel cleans up after a killed process a
 /// little later.
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait where the system does not say who uses a drive: it may be nobody any more.
+/// How long to wait where the system does not say who uses a drive: the lock may be stale.
 const UNKNOWN_HOLDER_PATIENCE: Duration = Duration::from_millis(200);
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -109,7 +108,7 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
-    /// Somebody uses it.
+    /// It is in use.
     #[error("{}: it is in use by {holder}", path.display())]
     Busy {
         /// The path asked for.

@@ -160,7 +160,7 @@ impl RealExecutor {
                         if let Poll::Ready(result) =
                             future.as_mut().poll(&mut TaskContext::from_waker(&waker))
                         {
-                            // Whatever was started is to go on its way even if nobody waits for it.
+                            // What was started is submitted even if no task waits for it.
                             self.ring.submit();
                             return result;
                         }

@@ -25,7 +25,7 @@ use crate::uring::{DriveOp, Progress};
 /// Room for requests on their way to the kernel.
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Requests handed over at once. The kernel holds a batch back until it has prepared all of it, and
-/// the drive idles meanwhile: on a virtual disk, 4 KiB random reads at depth 32 reached 0.78 of
+/// the drive idles until then: on a virtual disk, 4 KiB random reads at depth 32 reached 0.78 of
 /// fio's rate (which hands over one by one) in whole turns, 0.92 in batches of 16, 1.00 in batches
 /// of 8 and of 4 (medians of 25 pairs).
 const BATCH: usize = 8;
@@ -33,7 +33,7 @@ const BATCH: usize = 8;
 const COMPLETION_ENTRIES: u32 = 4096;
 /// Answers kept free for the executor's own doorbell, watches and cancellations.
 const RESERVED_COMPLETIONS: usize = 64;
-/// Marks answers that nobody waits for.
+/// Marks answers that no task waits for.
 const IGNORED: u64 = u64::MAX;
 /// How long an end waits for requests in the kernel before it cancels them, and before it gives
 /// them up.
@@ -195,7 +195,7 @@ impl Ring {
         self.hand_over_or_keep(index);
     }
 
-    /// Ends an operation of a socket that was not answered and that nobody waits for any more.
+    /// Cancels an unanswered socket operation whose future was dropped.
     pub(crate) fn cancel_socket(&self, index: u32) {
         let unseen = {
             let mut backlog = self.backlog.borrow_mut();
@@ -404,7 +404,7 @@ impl Ring {
         }
         let endless: Vec<u32> = {
             let table = self.table.borrow();
-            // What may wait for ever: nobody rings, connects or sends any more.
+            // What may wait for ever: no doorbell, connection or message comes any more.
             let is_endless =
                 |slot: &OpSlot| matches!(slot.work, Some(Work::Doorbell | Work::Watch(..) | Work::Socket(_)));
             (0..table.slots.len() as u32).filter(|index| is_endless(&table.slots[*index as usize])).collect()

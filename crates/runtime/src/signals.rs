@@ -2,7 +2,7 @@
 //! descriptor readable for ever, which wakes every executor that asked. The second signal kills, as
 //! it would without this, so that a hung command can be ended.
 //!
-//! Nothing is installed until somebody asks: a command that never does is killed by the first
+//! Handlers are installed on the first request: a command that never asks is killed by the first
 //! signal.
 
 use std::io;
@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether the process was asked to end (and somebody has asked to know, see
-/// `RealExecutor::interrupted`).
+/// Whether the process was asked to end (only after a call of `RealExecutor::interrupted`).
 pub fn interrupt_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
@@ -55,8 +54,7 @@ fn install() -> io::Result<RawFd> {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut action);
             if action.sa_sigaction == libc::SIG_IGN {
-                // Whoever started this process (nohup, a shell's background job) wants the signal
-                // ignored.
+                // The parent (nohup, a shell's background job) wants the signal ignored.
                 continue;
             }
             action = std::mem::zeroed();

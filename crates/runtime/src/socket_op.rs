@@ -1,9 +1,9 @@
 //! One operation of a socket in the ring's table: accept, connect, receive, send. Its memory stays
-//! there until the kernel has answered, even if whoever asked has gone.
+//! there until the kernel has answered, even if the future that asked is dropped.
 //!
 //! Expected faults: transfers cut short (a send is continued until all of it is sent), interrupted
-//! operations (repeated a bounded number of times), and askers that are gone when the answer comes
-//! (a connection accepted for nobody is closed).
+//! operations (repeated a bounded number of times), and futures dropped before the answer comes (a
+//! connection accepted for one is closed).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -66,7 +66,7 @@ impl Piece {
         self.len() == 0
     }
 
-    /// Calls `f` with the bytes: for whoever sends them in another form.
+    /// Calls `f` with the bytes, to send them in another form.
     pub fn with<T>(&self, f: impl FnOnce(&[u8]) -> T) -> T {
         match &self.0 {
             Bytes::Small { bytes, length } => f(&bytes[..usize::from(*length)]),
@@ -206,8 +206,7 @@ impl SocketOp {
             SocketWork::Connect(_) => SocketProgress::Done(Ok(Outcome::Done)),
             SocketWork::Receive { .. } => SocketProgress::Done(Ok(Outcome::Bytes(answer as usize))),
             SocketWork::Accept => {
-                // SAFETY: the kernel made this descriptor for the operation; nobody else knows of
-                // it.
+                // SAFETY: the kernel made this descriptor for the operation; it has no other owner.
                 let accepted = unsafe { OwnedFd::from_raw_fd(answer) };
                 SocketProgress::Done(Ok(Outcome::Accepted(accepted)))
             }
@@ -222,7 +221,7 @@ impl SocketOp {
                     return SocketProgress::Done(Ok(Outcome::Done));
                 }
                 if answer == 0 || Rc::strong_count(&self.answer) == 1 {
-                    // Nothing goes any more, or nobody is there who wants it to.
+                    // Nothing is sent any more, or the future was dropped.
                     return SocketProgress::Done(Err(io::ErrorKind::WriteZero.into()));
                 }
                 self.repeats = 0;
@@ -231,7 +230,7 @@ impl SocketOp {
         }
     }
 
-    /// Gives the answer to whoever waits, after letting go of the memory.
+    /// Gives the answer to the waiting future, after dropping the memory.
     pub(crate) fn finish(self, result: io::Result<Outcome>) {
         let Self { socket, work, answer, .. } = self;
         drop((socket, work));
@@ -321,7 +320,7 @@ impl Drop for Operation {
     }
 }
 
-/// The pieces of one send, for whoever gathers answers.
+/// The pieces of one send, to gather several answers.
 pub(crate) fn send_work(pieces: Vec<Piece>) -> SocketWork {
     SocketWork::Send { pieces, sent_pieces: 0, sent_of_next: 0 }
 }

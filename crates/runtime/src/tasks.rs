@@ -2,7 +2,7 @@
 //! ready, and timers. One thread only; the executors differ in their clock and in what they do when
 //! nothing is ready.
 //!
-//! A task is polled only when woken, once per wake however often it was woken meanwhile. No borrow
+//! A task is polled only when woken, once for any number of wakes. No borrow
 //! of the tables is held while a task, a waker or a future's destructor runs: they may come back
 //! here.
 
@@ -66,7 +66,7 @@ impl Table {
 
 /// What a ready task turned out to be.
 pub(crate) enum Next {
-    /// The main future is to be polled by whoever holds it.
+    /// The main future is to be polled, by its owner.
     Main,
     /// A task was polled.
     Task,

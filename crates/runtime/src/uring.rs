@@ -234,7 +234,7 @@ impl DriveOp {
         answer as i32
     }
 
-    /// Gives the answer to whoever waits, after letting go of the buffers.
+    /// Gives the answer to the waiting future, after dropping the buffers.
     pub(crate) fn finish(self, outcome: IoResult) {
         let Self { drive, request, sender, .. } = self;
         drop((request, drive));

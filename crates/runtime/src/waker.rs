@@ -120,8 +120,8 @@ impl Mailbox {
         std::mem::take(&mut posted.order)
     }
 
-    /// Announces that the executor is going to sleep; `false` when something was posted meanwhile
-    /// and it must not.
+    /// Announces that the executor is going to sleep; `false` if something was posted, so that it
+    /// must not.
     pub(crate) fn try_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
         if self.pending.load(Ordering::SeqCst) {
@@ -131,7 +131,7 @@ impl Mailbox {
         true
     }
 
-    /// The executor runs again; nobody need ring.
+    /// The executor runs again; posting needs no doorbell.
     pub(crate) fn awake(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
     }

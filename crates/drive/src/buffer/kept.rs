@@ -1,14 +1,12 @@
-//! Pieces of frozen buffers that a drive in memory keeps instead of a copy: of a long write that
-//! spares one of its copies, and when the piece is overwritten its memory goes back to the pool it
-//! came from, for the next write.
+//! Pieces of frozen buffers that a drive in memory keeps instead of a copy. This saves a long write
+//! one copy. When the piece is overwritten, its memory returns to its pool for the next write.
 //!
-//! Pieces never overlap: what one drive keeps (a mirror's) the others copy. So when nobody but
-//! drives has views of an allocation any more, each piece belongs to its drive alone, which may
-//! write into it.
+//! Pieces never overlap: what one drive of a mirror keeps, the others copy. So when only drives
+//! have views of an allocation, each piece belongs to one drive, which may write into it.
 //!
-//! A piece holds all of its allocation, of which others may be overwritten before it. So of each
-//! pool's memory drives keep, beside what they use of it, no more than a quarter of that and
-//! [`SLACK_BYTES`]; beyond that they are to copy.
+//! A piece keeps its whole allocation alive, although other pieces of it may be overwritten first.
+//! So drives may keep unused memory of a pool up to a quarter of what they use, plus
+//! [`SLACK_BYTES`]; beyond that they copy.
 
 use std::rc::{Rc, Weak};
 
@@ -47,7 +45,7 @@ pub(crate) struct Kept(Buffer);
 impl Kept {
     /// Of a view of [`PIECE_BYTES`]. `None` where it has to be copied: who has it may change it,
     /// another drive keeps it, or it would hold too much memory that is of no use.
-    pub fn of(buffer: &Buffer) -> Option<Self> {
+    pub(crate) fn of(buffer: &Buffer) -> Option<Self> {
         assert_eq!(buffer.len(), PIECE_BYTES, "pieces have one length");
         let allocation = buffer.allocation.as_ref().filter(|allocation| allocation.frozen.get())?;
         let pool = allocation.pool.as_ref().and_then(Weak::upgrade)?;
@@ -70,25 +68,25 @@ impl Kept {
     }
 
     /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         let memory = self.0.as_ptr().expect("no phantom is kept");
         // SAFETY: in bounds and initialised, as in `Buffer::with`. The allocation was frozen while
-        // nobody had access to it, and is as long as there are views of it, such as this: no buffer
-        // gives out a reference to change it by. `bytes_mut` of other pieces does, but pieces do
+        // no access to it was in progress, and stays frozen while views such as this one exist, so
+        // no buffer gives out a mutable reference. `bytes_mut` of other pieces does, but pieces do
         // not overlap.
         unsafe { std::slice::from_raw_parts(memory.as_ptr(), PIECE_BYTES) }
     }
 
-    /// The bytes to change; `None` while anybody but drives has views of the allocation.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    /// The bytes to change; `None` while views other than drives' pieces exist.
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         let allocation = self.allocation();
         if Rc::strong_count(allocation) > allocation.kept.get().map.count_ones() as usize {
             return None;
         }
         let memory = self.0.as_ptr().expect("no phantom is kept");
-        // SAFETY: in bounds and initialised. All views of the allocation are pieces, of which each
-        // is in the map once, and no two overlap; a piece gives nobody a view of itself. So this
-        // piece, borrowed here, is the only way to these bytes.
+        // SAFETY: in bounds and initialised. All views of the allocation are pieces; each is in the
+        // map once, no two overlap, and a piece gives out no view of itself. So this borrow is the
+        // only access to these bytes.
         Some(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), PIECE_BYTES) })
     }
 }
@@ -165,7 +163,7 @@ mod tests {
             );
         }
         drop(first);
-        assert!(Kept::of(&buffer.slice(half..half + PIECE_BYTES)).is_some(), "nobody's any more");
+        assert!(Kept::of(&buffer.slice(half..half + PIECE_BYTES)).is_some(), "its piece was given back");
     }
 
     #[test]
@@ -176,10 +174,7 @@ mod tests {
         let mut second = Kept::of(&piece(&buffer, 1)).expect("kept");
         let elsewhere = piece(&buffer, 9);
         drop(buffer);
-        assert!(
-            first.bytes_mut().is_none(),
-            "somebody has another part of it, and may slice no more, but clone"
-        );
+        assert!(first.bytes_mut().is_none(), "a view of another part may not slice any more, but clone");
         drop(elsewhere);
         first.bytes_mut().expect("of drives alone").fill(1);
         second.bytes_mut().expect("of drives alone").fill(2);

@@ -79,8 +79,8 @@ impl Address {
     }
 }
 
-/// A path that fits an address: the one meant, or the way to it through its folder, held open
-/// meanwhile.
+/// A path that fits a socket address: the path itself, or a short one through its folder, which is
+/// held open.
 pub(crate) struct ShortPath {
     pub(crate) path: PathBuf,
     _folder: Option<File>,

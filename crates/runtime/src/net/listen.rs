@@ -1,10 +1,9 @@
-//! Listening: a socket file that is there only while somebody listens on it, or an address and
-//! port.
+//! Listening on an address and port, or on a socket file that exists only while it is listened on.
 //!
-//! A socket is made under another name, with its permissions, and then put where it belongs:
-//! whoever sees it may connect, and nobody else could before. Expected faults: a path or address
-//! that somebody listens on (refused), a socket file left by somebody who is gone (replaced),
-//! anything else that lies at the path (left alone), and no right to be there.
+//! A socket file is created under another name, gets its permissions, and is then renamed, so it is
+//! never reachable with wider permissions. Expected faults: a path or address in use (refused), a
+//! socket file of a process that ended (replaced), any other file at the path (left alone), missing
+//! permissions.
 
 use std::fs::{Metadata, Permissions};
 use std::io;
@@ -25,11 +24,11 @@ use crate::socket_op::{Operation, Outcome, SocketWork};
 /// by default). Unix sockets have as many.
 const MOST_WAITING: libc::c_int = 4096;
 
-/// Nobody can be let in where that was asked for.
+/// Why listening failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody listens there.
-    #[error("{place}: somebody else listens there already")]
+    /// Another process listens there.
+    #[error("{place}: another process listens there already")]
     InUse {
         /// The path, or address and port.
         place: String,
@@ -104,9 +103,8 @@ impl Listener {
         self.address
     }
 
-    /// Waits for a connection. Dropped half-way it takes none. Errors are momentary as a rule (too
-    /// many descriptors open, a client gone before it was taken); whoever goes on at once may find
-    /// the same again.
+    /// Waits for a connection. Dropped half-way it accepts none. Errors are usually momentary (too
+    /// many open descriptors, a client that left), but an immediate retry may fail again.
     pub async fn accept(&self) -> io::Result<Stream> {
         match Operation::start(&self.ring, &self.socket, SocketWork::Accept)?.await? {
             Outcome::Accepted(socket) => Ok(Stream::new(&self.ring, socket, self.kind)),
@@ -163,7 +161,7 @@ pub fn bind_unix(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), L
     Ok((listener, SocketFile { path, device: own.dev(), inode: own.ino() }))
 }
 
-/// Whether the socket at `path` is nobody's any more; an error if it is somebody's, or no socket.
+/// Whether the socket at `path` is stale; an error if it is in use, or no socket.
 fn is_left_over(path: &Path, found: &Metadata) -> Result<bool, ListenError> {
     if !found.file_type().is_socket() {
         return Err(ListenError::NotASocket { path: path.to_owned() });
@@ -176,12 +174,12 @@ fn is_left_over(path: &Path, found: &Metadata) -> Result<bool, ListenError> {
         Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
             Err(ListenError::System { place, source })
         }
-        // Connected, or too busy for that: there is somebody.
+        // Connected, or too busy to accept: in use.
         _ => Err(ListenError::InUse { place }),
     }
 }
 
-/// A name in the same folder that nobody else uses.
+/// An unused name in the same folder.
 fn path_beside(path: &Path) -> io::Result<PathBuf> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
     path.file_name().ok_or_else(invalid)?;
