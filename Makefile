@@ -2,7 +2,7 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate check test soak bench bench-md fuzz build install clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz
+.PHONY: help evaluate check test soak bench bench-md fuzz audit build install clean need-build need-check need-test need-soak need-bench need-bench-md need-fuzz
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool manifest nbd
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench      speed of the parity kernels, the layouts, the engine and modelled drives; journals also on paced files; the start of serve; FUSE beside btrfs'
 	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
+	@echo 'make audit      compares the dependencies with the RustSec advisories; ADVISORIES=DIR for a clone that is here'
 	@echo 'make build      the release binary'
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin), a systemd unit beside it'
 	@echo 'make clean      removes what was built'
@@ -75,6 +76,9 @@ fuzz: need-fuzz
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; \
 		cargo fuzz run -s none "$$target" -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 -timeout=10 -max_len=65536; \
 	done
+
+audit:
+	@sh scripts/audit.sh $(ADVISORIES)
 
 build: need-build
 	cargo build --release --locked -p stripewise
