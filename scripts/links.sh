@@ -61,9 +61,11 @@ for page in $invariants docs/testing.md; do
             echo "$page: there is no $file"
     done
 done >>"$work/broken"
-grep -rnoE '[Ii]nvariants? [IC][0-9]+' crates tests --include='*.rs' | while IFS=: read -r file line cited; do
-    grep -qF "**${cited##* }." $invariants ||
-        echo "$file:$line: $cited is not in $invariants"
+grep -rnE '[Ii]nvariants? [IC][0-9]' crates tests --include='*.rs' | while IFS= read -r line; do
+    for cited in $(echo "$line" | grep -oE '\b[IC][0-9]+\b'); do
+        grep -qF "**$cited." $invariants ||
+            echo "$(echo "$line" | cut -d: -f1,2): $cited is not in $invariants"
+    done
 done >>"$work/broken"
 
 if [ -s "$work/broken" ]; then

@@ -1,6 +1,8 @@
 //! A volume goes on without its journal, since there is no room for one, and begins one when there
 //! is. From then on whatever the journal does not know counts as whole after a crash: so all that
 //! was written without it has to be in place durably before, whenever power is cut.
+//!
+//! Invariant I26 (`docs/internals/invariants.md`).
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,8 @@
 //! Drives that lie, under checksums: bits that rot, writes that are lost or land elsewhere, in
 //! every layout and under load. What is read is right or an error; with redundancy everything is
 //! put right and counted on the drive that lied.
+//!
+//! Invariant I2 (`docs/internals/invariants.md`).
 
 use std::cell::Cell;
 use std::rc::Rc;

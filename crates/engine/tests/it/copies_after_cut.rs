@@ -5,6 +5,8 @@
 //!
 //! Tried for each kind of thing of which there are copies (region map, checksum pages, journal, the
 //! pool's record), for each of its first writes, and for each of its places.
+//!
+//! Invariant I9 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

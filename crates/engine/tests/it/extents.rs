@@ -1,5 +1,7 @@
 //! What a volume says of where it was written, against what was written, plain and while it is
 //! converted.
+//!
+//! Invariant I11 (`docs/internals/invariants.md`).
 
 use crate::kit::pool::{Life, MIB, as_drives, contents, memory_drives, volume_spec};
 use stripewise_drive::Buffer;

@@ -1,5 +1,7 @@
 //! Every loss that a layout tolerates, and one more: what can be read is right, what cannot is
 //! said.
+//!
+//! Invariant I3 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

@@ -2,6 +2,8 @@
 //! that older records of the region are over. What is written first in a region is in no journal:
 //! if power is cut before that batch has arrived, nothing of the older records must come back over
 //! it.
+//!
+//! Invariant I16 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -1,6 +1,8 @@
 //! Drives that are files of a file system that runs full: writing stops with an error that says so,
 //! reading goes on, what was flushed stays, volumes can be deleted, and nothing is missing when
 //! there is space again.
+//!
+//! Invariant I29 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;

@@ -1,4 +1,6 @@
 //! Journals whose drives go: what the status says of it.
+//!
+//! Invariant I13 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

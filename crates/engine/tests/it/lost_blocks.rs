@@ -1,5 +1,7 @@
 //! Blocks that are lost stay so until what is written to them is durable: what stood in for them is
 //! not given out after a power cut, whatever was recorded of the pool in between.
+//!
+//! Invariant I3 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

@@ -1,5 +1,7 @@
 //! Random reads, writes, flushes, losses, repairs and rebuilds on every layout in virtual time,
 //! against a plain array of versions. A run is its seed (`kit::seeds`).
+//!
+//! Invariants I4, I7 and I14 (`docs/internals/invariants.md`).
 
 use crate::kit;
 use crate::kit::seeds::sweep;

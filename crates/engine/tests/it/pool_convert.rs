@@ -1,6 +1,8 @@
 //! Conversion of volumes to other layouts: every byte in the right place whatever the layouts,
 //! slabs given back, space refused with the numbers, losses reported, and what clients see
 //! meanwhile.
+//!
+//! Invariants I25 and I30 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

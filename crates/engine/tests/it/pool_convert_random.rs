@@ -4,6 +4,8 @@
 //! there or not, block by block, and nothing else is.
 //!
 //! Runs are repeatable: what fails names its seed.
+//!
+//! Invariant I30 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

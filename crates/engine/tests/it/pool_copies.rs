@@ -1,5 +1,7 @@
 //! Copies of a volume's region map and areas of its journal: that they are counted as what may be
 //! lost, taken over like rows, and that a volume whose journal is lost begins a new one.
+//!
+//! Invariant I26 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

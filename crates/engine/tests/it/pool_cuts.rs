@@ -1,5 +1,7 @@
 //! Power cut at every single write of everything that changes a pool: what is found afterwards is
 //! the pool as before or as after, whole, with all that was flushed in it.
+//!
+//! Invariants I21 and I22 (`docs/internals/invariants.md`).
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,6 +1,8 @@
 //! Drives in and out of a pool while clients go on: added, removed, retired, replaced by larger and
 //! smaller ones, taken offline and back; what a drive lacks is filled, what it had is kept, and
 //! nothing is lost at any of it.
+//!
+//! Invariants I10 and I14 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

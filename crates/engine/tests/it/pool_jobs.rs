@@ -1,5 +1,7 @@
 //! Rebuilds and scrubs of pools in virtual time: progress, checkpoints, interruption at many
 //! moments, lost blocks.
+//!
+//! Invariants I11 and I27 (`docs/internals/invariants.md`).
 
 use crate::kit;
 use std::rc::Rc;

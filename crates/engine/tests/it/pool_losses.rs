@@ -1,5 +1,7 @@
 //! Drives that fail, go away, come back and are replaced: what is recorded, what is rebuilt, what
 //! is never believed again.
+//!
+//! Invariant I10 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

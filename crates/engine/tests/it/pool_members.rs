@@ -1,6 +1,8 @@
 //! A drive is one member, and as new as it was: one that belongs to the pool comes into it as
 //! another only when its old place is given up, and one that was put back from an older copy is not
 //! believed.
+//!
+//! Invariants I22, I23 and I24 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

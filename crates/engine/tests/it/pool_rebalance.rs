@@ -1,6 +1,8 @@
 //! A pool that was full gets a drive: what volumes take is spread over all drives, so that they can
 //! grow again. It begins by itself, gives way to everything else, can be stopped, goes on where it
 //! was, and moves nothing where nothing is gained.
+//!
+//! Invariant I33 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

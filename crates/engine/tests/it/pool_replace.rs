@@ -1,6 +1,8 @@
 //! Drives that work are replaced: they stay members until the new drive has all that they held, so
 //! redundancy is whole at any time, whichever drive is lost meanwhile; what cannot be done is
 //! refused with the reason.
+//!
+//! Invariant I32 (`docs/internals/invariants.md`).
 
 use std::cell::Cell;
 use std::rc::Rc;

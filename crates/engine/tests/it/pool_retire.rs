@@ -1,5 +1,7 @@
 //! Drives that are to be emptied where room is short: what cannot end is refused or said, what can
 //! ends.
+//!
+//! Invariants I31 and I34 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

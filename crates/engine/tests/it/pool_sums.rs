@@ -1,6 +1,8 @@
 //! Checksums of drives that were gone together. A page of them has its two places on neighbouring
 //! columns, so two drives can take both places with them; what comes back must be verified all the
 //! same. And pages that are lost while all blocks are there: a scrub records what they said.
+//!
+//! Invariants I17 and I27 (`docs/internals/invariants.md`).
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,6 +1,8 @@
 //! Power cuts at any instant: writes, flushes and rebuilds stop half-way, unflushed sectors are
 //! kept, lost or torn as the drives please, and the array is put together again from what is on
 //! them.
+//!
+//! Invariants I1, I7 and I12 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

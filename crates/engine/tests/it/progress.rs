@@ -1,6 +1,8 @@
 //! Clients write with their journals full while something works through whole regions beside them:
 //! all of it goes on. What fails here is a circle of waits, so each step is given 30 s of virtual
 //! time, far more than it takes.
+//!
+//! Invariant I5 (`docs/internals/invariants.md`).
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,6 +1,8 @@
 //! A drive refuses the pool's record at one of its two ends. The record counts all the same, so
 //! what the other end has must not be all that there is: one more unreadable sector would bring
 //! back what was true before.
+//!
+//! Invariant I9 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

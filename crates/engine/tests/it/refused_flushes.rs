@@ -2,6 +2,8 @@
 //! flush: as files of Linux do after an error of writing back. Whichever volume asked for that
 //! flush, every volume on the drive that has lost something either does without the drive, or tells
 //! its client.
+//!
+//! Invariant I8 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

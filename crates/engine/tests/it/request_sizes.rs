@@ -1,5 +1,7 @@
 //! How long requests are in memory: each is a future that whoever starts it copies once or twice,
 //! for every few KiB that it moves.
+//!
+//! Invariant I6 (`docs/internals/invariants.md`).
 
 use crate::kit::pool::*;
 use stripewise_drive::Buffer;

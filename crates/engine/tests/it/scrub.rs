@@ -1,4 +1,6 @@
 //! Drives that lie: what a scrub finds, whom it names, and what it repairs.
+//!
+//! Invariant I4 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

@@ -1,6 +1,8 @@
 //! Power is cut after a column that was missing counts as current again. What the journal has from
 //! before it went, with data or parity of that column, must not come back over what was written
 //! without it.
+//!
+//! Invariant I15 (`docs/internals/invariants.md`).
 
 use std::rc::Rc;
 

@@ -1,6 +1,8 @@
 //! Rows that change tiers in virtual time: hot ones move up and are served there, cold ones return,
 //! within the rate, where pins let them; through power cuts and losses of drives in the middle of
 //! it.
+//!
+//! Invariant I34 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

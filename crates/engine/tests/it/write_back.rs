@@ -1,5 +1,7 @@
 //! Writes acknowledged by the journal while more come than it takes: everybody gets on, and nothing
 //! is lost on the way.
+//!
+//! Invariant I5 (`docs/internals/invariants.md`).
 
 use crate::kit;
 use std::cell::RefCell;

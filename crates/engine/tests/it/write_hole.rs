@@ -1,6 +1,8 @@
 //! Power cuts with drives lost in the same instant: what was flushed is there, what nobody was
 //! writing is untouched, and a block that was being written reads as some version of it or as an
 //! error, never as anything else.
+//!
+//! Invariants I1, I2 and I13 (`docs/internals/invariants.md`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

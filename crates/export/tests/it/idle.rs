@@ -1,4 +1,6 @@
 //! What clients that do nothing cost. The test measures its process, so it runs in one of its own.
+//!
+//! Invariant I6 (`docs/internals/invariants.md`).
 
 use crate::kit::client::Client;
 use crate::kit::{MIB, Served, Wanted};

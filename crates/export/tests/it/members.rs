@@ -1,6 +1,8 @@
 //! Exports as drives: our client against our server, over unix sockets, TCP and TLS; against
 //! nbdkit, which answers in other ways; through connections that are cut or stall; and against
 //! servers that lie.
+//!
+//! Invariant I36 (`docs/internals/invariants.md`).
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -1,5 +1,7 @@
 //! Drives that go, come back, lie and move: what was written is read back, byte for byte, as long
 //! as the layout can do it, and beyond that it is said.
+//!
+//! Invariant I10 (`docs/internals/invariants.md`).
 
 use crate::kit::{Sandbox, corrupt, unique_bytes};
 

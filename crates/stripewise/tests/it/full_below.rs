@@ -1,6 +1,8 @@
 //! Drives that are files, in a file system that runs full: what the commands and a daemon say, and
 //! what goes on. Passed over, with a word about it, where the tests do not run as root: the file
 //! system is one of their own, in memory.
+//!
+//! Invariant I29 (`docs/internals/invariants.md`).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! A pool is its identity and its drives' identities: names of drives are hints, names of pools are
 //! looked up once.
+//!
+//! Invariants I19 and I20 (`docs/internals/invariants.md`).
 
 use std::path::Path;
 

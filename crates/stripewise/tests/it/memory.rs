@@ -1,4 +1,6 @@
 //! What connections may take of a daemon's memory, and which volumes they find.
+//!
+//! Invariant I6 (`docs/internals/invariants.md`).
 
 use crate::kit::daemon::{Daemon, until};
 use crate::kit::web::Web;

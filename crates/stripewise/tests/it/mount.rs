@@ -1,5 +1,7 @@
 //! Volumes as files, and file systems on them, through the kernel's FUSE and loop devices. Passed
 //! over, with a word about it, where the machine has none of these or the tests do not run as root.
+//!
+//! Invariant I35 (`docs/internals/invariants.md`).
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -1,5 +1,7 @@
 //! Several processes on one pool, and processes that are stopped: one at a time changes it, others
 //! may look, and whoever comes next goes on.
+//!
+//! Invariant I28 (`docs/internals/invariants.md`).
 
 use std::process::Child;
 use std::time::{Duration, Instant};

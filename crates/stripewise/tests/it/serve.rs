@@ -1,5 +1,7 @@
 //! A daemon: commands for its pools are carried out by it and look the same; it ends in order, and
 //! whatever ends it otherwise loses nothing that was acknowledged as durable.
+//!
+//! Invariant I35 (`docs/internals/invariants.md`).
 
 use crate::nbd_client;
 
