@@ -12,13 +12,10 @@
 //! 4. [`plan_read`], [`plan_write`], [`plan_reconstruct`]: what to read and write for a request
 //!    when some members are missing, with the fewest I/Os.
 //!
-//! Words, as everywhere in Stripewise: a *member* is one of the drives a volume lies on (numbered
-//! from 0); a
-//! *strip* is `interleave_bytes` of one member; a *stripe* is one redundancy set of strips; its
-//! strips are
-//! *units*, the data units `0..k` first, then parity `k..k+m` (P, Q, R). For mirrors, and for
-//! layouts without redundancy, a stripe is one strip of data (`k = 1`) and its units are the copies
-//! of it.
+//! A *member* is one of the drives of a volume, numbered from 0. A *strip* is `interleave_bytes`
+//! of one member. A *stripe* is one redundancy set of strips; its strips are called *units*, data
+//! units `0..k` first, then parity `k..k+m` (P, Q, R). For mirrors, and for layouts without
+//! redundancy, a stripe is one strip of data (`k = 1`), and its units are the copies of it.
 //!
 //! Faults expected: impossible wishes ([`LayoutError`], with a hint), metadata that holds nonsense
 //! (the same checks again in [`Geometry::new`]), and more members missing than the layout survives
