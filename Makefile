@@ -61,6 +61,7 @@ soak: need-soak build
 # FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
 bench: need-bench build
 	cargo bench --workspace --locked --benches $(ARGS)
+	timeout 600 sh scripts/bench-causes.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	timeout 600 sh scripts/bench-fuse.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 bench-md: need-bench-md build

@@ -300,7 +300,7 @@ fn part(request: &IoRequest, from: u64, to: u64) -> IoRequest {
         at += length;
     }
     let offset_bytes = request.offset_bytes + from;
-    IoRequest { operation: request.operation, offset_bytes, length_bytes: to - from, segments }
+    IoRequest { offset_bytes, length_bytes: to - from, segments, ..*request }
 }
 
 impl State {

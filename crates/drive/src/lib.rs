@@ -18,6 +18,7 @@ extern crate self as stripewise_drive;
 mod support;
 
 mod buffer;
+mod cause;
 mod checked;
 mod completion;
 mod context;
@@ -37,6 +38,7 @@ mod timing;
 mod wait;
 
 pub use buffer::{BUFFER_ALIGNMENT, Buffer, BufferPool, access};
+pub use cause::{Cause, CauseCounts, CauseMeter, CauseTable};
 pub use checked::CheckedDrive;
 pub use completion::{Completion, CompletionListener, CompletionSender, completion};
 pub use context::{Clock, Context, JoinHandle, Sleep, Spawn, TimeLimit, TimedOut, TimerId, yield_now};

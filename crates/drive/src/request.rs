@@ -5,6 +5,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::cause::Cause;
 use crate::completion::Completion;
 use crate::error::{DriveError, DriveErrorKind};
 
@@ -53,6 +54,8 @@ pub struct IoRequest {
     pub length_bytes: u64,
     /// Memory for reads and writes; empty otherwise.
     pub segments: Segments,
+    /// What for; drives do not look at it.
+    pub cause: Cause,
 }
 
 impl IoRequest {
@@ -69,17 +72,24 @@ impl IoRequest {
     /// A read or write with scattered memory.
     pub fn with_segments(operation: Operation, offset_bytes: u64, segments: Segments) -> Self {
         let length_bytes = segments.iter().map(|segment| segment.len() as u64).sum();
-        Self { operation, offset_bytes, length_bytes, segments }
+        Self { operation, offset_bytes, length_bytes, segments, cause: Cause::default() }
     }
 
     /// A flush.
     pub fn flush() -> Self {
-        Self { operation: Operation::Flush, offset_bytes: 0, length_bytes: 0, segments: SmallVec::new() }
+        Self::range(Operation::Flush, 0, 0)
     }
 
     /// A discard or write-zeroes of a range.
     pub fn range(operation: Operation, offset_bytes: u64, length_bytes: u64) -> Self {
-        Self { operation, offset_bytes, length_bytes, segments: SmallVec::new() }
+        Self { operation, offset_bytes, length_bytes, segments: SmallVec::new(), cause: Cause::default() }
+    }
+
+    /// The same, for a cause.
+    #[must_use]
+    pub fn because(mut self, cause: Cause) -> Self {
+        self.cause = cause;
+        self
     }
 
     /// First byte behind the range.

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use stripewise_drive::{Completion, DriveError, DriveErrorKind, IoRequest, Operation};
+use stripewise_drive::{Cause, Completion, DriveError, DriveErrorKind, IoRequest, Operation};
 use stripewise_layout::{MemberSet, Place};
 
 use crate::array::{Array, ArrayMember, Inner};
@@ -465,7 +465,8 @@ impl Inner {
         offset_bytes: u64,
         length_bytes: u64,
     ) -> Completion {
-        self.submit(column, class, IoRequest::range(Operation::WriteZeroes, offset_bytes, length_bytes))
+        let request = IoRequest::range(Operation::WriteZeroes, offset_bytes, length_bytes);
+        self.submit(column, class, request.because(Cause::Zero))
     }
 }
 

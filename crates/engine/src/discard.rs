@@ -7,7 +7,7 @@
 
 use std::future::Future;
 
-use stripewise_drive::{IoRequest, Operation};
+use stripewise_drive::{Cause, IoRequest, Operation};
 
 use crate::array::{Array, Inner};
 use crate::error::ArrayError;
@@ -152,7 +152,7 @@ impl Inner {
         for column in 0..self.geometry.width() {
             // Advice only: a drive that refuses keeps the space, nothing else.
             let request = IoRequest::range(Operation::Discard, at, length);
-            let _ = self.submit(column, Class::Foreground, request).await;
+            let _ = self.submit(column, Class::Foreground, request.because(Cause::Discard)).await;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! is loaded, and is brought to the other places, durably, before anything rests on it.
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, IoRequest};
+use stripewise_drive::{Buffer, Cause, Completion, IoRequest};
 
 use crate::array::{AreaPlace, Array, Inner};
 use crate::error::ArrayError;
@@ -148,7 +148,7 @@ impl Inner {
         let members = self.members.borrow();
         let Some(member) = members.get(place.drive) else { return crate::columns::gone(&request) };
         request.offset_bytes += member.slabs_base_bytes + u64::from(place.slab) * self.spec.slab_bytes;
-        member.member.submit(Class::Upkeep, request)
+        member.member.submit(Class::Upkeep, request.because(Cause::RegionMap))
     }
 
     async fn write_page(&self, page: usize) -> Result<(), ArrayError> {

@@ -23,8 +23,9 @@ use std::rc::{Rc, Weak};
 use slab::Slab;
 use smallvec::SmallVec;
 use stripewise_drive::{
-    Buffer, BufferPool, Completion, CompletionListener, CompletionSender, Context, Drive, DriveError,
-    DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation, completion,
+    Buffer, BufferPool, Cause, CauseMeter, CauseTable, Completion, CompletionListener, CompletionSender,
+    Context, Drive, DriveError, DriveErrorKind, DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation,
+    completion,
 };
 
 use crate::flush_losses::{FlushFailures, OnRefusedFlush};
@@ -323,6 +324,7 @@ pub struct Member {
     drive: RefCell<Option<Rc<dyn Drive>>>,
     options: MemberOptions,
     queue: RefCell<Queue>,
+    causes: CauseMeter,
     wakeup: Event,
     watching: Cell<bool>,
     background_share: Cell<f64>,
@@ -368,6 +370,7 @@ impl Member {
                 answers: Vec::new(),
                 flushes: FlushQueue::default(),
             }),
+            causes: CauseMeter::default(),
             wakeup: Event::new(),
             watching: Cell::new(false),
             background_share: Cell::new(0.3),
@@ -470,6 +473,11 @@ impl Member {
     /// Counters since opening.
     pub fn counters(&self) -> MemberCounters {
         self.counters.get()
+    }
+
+    /// What the drive was asked since opening, by what for.
+    pub fn causes(&self) -> CauseTable {
+        self.causes.table()
     }
 
     fn count(&self, change: impl FnOnce(&mut MemberCounters)) {
@@ -609,7 +617,14 @@ impl Member {
     }
 
     /// Asks the drive, now or as soon as its queue allows.
-    pub fn submit(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
+    pub fn submit(self: &Rc<Self>, class: Class, mut request: IoRequest) -> Completion {
+        if request.cause == Cause::Data {
+            request.cause = match class {
+                Class::Foreground => Cause::Data,
+                Class::Background => Cause::Job,
+                Class::Upkeep => Cause::Record,
+            };
+        }
         if self.is_failed() {
             return Completion::ready(Err(self.gone(&request)));
         }
@@ -668,6 +683,7 @@ impl Member {
     }
 
     fn count_request(&self, request: &IoRequest) {
+        self.causes.note(request);
         self.count(|counters| {
             counters.requests += 1;
             match request.operation {

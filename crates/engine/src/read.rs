@@ -6,7 +6,7 @@
 
 use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, DriveError, IoRequest, access};
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, access};
 use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
 use stripewise_parity::Recovery;
 
@@ -311,7 +311,7 @@ impl Inner {
                 let answer = if self.is_lost(&stripe, range) {
                     self.lost_answer(&stripe, range)
                 } else {
-                    self.submit_unit_read(&stripe, range, class, buffer.clone())
+                    self.submit_unit_read(&stripe, range, class, Cause::Reconstruct, buffer.clone())
                 };
                 (range, buffer, answer)
             })
@@ -397,10 +397,12 @@ impl Inner {
         stripe: &Stripe,
         range: UnitRange,
         class: Class,
+        cause: Cause,
         buffer: Buffer,
     ) -> Completion {
         let place = stripe.units[range.unit];
-        self.submit(place.member, class, IoRequest::read(place.offset_bytes + range.start, buffer))
+        let request = IoRequest::read(place.offset_bytes + range.start, buffer);
+        self.submit(place.member, class, request.because(cause))
     }
 
     /// Reconstructs the wanted units over the decode's window from what was read.

@@ -21,7 +21,7 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, DriveError, IoRequest};
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{Array, BLOCK_BYTES, Inner};
@@ -293,7 +293,7 @@ impl Inner {
                 bytes += range.length();
                 let place = stripe.units[unit];
                 let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
-                let write = self.submit(place.member, Class::Background, request);
+                let write = self.submit(place.member, Class::Background, request.because(Cause::Rebuild));
                 writes.push((write, stripe.clone(), range, data));
             }
         }
@@ -345,6 +345,7 @@ impl Inner {
                 &source.stripe,
                 range,
                 Class::Background,
+                Cause::Rebuild,
                 buffer.clone(),
             ));
             source.buffers.push(buffer);

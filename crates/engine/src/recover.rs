@@ -8,7 +8,7 @@
 //! works under the stripe's lock.
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, DriveError, DriveErrorKind, IoRequest, access};
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, IoRequest, access};
 use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
 
 use crate::array::{BLOCK_BYTES, Inner};
@@ -95,7 +95,7 @@ impl Inner {
                 repair = true;
             } else {
                 let read = self.buffers.allocate(range.length() as usize);
-                match self.submit_unit_read(stripe, range, class, read.clone()).await {
+                match self.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
                     Ok(()) => return self.put_right(stripe, range, read, class).await,
                     Err(error) => {
                         self.note_read_error(&error).await?;
@@ -198,7 +198,7 @@ impl Inner {
     ) -> Result<(), ArrayError> {
         let place = stripe.units[range.unit];
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);
-        match self.submit(place.member, class, request).await {
+        match self.submit(place.member, class, request.because(Cause::Repair)).await {
             Ok(()) => {
                 self.forget_lost(stripe, range);
                 self.forget_bad(place.member, place.offset_bytes + range.start, range.length());
@@ -268,8 +268,13 @@ impl Inner {
                 .into_iter()
                 .map(|unit| {
                     let buffer = self.buffers.allocate(range.length() as usize);
-                    let answer =
-                        self.submit_unit_read(stripe, UnitRange { unit, ..range }, class, buffer.clone());
+                    let answer = self.submit_unit_read(
+                        stripe,
+                        UnitRange { unit, ..range },
+                        class,
+                        Cause::Reconstruct,
+                        buffer.clone(),
+                    );
                     (unit, buffer, answer)
                 })
                 .collect();
@@ -345,7 +350,10 @@ impl Inner {
                 continue;
             }
             let buffer = self.buffers.allocate(range.length() as usize);
-            let is_read = self.submit_unit_read(stripe, of_unit, class, buffer.clone()).await.is_ok();
+            let is_read = self
+                .submit_unit_read(stripe, of_unit, class, Cause::Reconstruct, buffer.clone())
+                .await
+                .is_ok();
             // Of what nothing is recorded nothing is known: it bears out nothing.
             let is_known = is_read
                 && !self.lacks_sums(stripe, of_unit).await?

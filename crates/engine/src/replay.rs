@@ -10,7 +10,7 @@
 use std::rc::{Rc, Weak};
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, access};
+use stripewise_drive::{Buffer, Cause, DriveError, IoRequest, Operation, access};
 use stripewise_layout::{Stripe, UnitRange};
 
 use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
@@ -342,7 +342,9 @@ impl Inner {
                 }
                 // In order: where pieces overlap the last counts.
                 let request = IoRequest::write(place.offset_bytes + range.start, bytes, false);
-                if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+                if let Err(error) =
+                    self.submit(place.member, Class::Foreground, request.because(Cause::Journal)).await
+                {
                     self.note_write_error(&error).await?;
                 }
                 self.forget_lost(stripe, range);
@@ -363,7 +365,7 @@ impl Inner {
             let at = place.offset_bytes + u64::from(part.start);
             let request =
                 IoRequest::with_segments(Operation::Write { fua: false }, at, part.segments.clone());
-            answers.push(self.submit(place.member, Class::Foreground, request));
+            answers.push(self.submit(place.member, Class::Foreground, request.because(Cause::Journal)));
         }
         for answer in answers {
             if let Err(error) = answer.await {
@@ -394,7 +396,8 @@ impl Inner {
                 true => None,
                 false => {
                     let request = IoRequest::read(place.offset_bytes, buffer.clone());
-                    match self.submit(place.member, Class::Foreground, request).await {
+                    match self.submit(place.member, Class::Foreground, request.because(Cause::Journal)).await
+                    {
                         Ok(()) => Some(buffer),
                         Err(error) => {
                             self.note_read_error(&error).await?;
@@ -424,7 +427,9 @@ impl Inner {
                 continue;
             }
             let request = IoRequest::write(place.offset_bytes, buffer, false);
-            if let Err(error) = self.submit(place.member, Class::Foreground, request).await {
+            if let Err(error) =
+                self.submit(place.member, Class::Foreground, request.because(Cause::Journal)).await
+            {
                 self.note_write_error(&error).await?;
             }
         }

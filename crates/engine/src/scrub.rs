@@ -21,7 +21,7 @@ mod recording;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, IoRequest, access};
+use stripewise_drive::{Buffer, Cause, Completion, IoRequest, access};
 use stripewise_layout::{Stripe, UnitRange};
 use stripewise_parity::Verdict;
 
@@ -311,7 +311,7 @@ impl Inner {
                 answers.push(if self.is_lost(&stripe, range) {
                     self.lost_answer(&stripe, range)
                 } else {
-                    self.submit_unit_read(&stripe, range, Class::Background, buffer.clone())
+                    self.submit_unit_read(&stripe, range, Class::Background, Cause::Scrub, buffer.clone())
                 });
                 units.push((unit, buffer));
             }
@@ -498,7 +498,7 @@ impl Inner {
             self.release_records().await?;
         }
         let request = IoRequest::write(place.offset_bytes + range.start, data, false);
-        match self.submit(place.member, Class::Background, request).await {
+        match self.submit(place.member, Class::Background, request.because(Cause::Repair)).await {
             Ok(()) => Ok(()),
             Err(error) => self.note_write_error(&error).await,
         }

@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, Completion, IoRequest, access};
+use stripewise_drive::{Buffer, Cause, Completion, IoRequest, access};
 use stripewise_layout::{MemberSet, Stripe, UnitRange};
 
 use crate::array::{BLOCK_BYTES, Inner};
@@ -443,7 +443,7 @@ impl Inner {
             return;
         }
         let request = IoRequest::write(place.offset_bytes + range.start, content, false);
-        settling.writes.push(self.submit(place.member, Class::Foreground, request));
+        settling.writes.push(self.submit(place.member, Class::Foreground, request.because(Cause::Journal)));
     }
 
     fn record_settled(&self, settling: &Settling<'_>, unit: usize, block: usize, sum: Option<u32>) {
@@ -459,8 +459,15 @@ impl Inner {
             let is_there = !settling.missing.contains(settling.stripe.units[unit].member);
             let buffer = self.buffers.allocate(length as usize);
             let whole = UnitRange { unit, start: 0, end: length };
-            let answer = is_there
-                .then(|| self.submit_unit_read(settling.stripe, whole, Class::Foreground, buffer.clone()));
+            let answer = is_there.then(|| {
+                self.submit_unit_read(
+                    settling.stripe,
+                    whole,
+                    Class::Foreground,
+                    Cause::Journal,
+                    buffer.clone(),
+                )
+            });
             reads.push((buffer, answer));
         }
         let mut strips = Vec::new();
@@ -480,8 +487,13 @@ impl Inner {
                         for (block, content) in strip.iter_mut().enumerate() {
                             let one = self.buffers.allocate(BLOCK_BYTES as usize);
                             let range = settling.range(unit, block);
-                            let read =
-                                self.submit_unit_read(settling.stripe, range, Class::Foreground, one.clone());
+                            let read = self.submit_unit_read(
+                                settling.stripe,
+                                range,
+                                Class::Foreground,
+                                Cause::Journal,
+                                one.clone(),
+                            );
                             if read.await.is_ok() {
                                 *content = Some(one);
                             }

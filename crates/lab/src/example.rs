@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use stripewise_drive::{Cause, CauseCounts, CauseTable};
+
 use crate::contents::Verification;
 use crate::environment::Environment;
 use crate::load::{Tally, Window};
@@ -193,8 +195,16 @@ fn measurement(workload: &Workload, mb_per_s: f64, drive_bytes_per_byte: f64) ->
         writes: written / (128 << 10),
         written_bytes: (written as f64 * drive_bytes_per_byte) as u64,
         flushes: 0,
+        causes: causes(),
     };
     Measurement::of(&windows, workload.outstanding(), traffic, 0)
+}
+
+fn causes() -> CauseTable {
+    let mut causes = CauseTable::default();
+    *causes.of_mut(Cause::Data) = CauseCounts { requests: 1000, bytes: 1000 << 20, positions: 250 };
+    *causes.of_mut(Cause::RegionMap) = CauseCounts { requests: 10, bytes: 40960, positions: 10 };
+    causes
 }
 
 fn rebuild(drive_bytes: u64) -> RebuildRecord {
@@ -222,6 +232,7 @@ fn rebuild(drive_bytes: u64) -> RebuildRecord {
         seconds,
         idle_seconds: seconds / 3.0,
         rebuilt_bytes: drive_bytes,
+        drive_traffic: Traffic { causes: causes(), ..Traffic::default() },
         timeline,
         loads: vec![load("seq_write", 0.0, 0.2), load("seq_read", 0.22, 0.4), load("mixed", 0.42, 0.66)],
     }

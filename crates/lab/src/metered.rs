@@ -5,10 +5,14 @@
 //! is in flight is answered by the drive beneath. Nothing else goes wrong here.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
-use stripewise_drive::{Completion, Drive, DriveErrorKind, DriveInfo, IoRequest, Operation};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stripewise_drive::{
+    Cause, CauseCounts, CauseMeter, CauseTable, Completion, Drive, DriveErrorKind, DriveInfo, IoRequest,
+    Operation,
+};
 
 /// What drives were asked to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +27,35 @@ pub struct Traffic {
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
+    /// The same by what it was for; of results written before causes were counted, nothing.
+    #[serde(default, serialize_with = "write_causes", deserialize_with = "read_causes")]
+    pub causes: CauseTable,
+}
+
+/// One cause as `results.json` has it.
+#[derive(Serialize, Deserialize)]
+struct OfCause {
+    requests: u64,
+    bytes: u64,
+    positions: u64,
+}
+
+fn write_causes<S: Serializer>(table: &CauseTable, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(table.used().map(|(cause, counts)| {
+        let CauseCounts { requests, bytes, positions } = counts;
+        (cause.name(), OfCause { requests, bytes, positions })
+    }))
+}
+
+fn read_causes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CauseTable, D::Error> {
+    let found = BTreeMap::<String, OfCause>::deserialize(deserializer)?;
+    let mut table = CauseTable::default();
+    for cause in Cause::ALL {
+        if let Some(&OfCause { requests, bytes, positions }) = found.get(cause.name()) {
+            *table.of_mut(cause) = CauseCounts { requests, bytes, positions };
+        }
+    }
+    Ok(table)
 }
 
 impl Traffic {
@@ -44,6 +77,7 @@ impl Traffic {
             writes: self.writes + other.writes,
             written_bytes: self.written_bytes + other.written_bytes,
             flushes: self.flushes + other.flushes,
+            causes: self.causes.plus(&other.causes),
         }
     }
 
@@ -55,6 +89,7 @@ impl Traffic {
             writes: self.writes - earlier.writes,
             written_bytes: self.written_bytes - earlier.written_bytes,
             flushes: self.flushes - earlier.flushes,
+            causes: self.causes.since(&earlier.causes),
         }
     }
 }
@@ -63,7 +98,9 @@ impl Traffic {
 pub struct MeteredDrive {
     inner: Rc<dyn Drive>,
     info: DriveInfo,
+    /// But for the causes, which `causes` has.
     traffic: Cell<Traffic>,
+    causes: CauseMeter,
     pulled: Cell<bool>,
 }
 
@@ -71,12 +108,18 @@ impl MeteredDrive {
     /// Counts what `inner` is asked from now on, under another name.
     pub fn new(label: &str, inner: Rc<dyn Drive>) -> Rc<Self> {
         let info = DriveInfo { label: label.into(), ..inner.info().clone() };
-        Rc::new(Self { inner, info, traffic: Cell::default(), pulled: Cell::new(false) })
+        Rc::new(Self {
+            inner,
+            info,
+            traffic: Cell::default(),
+            causes: CauseMeter::default(),
+            pulled: Cell::new(false),
+        })
     }
 
     /// Everything asked so far.
     pub fn traffic(&self) -> Traffic {
-        self.traffic.get()
+        Traffic { causes: self.causes.table(), ..self.traffic.get() }
     }
 
     /// From now on the drive is gone.
@@ -94,6 +137,7 @@ impl Drive for MeteredDrive {
         if self.pulled.get() {
             return Completion::ready(Err(request.error(&self.info.label, DriveErrorKind::Gone, None)));
         }
+        self.causes.note(&request);
         let mut traffic = self.traffic.get();
         match request.operation {
             Operation::Read => {
@@ -124,6 +168,32 @@ mod tests {
 
     fn now(completion: Completion) -> IoResult {
         completion.try_take().unwrap_or_else(|_| panic!("memory answers at once"))
+    }
+
+    #[test]
+    fn requests_are_counted_by_cause_and_by_whether_the_arm_moves() {
+        let drive = MeteredDrive::new("drive7", MemoryDrive::new("memory", 1 << 20));
+        let buffer = Buffer::from_bytes(&[1; 8192]);
+        let write = |offset_bytes, cause| {
+            now(drive.submit(IoRequest::write(offset_bytes, buffer.clone(), false).because(cause))).unwrap();
+        };
+        write(0, Cause::Data);
+        write(8192, Cause::Data);
+        write(65536, Cause::Journal);
+        now(drive.submit(IoRequest::flush())).unwrap();
+        write(65536 + 8192, Cause::Journal);
+        write(16384, Cause::Data);
+        let causes = drive.traffic().causes;
+        let counts = |requests, bytes, positions| CauseCounts { requests, bytes, positions };
+        assert_eq!(causes.of(Cause::Data), counts(3, 3 * 8192, 1));
+        assert_eq!(causes.of(Cause::Journal), counts(2, 2 * 8192, 1));
+        assert_eq!(causes.of(Cause::Flush), counts(1, 0, 0));
+        assert_eq!(causes.total(), counts(6, 5 * 8192, 2));
+        let text = serde_json::to_string(&drive.traffic()).unwrap();
+        assert!(text.contains("\"journal\":{\"requests\":2,\"bytes\":16384,\"positions\":1}"), "{text}");
+        assert_eq!(serde_json::from_str::<Traffic>(&text).unwrap(), drive.traffic());
+        let older = "{\"reads\":1,\"read_bytes\":0,\"writes\":0,\"written_bytes\":0,\"flushes\":0}";
+        assert_eq!(serde_json::from_str::<Traffic>(older).unwrap().causes, CauseTable::default());
     }
 
     #[test]

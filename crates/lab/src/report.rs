@@ -13,8 +13,8 @@ use std::fmt::Write;
 
 use crate::results::{Evaluation, Measurement, RebuildKind, Severity, State};
 use crate::tables::{
-    ColumnGroup, Table, bytes, cpu_table, duration, latency_table, milliseconds, number, percent_table,
-    published_table, short_name, throughput_table, traffic_table,
+    ColumnGroup, Table, bytes, cause_table, cpu_table, duration, latency_table, milliseconds, number,
+    percent_table, published_table, short_name, throughput_table, traffic_table,
 };
 use svg::escape;
 
@@ -373,6 +373,14 @@ fn costs(page: &mut String, evaluation: &Evaluation) {
         escape(&conditions(evaluation))
     );
     table(page, &traffic_table(evaluation), &caption, "");
+    if let Some(causes) = cause_table(evaluation) {
+        let caption = format!(
+            "A position is a request that does not begin where the one before it on the drive ended: what a disk moves \
+             its arm or waits for. While rebuilding, the rebuild is counted too. {}",
+            escape(&conditions(evaluation))
+        );
+        table(page, &causes, &caption, "names");
+    }
 }
 
 fn published(page: &mut String, evaluation: &Evaluation) {

@@ -367,6 +367,9 @@ pub struct RebuildRecord {
     pub idle_seconds: f64,
     /// Bytes written to the replacement meanwhile, by the rebuild and by the load.
     pub rebuilt_bytes: u64,
+    /// What all drives together were asked meanwhile.
+    #[serde(default)]
+    pub drive_traffic: Traffic,
     /// Progress and foreground load against time.
     pub timeline: Vec<RebuildPoint>,
     /// Which load ran when.

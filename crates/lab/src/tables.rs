@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::results::{ArrayResult, Evaluation, Measurement, Severity, State};
+use stripewise_drive::{Cause, CauseCounts, CauseTable};
+
+use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Severity, State};
 
 /// Columns under one heading.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +132,58 @@ pub fn traffic_table(evaluation: &Evaluation) -> Table {
     by_state(evaluation, "Bytes to and from the drives per byte moved", |cell| {
         let bytes = cell.total_bytes();
         (bytes > 0.0).then(|| format!("{:.2}", cell.drive_traffic.bytes() as f64 / bytes))
+    })
+}
+
+/// What the drives were asked, by what for: requests and positions for each request of a client,
+/// and of idle rebuilds for each MB that was rebuilt. `None` where nothing was counted by cause.
+pub fn cause_table(evaluation: &Evaluation) -> Option<Table> {
+    let mut found: Vec<([String; 3], f64, CauseTable)> = Vec::new();
+    for array in &evaluation.arrays {
+        for (state, cells) in &array.states {
+            for workload in &evaluation.settings.workloads {
+                let Some(cell) = cells.get(&workload.name) else { continue };
+                let name = [array.layout.clone(), state.to_string(), short_name(&workload.name).to_owned()];
+                found.push((name, cell.requests as f64, cell.drive_traffic.causes));
+            }
+        }
+        let idle = array.rebuilds.iter().filter(|rebuild| rebuild.kind == RebuildKind::Idle);
+        for rebuild in idle {
+            let name = [array.layout.clone(), "rebuild, idle".into(), "a MB".into()];
+            found.push((name, rebuild.rebuilt_bytes as f64 / 1e6, rebuild.drive_traffic.causes));
+        }
+    }
+    let used: Vec<Cause> = Cause::ALL
+        .into_iter()
+        .filter(|cause| found.iter().any(|(_, _, causes)| causes.of(*cause).requests > 0))
+        .collect();
+    if used.is_empty() {
+        return None;
+    }
+    let cell = |counts: CauseCounts, per: f64| match counts.requests {
+        0 => NOTHING.to_owned(),
+        _ => {
+            format!(
+                "{:.2} / {:.2}",
+                counts.requests as f64 / per.max(1.0),
+                counts.positions as f64 / per.max(1.0)
+            )
+        }
+    };
+    let rows = found.into_iter().map(|(name, per, causes)| {
+        let of_causes = used.iter().map(|cause| cell(causes.of(*cause), per));
+        name.into_iter().chain([cell(causes.total(), per)]).chain(of_causes).collect()
+    });
+    let own = ["layout", "state", "of", "all"].map(str::to_owned).to_vec();
+    let causes = used.iter().map(|cause| cause.words().to_owned()).collect();
+    Some(Table {
+        title: "Requests / positions at the drives for each request of the load, and for each MB rebuilt"
+            .into(),
+        groups: vec![
+            ColumnGroup { title: String::new(), columns: own },
+            ColumnGroup { title: "by cause".into(), columns: causes },
+        ],
+        rows: rows.collect(),
     })
 }
 
@@ -311,6 +365,29 @@ pub fn summary_text(evaluation: &Evaluation) -> String {
 mod tests {
     use super::*;
     use crate::example::{example, quiet};
+
+    #[test]
+    fn what_drives_were_asked_is_told_by_cause() {
+        let table = cause_table(&example()).expect("counted");
+        let causes = &table.groups[1].columns;
+        assert_eq!(*causes, ["client data", "region map"]);
+        let row = table.rows.iter().find(|row| row[0] == "raid5" && row[2] == "SW").expect("a row");
+        let per = example()
+            .arrays
+            .iter()
+            .find(|array| array.layout == "raid5")
+            .map(|array| array.cell(State::Normal, "seq_write").expect("a cell").requests as f64);
+        let per = per.expect("an array");
+        assert_eq!(row[4], format!("{:.2} / {:.2}", 1000.0 / per, 250.0 / per));
+        let mut uncounted = example();
+        for array in &mut uncounted.arrays {
+            let cells = array.states.values_mut().flat_map(|cells| cells.values_mut());
+            cells.for_each(|cell| cell.drive_traffic.causes = CauseTable::default());
+            let rebuilds = array.rebuilds.iter_mut();
+            rebuilds.for_each(|rebuild| rebuild.drive_traffic.causes = CauseTable::default());
+        }
+        assert_eq!(cause_table(&uncounted), None);
+    }
 
     #[test]
     fn the_matrix_has_the_form_of_study_004() {

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use stripewise_drive::{Cause, CauseCounts};
+use stripewise_engine::Member;
 use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
 
 use crate::commands::App;
@@ -57,8 +59,24 @@ pub struct DriveLoad {
     pub written_bytes: u64,
     /// Time it spent serving requests.
     pub busy_ns: u64,
+    /// What it was asked by cause, those that asked anything.
+    #[serde(default)]
+    pub causes: Vec<CauseLoad>,
     /// Requests that wait or are being served at this moment.
     pub queued: usize,
+}
+
+/// What a drive was asked for one cause since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CauseLoad {
+    /// The cause's name in JSON.
+    pub cause: String,
+    /// Requests, neighbours merged.
+    pub requests: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Requests that did not begin where the one before on the drive ended.
+    pub positions: u64,
 }
 
 /// Requests of one kind to a volume since the pool was opened.
@@ -117,6 +135,16 @@ fn requests(pool: &Pool) -> Vec<VolumeRequests> {
     loads.iter().flat_map(|load| RequestKind::ALL.map(|kind| of(load, kind))).collect()
 }
 
+fn causes(member: &Member) -> Vec<CauseLoad> {
+    let load = |(cause, counts): (Cause, CauseCounts)| CauseLoad {
+        cause: cause.name().to_owned(),
+        requests: counts.requests,
+        bytes: counts.bytes,
+        positions: counts.positions,
+    };
+    member.causes().used().map(load).collect()
+}
+
 /// What every drive of an open pool was asked so far.
 pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
     let load = |drive: &crate::report::DriveReport| {
@@ -131,6 +159,7 @@ pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
             read_bytes: counters.read_bytes,
             written_bytes: counters.written_bytes,
             busy_ns: counters.foreground_busy_ns + counters.background_busy_ns,
+            causes: member.as_ref().map(|member| causes(member)).unwrap_or_default(),
             queued: member.map_or(0, |member| member.load()),
         }
     };

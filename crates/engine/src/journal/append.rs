@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, DriveError, IoRequest, Operation, Segments};
+use stripewise_drive::{Buffer, Cause, DriveError, IoRequest, Operation, Segments};
 
 use super::area::{AreaHeader, KEPT_PAGES};
 use super::batch::{
@@ -618,5 +618,5 @@ pub(super) async fn write_fua(
     segments: &Segments,
 ) -> Result<(), DriveError> {
     let request = IoRequest::with_segments(Operation::Write { fua: true }, offset_bytes, segments.clone());
-    member.submit(Class::Foreground, request).await
+    member.submit(Class::Foreground, request.because(Cause::Journal)).await
 }

@@ -78,7 +78,9 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use stripewise_drive::{Buffer, BufferPool, Context, DriveError, DriveKind, Event, IoRequest, Segments};
+use stripewise_drive::{
+    Buffer, BufferPool, Cause, Context, DriveError, DriveKind, Event, IoRequest, Segments,
+};
 
 pub(crate) use area::Area;
 pub(crate) use batch::decode_sealed;
@@ -332,7 +334,7 @@ impl Journal {
             if self.broken().is_some() {
                 return;
             }
-            if area.member.submit(Class::Foreground, piece).await.is_err() {
+            if area.member.submit(Class::Foreground, piece.because(Cause::Journal)).await.is_err() {
                 return;
             }
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
-use stripewise_drive::{Buffer, BufferPool, DriveError, IoRequest};
+use stripewise_drive::{Buffer, BufferPool, Cause, DriveError, IoRequest};
 
 use super::OPENING_SHIFT;
 use super::area::{Area, AreaHeader, HEADER_PAGES};
@@ -53,7 +53,8 @@ pub(super) async fn read(
 ) -> Result<Buffer, DriveError> {
     let buffer = buffers.allocate(bytes as usize);
     let at = area.base_bytes + offset_bytes;
-    area.member.submit(Class::Foreground, IoRequest::read(at, buffer.clone())).await?;
+    let request = IoRequest::read(at, buffer.clone()).because(Cause::Journal);
+    area.member.submit(Class::Foreground, request).await?;
     Ok(buffer)
 }
 

@@ -11,7 +11,7 @@
 //! all is flushed once and recorded together. The sums are durable with the next checkpoint, which
 //! whoever scrubs makes at the end, and before it is recorded how far it came.
 
-use stripewise_drive::{Buffer, access};
+use stripewise_drive::{Buffer, Cause, access};
 use stripewise_layout::{Stripe, UnitRange};
 
 use super::{ScrubReport, Units};
@@ -84,7 +84,11 @@ impl Inner {
                 continue;
             }
             // That it cannot be read was counted.
-            if self.submit_unit_read(stripe, block, Class::Background, buffer.clone()).await.is_ok() {
+            if self
+                .submit_unit_read(stripe, block, Class::Background, Cause::Scrub, buffer.clone())
+                .await
+                .is_ok()
+            {
                 readable.push((block, buffer));
             }
         }

@@ -4,7 +4,7 @@
 use std::rc::Weak;
 
 use futures_util::future::join_all;
-use stripewise_drive::{Buffer, Completion, DriveError, IoRequest, Operation, completion};
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, completion};
 use stripewise_layout::Place;
 
 use crate::array::{Array, Inner, LocalFuture};
@@ -39,7 +39,7 @@ impl SlabPages {
 
 impl PageIo for SlabPages {
     fn read(&self, page: PageId, side: Side, into: Buffer) -> Completion {
-        let request = IoRequest::read(0, into);
+        let request = IoRequest::read(0, into).because(Cause::Checksums);
         let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
         match Self::place(&inner, page, side) {
             Some((column, slot, offset)) if inner.holds_current_page(page, column, slot) => {
@@ -50,7 +50,7 @@ impl PageIo for SlabPages {
     }
 
     fn write(&self, page: PageId, side: Side, data: Buffer) -> Completion {
-        let request = IoRequest::write(0, data, false);
+        let request = IoRequest::write(0, data, false).because(Cause::Checksums);
         let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
         let Some((column, slot, offset)) = Self::place(&inner, page, side) else {
             return crate::columns::gone(&request);

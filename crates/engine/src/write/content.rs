@@ -3,7 +3,7 @@
 //! goes meanwhile has it planned anew.
 
 use smallvec::SmallVec;
-use stripewise_drive::Buffer;
+use stripewise_drive::{Buffer, Cause};
 use stripewise_layout::{Place, Stripe, UnitRange, WriteMethod, plan_write};
 
 use crate::array::{BLOCK_BYTES, Inner};
@@ -116,7 +116,7 @@ impl Inner {
             let answer = if self.is_lost(&work.stripe, range) {
                 self.lost_answer(&work.stripe, range)
             } else {
-                self.submit_unit_read(&work.stripe, range, work.class, buffer.clone())
+                self.submit_unit_read(&work.stripe, range, work.class, Cause::PreRead, buffer.clone())
             };
             work.reads.push((range, buffer, answer));
         }

@@ -4,12 +4,11 @@
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use stripewise_drive::{Completion, DriveError, IoRequest, Operation, Segments};
-use stripewise_layout::{Stripe, UnitRange};
+use stripewise_drive::{Cause, Completion, DriveError, IoRequest, Operation, Segments};
+use stripewise_layout::UnitRange;
 
 use crate::array::Inner;
 use crate::error::ArrayError;
-use crate::member::Class;
 use crate::write::work::Work;
 use crate::write_log::WriteLog;
 
@@ -19,7 +18,7 @@ impl Inner {
         let fua = work.is_fua_in_place();
         for &range in &plan.writes {
             let segments = self.new_content(work, range);
-            let answer = self.submit_unit_write(&work.stripe, range, segments.clone(), work.class, fua);
+            let answer = self.submit_unit_write(work, range, segments.clone(), fua);
             work.writes.push((range, segments, answer));
         }
     }
@@ -36,18 +35,17 @@ impl Inner {
         }
     }
 
-    fn submit_unit_write(
-        &self,
-        stripe: &Stripe,
-        range: UnitRange,
-        segments: Segments,
-        class: Class,
-        fua: bool,
-    ) -> Completion {
-        let place = stripe.units[range.unit];
+    fn submit_unit_write(&self, work: &Work, range: UnitRange, segments: Segments, fua: bool) -> Completion {
+        let place = work.stripe.units[range.unit];
+        let own_units = if self.geometry.copies() > 1 { 1 } else { self.geometry.data_units() };
+        let cause = match work.covers {
+            Some(_) => Cause::Destage,
+            None if range.unit >= own_units => Cause::Parity,
+            None => Cause::Data,
+        };
         let request =
             IoRequest::with_segments(Operation::Write { fua }, place.offset_bytes + range.start, segments);
-        self.submit(place.member, class, request)
+        self.submit(place.member, work.class, request.because(cause))
     }
 
     /// Waits until what was sent is in place, and has the journal know.
@@ -83,9 +81,8 @@ impl Inner {
         let mut failed: SmallVec<[DriveError; 2]> = SmallVec::new();
         for (range, segments, answer) in std::mem::take(&mut work.writes) {
             if let Err(_first) = answer.await
-                && let Err(error) = self
-                    .submit_unit_write(&work.stripe, range, segments, work.class, work.is_fua_in_place())
-                    .await
+                && let Err(error) =
+                    self.submit_unit_write(work, range, segments, work.is_fua_in_place()).await
             {
                 failed.push(error);
                 continue;

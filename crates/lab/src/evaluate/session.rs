@@ -62,6 +62,7 @@ struct ActiveRebuild {
     lost_drive: String,
     start_ns: u64,
     written_before: u64,
+    traffic_before: Traffic,
     recorder: Recorder,
     loads: Vec<RebuildLoad>,
 }
@@ -499,11 +500,21 @@ impl Work<'_> {
         )?;
         let start_ns = world.context.now_ns();
         let written_before = new.metered.traffic().written_bytes;
+        let traffic_before = rig.traffic();
         let old = rig.replace(slot, new.clone()).await;
         old.map_err(|why| self.wrong("beginning a rebuild", &why))?;
         let percent = rig.rebuild_percent();
         let recorder = Recorder::start(&world.context, new.metered, self.bench.moved_bytes.clone(), percent);
-        Ok(ActiveRebuild { slot, kind, lost_drive, start_ns, written_before, recorder, loads: Vec::new() })
+        Ok(ActiveRebuild {
+            slot,
+            kind,
+            lost_drive,
+            start_ns,
+            written_before,
+            traffic_before,
+            recorder,
+            loads: Vec::new(),
+        })
     }
 
     async fn finish_rebuild(
@@ -521,6 +532,7 @@ impl Work<'_> {
             seconds,
             idle_seconds: (seconds - loaded_s).max(0.0),
             rebuilt_bytes: written,
+            drive_traffic: rig.traffic().since(&rebuild.traffic_before),
             timeline: rebuild.recorder.finish(rebuild.start_ns),
             loads: rebuild.loads,
         })

@@ -21,7 +21,7 @@ use stripewise_lab::evaluate::{
 };
 use stripewise_lab::report_html;
 use stripewise_lab::results::Evaluation;
-use stripewise_lab::tables::summary_text;
+use stripewise_lab::tables::{cause_table, summary_text};
 use stripewise_layout::LayoutSpec;
 use stripewise_model::catalogue::{DriveEntry, drive, parse_drive};
 use stripewise_model::modelled::ModelledDrive;
@@ -88,6 +88,9 @@ pub struct Options {
     /// is
     #[arg(long, conflicts_with = "model")]
     predict: bool,
+    /// Print what the drives were asked, by cause, too
+    #[arg(long)]
+    causes: bool,
     /// Where all random choices start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -277,7 +280,10 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     let (report, results) = (out.join("report.html"), out.join("results.json"));
     write(&results, &json)?;
     write(&report, &report_html(&evaluation))?;
-    let text = summary_text(&evaluation);
+    let mut text = summary_text(&evaluation);
+    if let Some(causes) = cause_table(&evaluation).filter(|_| options.causes) {
+        text = format!("{text}\n{}", causes.to_text());
+    }
     let beside = predictions.as_ref().map(predict::Predictions::text).unwrap_or_default();
     app.printer.text_or_json(&format!("{text}{beside}"), &json)?;
     app.printer.note(format!("report: {}\nresults: {}", report.display(), results.display()));

@@ -7,12 +7,13 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_drive::Cause;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
 use crate::home::{Home, KnownPool};
-use crate::left_word::{self, DriveLoad, LeftWord, VolumeRequests, loads};
+use crate::left_word::{self, CauseLoad, DriveLoad, LeftWord, VolumeRequests, loads};
 use crate::names::PoolName;
 use crate::printer::{Page, Style, Table, plain};
 use crate::session::{Access, with_pool};
@@ -30,6 +31,9 @@ pub struct Options {
     /// How many intervals; without it: until interrupted (with --json: one)
     #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
+    /// Show what the drives were asked by what for: client data, parity, journal, checksums, ...
+    #[arg(long)]
+    causes: bool,
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
@@ -91,6 +95,19 @@ struct DriveRates {
     write_mb_per_s: f64,
     busy_percent: f64,
     queued: usize,
+    /// What the requests were for; causes that there were any of.
+    causes: Vec<CauseRates>,
+}
+
+/// What a drive was asked for one cause. A position is a request that did not begin where the one
+/// before it on the drive ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct CauseRates {
+    cause: String,
+    requests: u64,
+    bytes: u64,
+    positions: u64,
+    positions_per_s: f64,
 }
 
 /// Runs it.
@@ -102,12 +119,12 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         None => left_word::wait_for_word(app, &home, &known).await?,
     };
     let Some(first) = first else {
-        return nothing_runs(app, name).await;
+        return nothing_runs(app, name, options.causes).await;
     };
     let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
     let Some(seconds) = options.seconds else {
         shown.intervals.push(since_opening(&first));
-        app.printer.result(&shown, |page| shown.intervals[0].print(page))?;
+        app.printer.result(&shown, |page| shown.intervals[0].print(page, options.causes))?;
         return Ok(Exit::Success);
     };
     let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
@@ -122,7 +139,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         if app.printer.is_json() {
             shown.intervals.push(interval);
         } else {
-            app.printer.result(&(), |page| interval.print(page))?;
+            app.printer.result(&(), |page| interval.print(page, options.causes))?;
         }
         before = now;
     }
@@ -133,7 +150,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// Nobody has the pool open: what opening it takes is all that its drives are asked.
-async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
+async fn nothing_runs(app: &App, name: &str, causes: bool) -> Result<Exit> {
     let drives = with_pool(app, name, Access::Look, "pool iostat", async |session| {
         Ok(loads(&session.pool, &session.report()))
     })
@@ -148,7 +165,7 @@ async fn nothing_runs(app: &App, name: &str) -> Result<Exit> {
         page.line(format!(
             "no process has pool {name} open: nothing runs; these requests were to look at it now"
         ));
-        shown.intervals[0].print(page);
+        shown.intervals[0].print(page, causes);
     })?;
     Ok(Exit::Success)
 }
@@ -231,7 +248,22 @@ fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRate
         write_mb_per_s: per_s(written) / 1e6,
         busy_percent: (per_s(since(|load| load.busy_ns)) / 1e7).min(100.0),
         queued: now.queued,
+        causes: now.causes.iter().filter_map(|cause| cause_rates(cause, before, seconds)).collect(),
     }
+}
+
+/// `None` where there were none since.
+fn cause_rates(now: &CauseLoad, before: Option<&DriveLoad>, seconds: f64) -> Option<CauseRates> {
+    let earlier = before.and_then(|before| before.causes.iter().find(|earlier| earlier.cause == now.cause));
+    let since = |of: fn(&CauseLoad) -> u64| of(now).saturating_sub(earlier.map_or(0, of));
+    let (requests, positions) = (since(|load| load.requests), since(|load| load.positions));
+    (requests > 0).then(|| CauseRates {
+        cause: now.cause.clone(),
+        requests,
+        bytes: since(|load| load.bytes),
+        positions,
+        positions_per_s: if seconds > 0.0 { positions as f64 / seconds } else { 0.0 },
+    })
 }
 
 /// `None` where there were none. A volume that was made anew under its name counts from its
@@ -277,7 +309,7 @@ fn at_most(counts: &[u64], part: f64) -> Option<f64> {
 }
 
 impl Interval {
-    fn print(&self, page: &mut Page) {
+    fn print(&self, page: &mut Page, causes: bool) {
         if self.seconds > 0.0 {
             page.line(format!("{:.1} s", self.seconds));
         }
@@ -311,6 +343,10 @@ impl Interval {
             ]);
         }
         page.table(&table);
+        if causes {
+            page.line("");
+            page.table(&self.cause_table());
+        }
         if self.volumes.is_empty() {
             return;
         }
@@ -341,6 +377,25 @@ impl Interval {
         page.line("");
         page.table(&table);
     }
+
+    fn cause_table(&self) -> Table {
+        let head = ["DRIVE", "CAUSE", ">REQUESTS", ">BYTES", ">POSITIONS", ">PER S"];
+        let mut table = Table::new(&head).indented();
+        for drive in &self.drives {
+            for counts in &drive.causes {
+                let cause = Cause::ALL.into_iter().find(|cause| cause.name() == counts.cause);
+                table.row([
+                    plain(&drive.path),
+                    plain(cause.map_or_else(|| counts.cause.clone(), |cause| cause.words().to_owned())),
+                    plain(counts.requests.to_string()),
+                    plain(ByteSize(counts.bytes).to_string()),
+                    plain(counts.positions.to_string()),
+                    plain(format!("{:.0}", counts.positions_per_s)),
+                ]);
+            }
+        }
+        table
+    }
 }
 
 #[cfg(test)]
@@ -361,6 +416,28 @@ mod tests {
         assert_eq!((found.read_mb_per_s, found.write_mb_per_s), (3.0, 0.0));
         assert_eq!((found.busy_percent, found.queued), (50.0, 3));
         assert_eq!(rates(&load(5, 0, 0), None, 0.0).requests_per_s, 0.0);
+    }
+
+    #[test]
+    fn causes_are_of_the_interval_alone() {
+        let load = |journal, map| {
+            let of = |cause: &str, positions| CauseLoad {
+                cause: cause.to_owned(),
+                requests: 2 * positions,
+                bytes: 4096 * positions,
+                positions,
+            };
+            DriveLoad { causes: vec![of("journal", journal), of("region_map", map)], ..DriveLoad::default() }
+        };
+        let found = rates(&load(30, 7), Some(&load(10, 7)), 2.0).causes;
+        let journal = CauseRates {
+            cause: "journal".into(),
+            requests: 40,
+            bytes: 81920,
+            positions: 20,
+            positions_per_s: 10.0,
+        };
+        assert_eq!(found, [journal]);
     }
 
     #[test]

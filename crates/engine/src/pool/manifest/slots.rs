@@ -7,7 +7,7 @@
 //! what the entries hold, at most a slot (64 MiB), and a window for each end.
 
 use futures_util::future::{join, join_all};
-use stripewise_drive::{Buffer, Context, Drive, DriveError, DriveErrorKind, IoRequest, TimedOut};
+use stripewise_drive::{Buffer, Cause, Context, Drive, DriveError, DriveErrorKind, IoRequest, TimedOut};
 
 use crate::member::MemberOptions;
 use crate::pool::manifest::changes::replay;
@@ -60,7 +60,7 @@ pub(in crate::pool) fn version_1_places(capacity_bytes: u64) -> [u64; 4] {
 
 async fn read_bytes(drive: &dyn Drive, offset_bytes: u64, length: u64) -> Result<Vec<u8>, DriveError> {
     let buffer = Buffer::from_bytes(&vec![0; length as usize]);
-    drive.submit(IoRequest::read(offset_bytes, buffer.clone())).await?;
+    drive.submit(IoRequest::read(offset_bytes, buffer.clone()).because(Cause::Record)).await?;
     Ok(buffer.to_vec())
 }
 

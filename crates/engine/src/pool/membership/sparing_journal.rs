@@ -6,7 +6,7 @@
 //! its copies elsewhere. Faults expected: the drive with the new area fails (then it is out like
 //! any other), there is no room (then the journal goes on with fewer areas).
 
-use stripewise_drive::{DriveError, IoRequest, Operation};
+use stripewise_drive::{Cause, DriveError, IoRequest, Operation};
 
 use crate::array::{Array, ArrayMember};
 use crate::journal::Area;
@@ -336,7 +336,7 @@ impl Inner {
 async fn clear(area: &Area) -> Result<(), DriveError> {
     let failures = area.member.flush_failures().count();
     let headers = IoRequest::range(Operation::WriteZeroes, area.base_bytes, HEADER_BYTES.min(area.bytes));
-    area.member.submit(Class::Foreground, headers).await?;
+    area.member.submit(Class::Foreground, headers.because(Cause::Journal)).await?;
     area.member.flush_since(failures).await
 }
 

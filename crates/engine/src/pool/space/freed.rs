@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use futures_util::future::join_all;
-use stripewise_drive::{Event, IoRequest, Operation};
+use stripewise_drive::{Cause, Event, IoRequest, Operation};
 
 use crate::array::Array;
 use crate::lock_order;
@@ -110,7 +110,7 @@ impl Inner {
             let capacity_bytes = self.manifest.borrow().drive(drive).map_or(0, |drive| drive.capacity_bytes);
             let start = addresses::slabs_base_bytes(capacity_bytes, slab_bytes) + first * slab_bytes;
             let request = IoRequest::range(Operation::Discard, start, (end - first) * slab_bytes);
-            discards.push(member.submit(Class::Foreground, request));
+            discards.push(member.submit(Class::Foreground, request.because(Cause::Discard)));
         }
         join_all(discards).await;
     }
