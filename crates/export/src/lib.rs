@@ -9,14 +9,12 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
 pub mod bridge;
 pub mod budget;
-mod edges;
-mod export;
 pub mod fuse;
 pub mod nbd;
 mod pools;
 
-pub use edges::{EdgeGate, SECTOR_BYTES, write};
-pub use export::{Ending, Export, Exports};
-pub use pools::{Hold, PoolExports, VolumeExport};
+pub use block::{EdgeGate, Ending, Export, Exports, SECTOR_BYTES, VolumeExport, write};
+pub use pools::{Hold, PoolExports};

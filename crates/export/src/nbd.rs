@@ -4,14 +4,14 @@
 //!
 //! The rooms, in the order in which a connection passes them: `server.rs` (who is let in, how it
 //! ends; `turned_away.rs`: who is not; `strangers.rs`: how many have not agreed on anything yet;
-//! `door.rs`: what a client finds), `connection.rs` (reading a client), `negotiation.rs` with
-//! `options.rs` (what it wants), `requests.rs` (what it asks, and whether it may), `carry_out.rs`
-//! (doing it), `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below
-//! them `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited
-//! for). Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed. [`client`]
-//! is the other end: drives behind other servers.
+//! `door.rs`: what a client finds), `connection.rs` with `negotiation.rs` and `options.rs` (what it
+//! wants), `transmission.rs` (its requests, from their bytes to their answers, which
+//! [`crate::Export`] carries out) with `requests.rs` (what is asked, and whether it may be),
+//! `replies.rs` and `outbox.rs` (answering, many answers in one system call). Below them
+//! `transport.rs` with `tls.rs`, `inbox.rs`, and `patience.rs` (how long a client is waited for).
+//! Parsing is apart from reading: bytes in, plain data out, so it can be fuzzed. [`client`] is the
+//! other end: drives behind other servers.
 
-mod carry_out;
 pub mod client;
 mod connection;
 mod door;
@@ -29,7 +29,9 @@ mod replies;
 mod requests;
 mod server;
 mod strangers;
+mod terrain;
 mod tls;
+mod transmission;
 mod transport;
 mod turned_away;
 

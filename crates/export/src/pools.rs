@@ -5,96 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
-use stripewise_drive::{Buffer, BufferPool};
-use stripewise_engine::{ArrayError, Extent, OpenMode, Pool, Volume};
+use stripewise_engine::{Pool, Volume};
 
-use crate::edges::EdgeGate;
-use crate::export::{Ending, Export, Exports};
-
-/// Requests shorter than this are never preferred.
-const LEAST_PREFERRED_BYTES: u64 = 4096;
-
-/// A volume that clients use.
-pub struct VolumeExport {
-    volume: Volume,
-    read_only: bool,
-    edges: EdgeGate,
-    ending: Ending,
-}
-
-impl VolumeExport {
-    /// `read_only`: also if the volume could be written.
-    pub fn new(volume: Volume, read_only: bool) -> Self {
-        Self { volume, read_only, edges: EdgeGate::new(), ending: Ending::default() }
-    }
-
-    /// The volume.
-    pub fn volume(&self) -> &Volume {
-        &self.volume
-    }
-}
-
-impl Export for VolumeExport {
-    fn size_bytes(&self) -> u64 {
-        self.volume.capacity_bytes()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.read_only || self.volume.pool().mode() == OpenMode::ReadOnly || self.volume.is_protected()
-    }
-
-    fn preferred_bytes(&self) -> u32 {
-        self.volume.geometry().interleave_bytes().max(LEAST_PREFERRED_BYTES) as u32
-    }
-
-    fn description(&self) -> String {
-        format!("volume {} of pool {}", self.volume.name(), self.volume.pool().name())
-    }
-
-    fn buffers(&self) -> &BufferPool {
-        self.volume.buffers()
-    }
-
-    fn edges(&self) -> &EdgeGate {
-        &self.edges
-    }
-
-    fn ending(&self) -> &Ending {
-        &self.ending
-    }
-
-    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.volume.read(offset_bytes, length).await
-    }
-
-    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        self.volume.write(offset_bytes, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), ArrayError> {
-        self.volume.flush().await
-    }
-
-    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.volume.discard(offset_bytes, length_bytes).await
-    }
-
-    async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.volume.write_zeroes(offset_bytes, length_bytes).await
-    }
-
-    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {
-        self.volume.extents(offset_bytes, length_bytes, most)
-    }
-
-    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.volume.is_unwritten(offset_bytes, length_bytes)
-    }
-
-    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.volume.zeroes_at_once(offset_bytes, length_bytes)
-    }
-}
+use crate::block::{Export, Exports, VolumeExport};
 
 /// The volumes of some pools. Clones are the same list.
 #[derive(Clone, Default)]
@@ -145,7 +58,7 @@ impl Hold {
     pub fn export(&self, volume: &Volume) -> Rc<VolumeExport> {
         let held = self.exports.0.held.borrow();
         let shared = held.values().filter_map(|held| held.export.borrow().upgrade());
-        let mut shared = shared.filter(|export| export.volume.id() == volume.id());
+        let mut shared = shared.filter(|export| export.volume().id() == volume.id());
         let export = shared.next().unwrap_or_else(|| Rc::new(VolumeExport::new(volume.clone(), false)));
         if let Some(own) = held.get(&self.number) {
             *own.export.borrow_mut() = Rc::downgrade(&export);
@@ -178,7 +91,7 @@ impl PoolExports {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
         let is_of_it = |name: &str| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
         let ended: Vec<_> = self.0.in_use.borrow_mut().extract_if(|name, _| is_of_it(name)).collect();
-        ended.iter().filter_map(|(_, export)| export.upgrade()).for_each(|export| export.ending.begin());
+        ended.iter().filter_map(|(_, export)| export.upgrade()).for_each(|export| export.ending().begin());
         let mut all_ended = self.0.ended.borrow_mut();
         all_ended.extend(ended);
         all_ended.retain(|(_, export)| export.strong_count() > 0);
@@ -204,9 +117,9 @@ impl PoolExports {
     /// What is there now in the place of an export with which it is over: the same volume, as large
     /// as it was, of the same pool, opened anew.
     pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
-        let (then, now) = (&ended.volume, self.take(name)?);
-        let is_it = now.volume.id() == then.id()
-            && now.volume.pool().id() == then.pool().id()
+        let (then, now) = (ended.volume(), self.take(name)?);
+        let is_it = now.volume().id() == then.id()
+            && now.volume().pool().id() == then.pool().id()
             && now.size_bytes() == ended.size_bytes();
         is_it.then_some(now)
     }
@@ -234,7 +147,7 @@ impl PoolExports {
     pub(crate) fn look_at(&self, name: &str) -> Option<Rc<VolumeExport>> {
         let (volume, read_only) = self.open(name)?;
         let known = self.0.in_use.borrow().get(name).and_then(Weak::upgrade);
-        let known = known.filter(|known| known.volume.id() == volume.id());
+        let known = known.filter(|known| known.volume().id() == volume.id());
         Some(known.unwrap_or_else(|| Rc::new(VolumeExport::new(volume, read_only))))
     }
 
@@ -252,7 +165,7 @@ impl PoolExports {
         let (volume, read_only) = self.open(name)?;
         let mut in_use = self.0.in_use.borrow_mut();
         let known = in_use.get(name).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|known| known.volume.id() == volume.id()) {
+        if let Some(known) = known.filter(|known| known.volume().id() == volume.id()) {
             return Some(known);
         }
         in_use.retain(|_, export| export.strong_count() > 0);

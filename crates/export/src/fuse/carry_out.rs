@@ -14,8 +14,7 @@ use super::files::{Files, Open};
 use super::trouble::Trouble;
 use super::wire::{self, Listing, Look, Question, Transfer};
 use super::{Host, Tree};
-use crate::edges;
-use crate::export::Export;
+use crate::block::{self, Export};
 use crate::pools::PoolExports;
 
 /// In which space is told.
@@ -186,7 +185,7 @@ impl Worker {
         if length == 0 {
             return Ok(None);
         }
-        let data = edges::read(&*file.export, offset, length).await;
+        let data = block::read(&*file.export, offset, length).await;
         data.map(Some).map_err(|error| self.number("read", &file, &error))
     }
 
@@ -204,7 +203,7 @@ impl Worker {
         if length == 0 {
             return Err(Errno::ENOSPC);
         }
-        let written = edges::write(&*file.export, offset, data.slice(0..length), durable).await;
+        let written = block::write(&*file.export, offset, data.slice(0..length), durable).await;
         written.map_err(|error| self.number("write", &file, &error))?;
         if !durable {
             file.has_written();
@@ -222,7 +221,7 @@ impl Worker {
         if length == 0 {
             return Ok(());
         }
-        let zeroed = edges::write_zeroes(&*file.export, offset, length).await;
+        let zeroed = block::write_zeroes(&*file.export, offset, length).await;
         zeroed.map_err(|error| self.number("zero part of", &file, &error))?;
         file.has_written();
         Ok(())
@@ -298,7 +297,7 @@ impl Worker {
         let file = self.opened(handle)?;
         let size = file.export.size_bytes();
         let offset = u64::try_from(offset).ok().filter(|offset| *offset < size).ok_or(Errno::ENXIO)?;
-        let extents = edges::extents(&*file.export, offset, size - offset, 1);
+        let extents = block::extents(&*file.export, offset, size - offset, 1);
         let extents = extents.map_err(|error| self.number("read", &file, &error))?;
         let first = extents.first().ok_or(Errno::EIO)?;
         let next = offset + first.length_bytes;

@@ -21,8 +21,8 @@ use stripewise_engine::Pool;
 use stripewise_engine::pool::VolumeId;
 
 use super::Tree;
-use crate::export::{Export, Exports};
-use crate::pools::{PoolExports, VolumeExport};
+use crate::block::{Export, Exports, VolumeExport};
+use crate::pools::PoolExports;
 
 /// The folder that is mounted.
 pub(super) const ROOT: u64 = 1;

@@ -1,57 +1,30 @@
-//! One client, from its first byte to its last: negotiation, then requests, each of them a task of
-//! its own.
+//! One client, from its first byte to its last: negotiation, then requests (`transmission.rs`).
 //!
 //! Expected faults: clients that go at any moment, lie about lengths, send rubbish, stop half-way,
 //! or ask for more than they may; an export that ends under them (its pool is closed, perhaps to be
-//! opened anew). Each ends with an answer or with this connection; requests under way are finished
+//! opened again). Each ends with an answer or with this connection; requests under way are finished
 //! all the same.
 
-use std::cell::Cell;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::{Either, select};
-use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
 use stripewise_runtime::{Piece, Stream};
 
-use super::carry_out::carry_out;
-use super::door::{Allowed, Client as Comer, Door};
+use super::door::{Allowed, Client as Comer};
+use super::errors::rubbish;
 use super::inbox::Inbox;
-use super::limits::Limits;
-use super::negotiation::{Agreed, Negotiation, Next, Terms, greeting, reply};
+use super::negotiation::{Agreed, Negotiation, Next, greeting, reply};
 use super::options::{LONGEST_OPTION, OPTION_HEAD_BYTES, parse_option_head};
-use super::outbox::{Outbox, Permits};
 use super::patience::within;
-use super::protocol::{CMD_DISC, ESHUTDOWN, REP_ERR_TOO_BIG};
-use super::replies::{Outcome, Reply};
-use super::requests::{Command, REQUEST_BYTES, Request, Rules};
+use super::protocol::REP_ERR_TOO_BIG;
 use super::strangers::Stranger;
-use super::tls::{Tls, TlsPolicy};
+use super::terrain::Terrain;
+use super::transmission::transmit;
 use super::transport::Transport;
-use crate::budget::Line;
-use crate::export::{Export, Exports};
+use crate::block::Exports;
 
-/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
-/// before the next one is looked at: the client then takes the answer while the next one is read.
-const LONG_TRANSFER: u32 = 128 << 10;
 /// Options that a negotiation may have.
 const MOST_OPTIONS: usize = 1000;
-
-/// What a connection needs of its server.
-pub(crate) struct Terrain<'a, E> {
-    pub context: &'a Context,
-    pub exports: &'a E,
-    pub limits: Limits,
-    pub tls: Option<&'a Tls>,
-    pub tls_policy: TlsPolicy,
-    /// Memory for requests of all connections.
-    pub line: &'a Line,
-    /// Where it came in, and what it may open there.
-    pub door: &'a Door,
-    /// Set when the server ends: no further requests are read.
-    pub ending: &'a Cell<bool>,
-}
 
 /// Serves a client; `begins` is told which export it uses as soon as that is agreed. An error says
 /// why it was given up. `stranger` is its place among those that have not agreed on anything yet.
@@ -130,136 +103,4 @@ async fn negotiate<E: Exports>(
         }
     }
     Err(rubbish("it negotiated without end"))
-}
-
-fn rubbish(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
-}
-
-/// What a connection and its requests share.
-struct Client<X> {
-    export: Rc<X>,
-    terms: Terms,
-    outbox: Outbox,
-    under_way: Cell<usize>,
-    idle: Event,
-}
-
-async fn transmit<E: Exports>(
-    terrain: &Terrain<'_, E>,
-    transport: Rc<Transport>,
-    inbox: Inbox,
-    export: Rc<E::Export>,
-    terms: Terms,
-) -> io::Result<()> {
-    let outbox = Outbox::default();
-    let client = Rc::new(Client { export, terms, outbox, under_way: Cell::new(0), idle: Event::new() });
-    let sending = {
-        let (client, transport) = (client.clone(), transport.clone());
-        let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
-        terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
-    };
-    let read = {
-        let reading = pin!(read_requests(terrain, &transport, inbox, &client));
-        match select(reading, pin!(client.export.ending().until_begun())).await {
-            Either::Left((read, _)) => read,
-            // What comes now belongs to whatever has its name next: the client has to ask for that.
-            Either::Right(_) => {
-                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is served no more"))
-            }
-        }
-    };
-    while client.under_way.get() > 0 {
-        client.idle.wait().await;
-    }
-    client.outbox.end();
-    let sent = sending.await;
-    if sent.is_ok() {
-        transport.say_end().await;
-    }
-    if terrain.ending.get() && !client.export.is_read_only() {
-        client.export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
-    }
-    sent.and(read)
-}
-
-async fn read_requests<E: Exports>(
-    terrain: &Terrain<'_, E>,
-    transport: &Transport,
-    mut inbox: Inbox,
-    client: &Rc<Client<E::Export>>,
-) -> io::Result<()> {
-    let places = Semaphore::new(terrain.limits.client_requests as u64);
-    let room = Semaphore::new(terrain.limits.client_bytes);
-    loop {
-        if terrain.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || terrain.ending.get() {
-            return Ok(());
-        }
-        let Some(request) = Request::parse(&inbox.take()) else {
-            return Err(rubbish("what should be a request is none"));
-        };
-        if request.kind == CMD_DISC {
-            return Ok(());
-        }
-        let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
-        let mut wanted = terrain.line.wanted(terrain.context);
-        let rules = Rules {
-            terms: client.terms,
-            size_bytes: client.export.size_bytes(),
-            read_only: client.export.is_read_only(),
-        };
-        let command = request.command(&rules);
-        let payload = match &command {
-            Ok(Command::Write { .. }) if request.length > 0 => {
-                let payload = client.export.buffers().allocate(request.length as usize);
-                inbox.fill_from_budget(transport, &payload, &mut wanted).await?;
-                payload.freeze();
-                Some(payload)
-            }
-            _ => {
-                inbox.skip(transport, u64::from(request.payload_bytes())).await?;
-                None
-            }
-        };
-        if matches!(command, Ok(Command::Read)) {
-            wanted.add(u64::from(request.transfer_bytes())).await;
-        }
-        let permits = Permits { _own: own, _memory: wanted.into_taken() };
-        match command {
-            Ok(command) => {
-                begin(terrain.context, client, request, command, payload, permits);
-                if request.transfer_bytes() >= LONG_TRANSFER {
-                    yield_now().await;
-                }
-            }
-            Err(failure) => answer(client, &request, Outcome::Failed(failure), permits),
-        }
-    }
-}
-
-fn begin<X: Export>(
-    context: &Context,
-    client: &Rc<Client<X>>,
-    request: Request,
-    command: Command,
-    payload: Option<Buffer>,
-    permits: Permits,
-) {
-    client.under_way.set(client.under_way.get() + 1);
-    let client = client.clone();
-    context.spawn(async move {
-        let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
-        if matches!(&outcome, Outcome::Failed(failure) if failure.errno == ESHUTDOWN) {
-            client.export.ending().begin();
-        }
-        answer(&client, &request, outcome, permits);
-        client.under_way.set(client.under_way.get() - 1);
-        if client.under_way.get() == 0 {
-            client.idle.notify_all();
-        }
-    });
-}
-
-fn answer<X>(client: &Client<X>, request: &Request, outcome: Outcome, permits: Permits) {
-    client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use crate::export::Exports;
+use crate::block::Exports;
 
 /// A place where clients come in, and who finds what there.
 #[derive(Clone, Debug, Default)]

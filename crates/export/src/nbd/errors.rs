@@ -1,5 +1,7 @@
 //! What a failed request is called in the protocol.
 
+use std::io;
+
 use stripewise_drive::DriveErrorKind;
 use stripewise_engine::ArrayError;
 
@@ -22,6 +24,11 @@ impl From<ArrayError> for Failure {
     fn from(error: ArrayError) -> Self {
         Self { errno: errno_of(&error), message: error.to_string() }
     }
+}
+
+/// A connection cannot go on: what came is not the protocol.
+pub(crate) fn rubbish(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
 fn errno_of(error: &ArrayError) -> u32 {

@@ -12,8 +12,8 @@ use super::protocol::LONGEST_TRANSFER;
 use super::replies::{Outcome, Reply};
 use super::requests::{REQUEST_BYTES, Request, Rules};
 use super::tls::TlsPolicy;
-use crate::edges::EdgeGate;
-use crate::export::{Ending, Export, Exports};
+
+use crate::block::{EdgeGate, Ending, Export, Exports};
 
 const SIZE_BYTES: u64 = 1 << 30;
 

@@ -10,7 +10,7 @@ use super::door::Allowed;
 use super::options::{parse_info, parse_meta_context};
 use super::protocol::*;
 use super::tls::TlsPolicy;
-use crate::export::{Export, Exports};
+use crate::block::{Export, Exports};
 
 /// Bytes that the server sends first.
 pub(crate) fn greeting() -> Vec<u8> {

@@ -1,0 +1,364 @@
+//! What clients read and write as a block device, and any bytes of it: the way of every request
+//! from NBD, FUSE and HTTP to the volume.
+//!
+//! Engines take whole sectors. A write that begins or ends within a sector reads the rest of it
+//! first. Between that read and the write no other write may come there, so such a write is alone;
+//! others, of whole sectors, go on beside one another. Clients that care write whole sectors.
+//!
+//! Expected faults: a sector that cannot be read, which then fails the write as well.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+
+use stripewise_drive::{Buffer, BufferPool, Event};
+use stripewise_engine::{ArrayError, Extent, OpenMode, Volume};
+
+/// What engines take whole.
+pub const SECTOR_BYTES: u64 = 512;
+/// Requests shorter than this are never preferred.
+const LEAST_PREFERRED_BYTES: u64 = 4096;
+
+/// Something clients read and write as a block device. Offsets and lengths that it is asked for are
+/// multiples of [`SECTOR_BYTES`] and within its size when asked; errors are
+/// the engine's. Its futures are driven to their end.
+pub trait Export: 'static {
+    /// Its size now, bytes.
+    fn size_bytes(&self) -> u64;
+    /// Whether nothing may be written.
+    fn is_read_only(&self) -> bool;
+    /// The request that pays best, bytes: a power of two from 512 on.
+    fn preferred_bytes(&self) -> u32;
+    /// What it is, for people.
+    fn description(&self) -> String;
+    /// Where requests' buffers come from.
+    fn buffers(&self) -> &BufferPool;
+    /// Keeps writes of parts of sectors apart; the same for everybody who writes there.
+    fn edges(&self) -> &EdgeGate;
+    /// Whether it is over with it; the same for everybody who has it.
+    fn ending(&self) -> &Ending;
+    /// Reads; the buffer is the caller's.
+    fn read(&self, offset_bytes: u64, length: usize) -> impl Future<Output = Result<Buffer, ArrayError>>;
+    /// Writes; durable when this ends if `fua`, else after the next flush.
+    fn write(
+        &self,
+        offset_bytes: u64,
+        data: Buffer,
+        fua: bool,
+    ) -> impl Future<Output = Result<(), ArrayError>>;
+    /// Makes durable what was acknowledged, whoever wrote it.
+    fn flush(&self) -> impl Future<Output = Result<(), ArrayError>>;
+    /// The range's contents are no longer needed.
+    fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), ArrayError>>;
+    /// The range reads as zeros afterwards.
+    fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> impl Future<Output = Result<(), ArrayError>>;
+    /// What of the range was ever written, from its beginning on, at most `most` stretches.
+    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError>;
+    /// Whether the range reads as zeros because nothing was ever written there.
+    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
+    /// Whether zeroing the range is much faster than writing it.
+    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
+}
+
+/// Tells those who use an export that there is no such export any more: its pool was closed, or it
+/// was deleted. It will not be there again, but another one of the same name may.
+#[derive(Default)]
+pub struct Ending {
+    has_begun: Cell<bool>,
+    changed: Event,
+}
+
+impl Ending {
+    /// From now on.
+    pub fn begin(&self) {
+        self.has_begun.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Whether it has.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.get()
+    }
+
+    /// Ends when it has.
+    pub async fn until_begun(&self) {
+        while !self.has_begun.get() {
+            self.changed.wait().await;
+        }
+    }
+}
+
+/// What there is to connect to, at any moment.
+pub trait Exports: 'static {
+    /// One of them.
+    type Export: Export;
+    /// The export of that name. As long as anybody has one, it is the same one.
+    fn find(&self, name: &str) -> Option<Rc<Self::Export>>;
+    /// All names, in the order in which they are listed.
+    fn list(&self) -> Vec<String>;
+}
+
+/// A volume that clients use.
+pub struct VolumeExport {
+    volume: Volume,
+    read_only: bool,
+    edges: EdgeGate,
+    ending: Ending,
+}
+
+impl VolumeExport {
+    /// `read_only`: also if the volume could be written.
+    pub fn new(volume: Volume, read_only: bool) -> Self {
+        Self { volume, read_only, edges: EdgeGate::new(), ending: Ending::default() }
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+impl Export for VolumeExport {
+    fn size_bytes(&self) -> u64 {
+        self.volume.capacity_bytes()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only || self.volume.pool().mode() == OpenMode::ReadOnly || self.volume.is_protected()
+    }
+
+    fn preferred_bytes(&self) -> u32 {
+        self.volume.geometry().interleave_bytes().max(LEAST_PREFERRED_BYTES) as u32
+    }
+
+    fn description(&self) -> String {
+        format!("volume {} of pool {}", self.volume.name(), self.volume.pool().name())
+    }
+
+    fn buffers(&self) -> &BufferPool {
+        self.volume.buffers()
+    }
+
+    fn edges(&self) -> &EdgeGate {
+        &self.edges
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.volume.read(offset_bytes, length).await
+    }
+
+    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        self.volume.write(offset_bytes, data, fua).await
+    }
+
+    async fn flush(&self) -> Result<(), ArrayError> {
+        self.volume.flush().await
+    }
+
+    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.volume.discard(offset_bytes, length_bytes).await
+    }
+
+    async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.volume.write_zeroes(offset_bytes, length_bytes).await
+    }
+
+    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {
+        self.volume.extents(offset_bytes, length_bytes, most)
+    }
+
+    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.volume.is_unwritten(offset_bytes, length_bytes)
+    }
+
+    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.volume.zeroes_at_once(offset_bytes, length_bytes)
+    }
+}
+
+fn is_whole(offset: u64, length: u64) -> bool {
+    (offset | length).is_multiple_of(SECTOR_BYTES)
+}
+
+/// The whole sectors around a range.
+fn around(offset: u64, length: u64) -> (u64, u64) {
+    (offset / SECTOR_BYTES * SECTOR_BYTES, (offset + length).next_multiple_of(SECTOR_BYTES))
+}
+
+/// The whole sectors within a range; empty (`start == end`) if there are none.
+fn within(offset: u64, length: u64) -> (u64, u64) {
+    let (start, end) =
+        (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES);
+    (start, end.max(start))
+}
+
+/// Reads any bytes.
+pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Result<Buffer, ArrayError> {
+    if is_whole(offset, length as u64) {
+        return export.read(offset, length).await;
+    }
+    let (start, end) = around(offset, length as u64);
+    let sectors = export.read(start, (end - start) as usize).await?;
+    let at = (offset - start) as usize;
+    Ok(sectors.slice(at..at + length))
+}
+
+/// Writes any bytes; durable when this ends if `fua`, else after the next flush.
+pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+    if is_whole(offset, data.len() as u64) {
+        let _inside = export.edges().enter().await;
+        return export.write(offset, data, fua).await;
+    }
+    let _alone = export.edges().enter_alone().await;
+    write_alone(export, offset, data, fua).await
+}
+
+async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+    let (start, end) = around(offset, data.len() as u64);
+    let sectors = export.buffers().allocate((end - start) as usize);
+    let sector = SECTOR_BYTES as usize;
+    let first = export.read(start, sector).await?;
+    sectors.slice(0..sector).copy_from(&first);
+    if end - start > SECTOR_BYTES {
+        let last = export.read(end - SECTOR_BYTES, sector).await?;
+        sectors.slice(sectors.len() - sector..sectors.len()).copy_from(&last);
+    }
+    let at = (offset - start) as usize;
+    sectors.slice(at..at + data.len()).copy_from(&data);
+    export.write(start, sectors, fua).await
+}
+
+/// Zeroes any bytes.
+pub(crate) async fn write_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+    if is_whole(offset, length) {
+        let _inside = export.edges().enter().await;
+        return export.write_zeroes(offset, length).await;
+    }
+    let _alone = export.edges().enter_alone().await;
+    let (start, end) = within(offset, length);
+    let edges = if start == end {
+        // No whole sector: one piece, in one sector or across two.
+        [(offset, offset + length), (end, end)]
+    } else {
+        export.write_zeroes(start, end - start).await?;
+        [(offset, start), (end, offset + length)]
+    };
+    for (from, to) in edges.into_iter().filter(|(from, to)| from < to) {
+        let zeroes = export.buffers().allocate_zeroed((to - from) as usize);
+        write_alone(export, from, zeroes, false).await?;
+    }
+    Ok(())
+}
+
+/// Discards the whole sectors of any range; the rest stays, as discards allow.
+pub(crate) async fn discard(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
+    let (start, end) = within(offset, length);
+    if start == end { Ok(()) } else { export.discard(start, end - start).await }
+}
+
+/// What of any range was ever written; sectors in part inside count with the part that is.
+pub(crate) fn extents(
+    export: &impl Export,
+    offset: u64,
+    length: u64,
+    most: usize,
+) -> Result<Vec<Extent>, ArrayError> {
+    let (start, end) = around(offset, length);
+    let mut extents = export.extents(start, end - start, most)?;
+    if let Some(first) = extents.first_mut() {
+        first.length_bytes -= offset - start;
+    }
+    let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+    if let Some(last) = extents.last_mut() {
+        last.length_bytes -= told.saturating_sub(length);
+    }
+    Ok(extents)
+}
+
+/// Whether any range was never written.
+pub(crate) fn is_unwritten(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
+    let (start, end) = around(offset, length);
+    export.is_unwritten(start, end - start)
+}
+
+/// Whether zeroing any range is fast.
+pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
+    let (start, end) = around(offset, length);
+    if is_whole(offset, length) {
+        export.zeroes_at_once(start, end - start)
+    } else {
+        export.is_unwritten(start, end - start)
+    }
+}
+
+/// Lets writes of whole sectors through together, and one of a part of a sector alone.
+#[derive(Default)]
+pub struct EdgeGate {
+    together: Cell<usize>,
+    alone: Cell<bool>,
+    waiting_to_be_alone: Cell<usize>,
+    changed: Event,
+}
+
+struct Together<'a>(&'a EdgeGate);
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.0.together.set(self.0.together.get() - 1);
+        if self.0.together.get() == 0 && self.0.waiting_to_be_alone.get() > 0 {
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+struct Alone<'a>(&'a EdgeGate);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.alone.set(false);
+        self.0.changed.notify_all();
+    }
+}
+
+struct WaitsToBeAlone<'a>(&'a EdgeGate);
+
+impl Drop for WaitsToBeAlone<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_to_be_alone.set(self.0.waiting_to_be_alone.get() - 1);
+        self.0.changed.notify_all();
+    }
+}
+
+impl EdgeGate {
+    /// Nobody is inside.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    async fn enter(&self) -> Together<'_> {
+        while self.alone.get() || self.waiting_to_be_alone.get() > 0 {
+            self.changed.wait().await;
+        }
+        self.together.set(self.together.get() + 1);
+        Together(self)
+    }
+
+    async fn enter_alone(&self) -> Alone<'_> {
+        self.waiting_to_be_alone.set(self.waiting_to_be_alone.get() + 1);
+        let waits = WaitsToBeAlone(self);
+        while self.alone.get() || self.together.get() > 0 {
+            self.changed.wait().await;
+        }
+        self.alone.set(true);
+        drop(waits);
+        Alone(self)
+    }
+}

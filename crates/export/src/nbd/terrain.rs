@@ -1,0 +1,25 @@
+//! What a connection needs of its server.
+
+use std::cell::Cell;
+
+use stripewise_drive::Context;
+
+use super::door::Door;
+use super::limits::Limits;
+use super::tls::{Tls, TlsPolicy};
+use crate::budget::Line;
+
+/// What all connections of a server share, and where this one came in.
+pub(crate) struct Terrain<'a, E> {
+    pub context: &'a Context,
+    pub exports: &'a E,
+    pub limits: Limits,
+    pub tls: Option<&'a Tls>,
+    pub tls_policy: TlsPolicy,
+    /// Memory for requests of all connections.
+    pub line: &'a Line,
+    /// Where it came in, and what it may open there.
+    pub door: &'a Door,
+    /// Set when the server ends: no further requests are read.
+    pub ending: &'a Cell<bool>,
+}

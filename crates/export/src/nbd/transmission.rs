@@ -1,0 +1,235 @@
+//! The requests of one client: each is read, and is then a task of its own, from the bytes that
+//! came to the answer in the outbox.
+//!
+//! Expected faults: those of `connection.rs`; a request that fails ends with its answer.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use stripewise_drive::{Buffer, Context, Event, Semaphore, yield_now};
+
+use super::errors::{Failure, rubbish};
+use super::inbox::Inbox;
+use super::negotiation::Terms;
+use super::outbox::{Outbox, Permits};
+use super::protocol::{CMD_DISC, ENOTSUP, ESHUTDOWN};
+use super::replies::{Outcome, Reply};
+use super::requests::{Command, REQUEST_BYTES, Request, Rules};
+use super::terrain::Terrain;
+use super::transport::Transport;
+use crate::block::{self, Export, Exports};
+
+/// A request that transfers so much, bytes, is begun, and answered if its drives answer at once,
+/// before the next one is looked at: the client then takes the answer while the next one is read.
+const LONG_TRANSFER: u32 = 128 << 10;
+/// Stretches told in one answer, at most; the client asks on from where they end.
+const MOST_EXTENTS: usize = 4096;
+/// Zeros that may not become holes are written in pieces of this many bytes.
+const ZERO_WRITE_BYTES: u64 = 1 << 20;
+
+/// What a connection and its requests share.
+struct Client<X> {
+    export: Rc<X>,
+    terms: Terms,
+    outbox: Outbox,
+    under_way: Cell<usize>,
+    idle: Event,
+}
+
+/// Reads requests until the client or its export ends, and has all of them answered.
+pub(crate) async fn transmit<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    transport: Rc<Transport>,
+    inbox: Inbox,
+    export: Rc<E::Export>,
+    terms: Terms,
+) -> io::Result<()> {
+    let outbox = Outbox::default();
+    let client = Rc::new(Client { export, terms, outbox, under_way: Cell::new(0), idle: Event::new() });
+    let sending = {
+        let (client, transport) = (client.clone(), transport.clone());
+        let (context, stall_ns) = (terrain.context.clone(), terrain.limits.reply_stall_ns);
+        terrain.context.spawn(async move { client.outbox.run(&context, &transport, stall_ns).await })
+    };
+    let read = {
+        let reading = pin!(read_requests(terrain, &transport, inbox, &client));
+        match select(reading, pin!(client.export.ending().until_begun())).await {
+            Either::Left((read, _)) => read,
+            // What comes now belongs to whatever has its name next: the client has to ask for that.
+            Either::Right(_) => {
+                Err(io::Error::new(io::ErrorKind::NotConnected, "its volume is served no more"))
+            }
+        }
+    };
+    while client.under_way.get() > 0 {
+        client.idle.wait().await;
+    }
+    client.outbox.end();
+    let sent = sending.await;
+    if sent.is_ok() {
+        transport.say_end().await;
+    }
+    if terrain.ending.get() && !client.export.is_read_only() {
+        client.export.flush().await.map_err(|error| io::Error::other(error.to_string()))?;
+    }
+    sent.and(read)
+}
+
+async fn read_requests<E: Exports>(
+    terrain: &Terrain<'_, E>,
+    transport: &Transport,
+    mut inbox: Inbox,
+    client: &Rc<Client<E::Export>>,
+) -> io::Result<()> {
+    let places = Semaphore::new(terrain.limits.client_requests as u64);
+    let room = Semaphore::new(terrain.limits.client_bytes);
+    loop {
+        if terrain.ending.get() || !inbox.need(transport, REQUEST_BYTES).await? || terrain.ending.get() {
+            return Ok(());
+        }
+        let Some(request) = Request::parse(&inbox.take()) else {
+            return Err(rubbish("what should be a request is none"));
+        };
+        if request.kind == CMD_DISC {
+            return Ok(());
+        }
+        let own = [places.acquire(1).await, room.acquire(u64::from(request.transfer_bytes())).await];
+        let mut wanted = terrain.line.wanted(terrain.context);
+        let rules = Rules {
+            terms: client.terms,
+            size_bytes: client.export.size_bytes(),
+            read_only: client.export.is_read_only(),
+        };
+        let command = request.command(&rules);
+        let payload = match &command {
+            Ok(Command::Write { .. }) if request.length > 0 => {
+                let payload = client.export.buffers().allocate(request.length as usize);
+                inbox.fill_from_budget(transport, &payload, &mut wanted).await?;
+                payload.freeze();
+                Some(payload)
+            }
+            _ => {
+                inbox.skip(transport, u64::from(request.payload_bytes())).await?;
+                None
+            }
+        };
+        if matches!(command, Ok(Command::Read)) {
+            wanted.add(u64::from(request.transfer_bytes())).await;
+        }
+        let permits = Permits { _own: own, _memory: wanted.into_taken() };
+        match command {
+            Ok(command) => {
+                begin(terrain.context, client, request, command, payload, permits);
+                if request.transfer_bytes() >= LONG_TRANSFER {
+                    yield_now().await;
+                }
+            }
+            Err(failure) => answer(client, &request, Outcome::Failed(failure), permits),
+        }
+    }
+}
+
+fn begin<X: Export>(
+    context: &Context,
+    client: &Rc<Client<X>>,
+    request: Request,
+    command: Command,
+    payload: Option<Buffer>,
+    permits: Permits,
+) {
+    client.under_way.set(client.under_way.get() + 1);
+    let client = client.clone();
+    context.spawn(async move {
+        let outcome = carry_out(&*client.export, client.terms.structured, &request, command, payload).await;
+        if matches!(&outcome, Outcome::Failed(failure) if failure.errno == ESHUTDOWN) {
+            client.export.ending().begin();
+        }
+        answer(&client, &request, outcome, permits);
+        client.under_way.set(client.under_way.get() - 1);
+        if client.under_way.get() == 0 {
+            client.idle.notify_all();
+        }
+    });
+}
+
+fn answer<X>(client: &Client<X>, request: &Request, outcome: Outcome, permits: Permits) {
+    client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
+}
+
+/// `payload`: what is to be written; empty for other commands.
+async fn carry_out(
+    export: &impl Export,
+    structured: bool,
+    request: &Request,
+    command: Command,
+    payload: Option<Buffer>,
+) -> Outcome {
+    let outcome = match (command, payload) {
+        (Command::Read, _) => read(export, structured, request).await,
+        (Command::Write { fua }, Some(payload)) => block::write(export, request.offset, payload, fua)
+            .await
+            .map(|()| Outcome::Done)
+            .map_err(Failure::from),
+        (command, _) => Box::pin(rarer(export, request, command)).await,
+    };
+    outcome.unwrap_or_else(Outcome::Failed)
+}
+
+async fn read(export: &impl Export, structured: bool, request: &Request) -> Result<Outcome, Failure> {
+    let (offset, length) = (request.offset, request.length);
+    if structured && length > 0 && block::is_unwritten(export, offset, u64::from(length))? {
+        return Ok(Outcome::Hole);
+    }
+    Ok(Outcome::Data(block::read(export, offset, length as usize).await?))
+}
+
+async fn rarer(export: &impl Export, request: &Request, command: Command) -> Result<Outcome, Failure> {
+    let (offset, length) = (request.offset, u64::from(request.length));
+    match command {
+        // Nothing is written where there is nothing to write.
+        Command::Read | Command::Write { .. } => {}
+        Command::Flush => export.flush().await?,
+        // Reads are served from the drives, whatever was read before: there is nothing to prepare.
+        Command::Cache => {}
+        Command::Trim { fua } => {
+            block::discard(export, offset, length).await?;
+            if fua {
+                export.flush().await?;
+            }
+        }
+        Command::WriteZeroes { fua, may_punch, only_fast } => {
+            if only_fast && !(may_punch && block::zeroes_at_once(export, offset, length)?) {
+                return Err(Failure::new(ENOTSUP, "zeroing this range is no faster than writing it"));
+            }
+            if may_punch {
+                block::write_zeroes(export, offset, length).await?;
+            } else {
+                fill_with_zeroes(export, offset, length).await?;
+            }
+            if fua {
+                export.flush().await?;
+            }
+        }
+        Command::BlockStatus { only_one } => {
+            let most = if only_one { 1 } else { MOST_EXTENTS };
+            return Ok(Outcome::Status(block::extents(export, offset, length, most)?));
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Zeros that take their space.
+async fn fill_with_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), Failure> {
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        // All pieces but the first and the last are whole sectors.
+        let next = ((at / ZERO_WRITE_BYTES + 1) * ZERO_WRITE_BYTES).min(end);
+        let zeroes = export.buffers().allocate_zeroed((next - at) as usize);
+        block::write(export, at, zeroes, false).await?;
+        at = next;
+    }
+    Ok(())
+}
