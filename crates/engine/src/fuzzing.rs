@@ -6,8 +6,8 @@
 
 use crate::checksums;
 use crate::journal;
+use crate::map::regions::Regions;
 use crate::pool;
-use crate::regions::Regions;
 
 /// Reads bytes as the sections of a checkpoint, and, where they make a pool, writes and reads them
 /// again: nothing may change. Gives whether they made one.

@@ -9,10 +9,11 @@ use stripewise_layout::{MemberSet, Shape};
 
 use crate::array::{AreaPlace, Array, ArrayInit, ArrayMember, ArraySpec};
 use crate::error::ArrayError;
+use crate::jobs::rebuild::RowRebuild;
 use crate::member::Member;
-use crate::rebuild::RowRebuild;
 use crate::rows::{Places, RowTable, SlotPlace, SlotState};
-use crate::sums::{SumsInit, page_bytes_per_slab};
+use crate::sums::page_bytes_per_slab;
+use crate::sums::state::SumsInit;
 use crate::tuning::MapGrain;
 
 /// Memory for checksum pages, unless the caller changes it.

@@ -1,10 +1,10 @@
 //! An array: one layout over rows of slabs, and everything that must agree about them.
 //!
 //! Requests come in through [`Array::read`], [`Array::write`] and their siblings, in any number at
-//! a time. Where they go next: `read.rs` (healthy and degraded reads), `write.rs` and `write/`
-//! (gathering, planning, parity), `recover.rs` (what to do when a drive says no), `rebuild.rs`,
-//! `moves.rs` and `scrub.rs` (background work), `discard.rs`. Which columns of which rows are
-//! missing is settled in `columns.rs`, what the region map on the drives says in `map.rs`.
+//! a time. Where they go next: `write.rs`, then `stripe_write.rs` (gathering, planning, parity),
+//! `read/` (healthy and degraded reads, and what to do when a drive says no), `jobs/` (background
+//! work), `map/discard.rs`. Which columns of which rows are missing is settled in `columns/`, what
+//! the region map on the drives says in `map/`.
 //!
 //! Each column of the layout is one linear space of `rows` slabs; the slab map (`rows.rs`) says on
 //! which drive each slab of it lies. The layout's addresses are made for an unbounded length, so a
@@ -14,211 +14,50 @@
 //! pre-reads and padding add at most `(units + parity) / data` times that for small writes and are
 //! bounded with it.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
+use std::cell::{Cell, OnceCell};
 use std::rc::{Rc, Weak};
 
-use rustc_hash::FxHashMap;
 use stripewise_drive::{Buffer, BufferPool, Context, Semaphore};
-use stripewise_layout::{Geometry, LayoutError, Shape};
+use stripewise_layout::Geometry;
 
-use crate::columns::Members;
-use crate::defer_pace::DeferPace;
-use crate::destage::LARGEST_DEFERRED_BYTES;
+use crate::columns::Columns;
 use crate::error::ArrayError;
 use crate::flush_losses::FlushLosses;
 use crate::heat::Heat;
-use crate::member::Member;
-use crate::moves::Move;
-use crate::pending::Pending;
-use crate::rebuild::Fill;
-use crate::regions::{RegionShape, Regions};
-use crate::rows::RowTable;
-use crate::stripe_table::StripeTable;
-use crate::sums::{BlockSums, SumsInit};
-use crate::tuning::{MapGrain, Tuning};
-use crate::write_log::WriteLog;
+use crate::log::log_slot::LogSlot;
+use crate::map::map_upkeep::MapUpkeep;
+use crate::map::regions::{RegionShape, Regions};
+use crate::stripes::stripe_table::StripeTable;
+use crate::sums::state::BlockSums;
+use crate::sync::one_at_a_time::OneAtATime;
+use crate::sync::read_epochs::ReadEpochs;
+use crate::write_back::Deferred;
 
 mod bad_blocks;
+mod capacity;
+mod drive_faults;
+pub(crate) mod host;
 mod lifecycle;
-mod one_at_a_time;
-mod read_epochs;
+pub(crate) mod parity;
+pub(crate) mod parts;
 mod sequential_detector;
+pub(crate) mod spec;
+pub(crate) mod stripe_write;
+mod write;
 mod write_activity;
 
 use bad_blocks::BadBlocks;
+use capacity::Capacity;
+pub use host::{ArrayHost, LocalFuture, NoHost};
 use lifecycle::Lifecycle;
-use one_at_a_time::OneAtATime;
-use read_epochs::ReadEpochs;
+
 use sequential_detector::SequentialDetector;
+pub use spec::{AreaPlace, ArrayInit, ArrayMember, ArrayOptions, ArraySpec};
 use write_activity::WriteActivity;
 
 /// The engine's own block: writes that do not fill blocks of this size are completed from what is
 /// there.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-
-/// A boxed future of this thread.
-pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// What an array asks of whoever keeps the record of drives and slabs: the pool.
-pub trait ArrayHost {
-    /// Records durably on every other drive that `member` is out, then tells every array with
-    /// [`Array::drive_gone`]. Until this is done no write that `member` lacks is acknowledged. Told
-    /// more than once of the same member, it answers as the first time.
-    fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>>;
-
-    /// Records durably which blocks of array `id` are lost, as [`Array::lost_blocks`] has them.
-    /// Asked before a flush is acknowledged, when they changed: a block that was lost and is
-    /// written again must not be lost after a restart.
-    fn record_lost(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
-        let _ = id;
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    /// The file system under a drive is full: the array writes nothing more. Told once.
-    fn file_system_full(&self, drive: &str) {
-        let _ = drive;
-    }
-
-    /// Gives slabs to rows that have none, records it durably and calls [`Array::set_rows`]. For
-    /// thin volumes; an error says why there is no space.
-    fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
-        let _ = (id, first_row, rows);
-        Box::pin(std::future::ready(Err("this volume has all the rows it can have".to_owned())))
-    }
-}
-
-/// Records nothing: for tests and benchmarks of an array without a pool.
-pub struct NoHost;
-
-impl ArrayHost for NoHost {
-    fn exclude<'a>(&'a self, _: &'a Rc<Member>, _: &'a str) -> LocalFuture<'a, Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-/// Limits and switches of one array.
-#[derive(Clone, Copy, Debug)]
-pub struct ArrayOptions {
-    /// Bytes of client requests admitted at a time; more wait in order of arrival.
-    pub in_flight_bytes: u64,
-    /// Bytes of rebuild and scrub I/O in memory at a time.
-    pub background_bytes: u64,
-    /// Times and sizes; those of the pool that the array belongs to are its own as well.
-    pub tuning: Tuning,
-}
-
-impl Default for ArrayOptions {
-    fn default() -> Self {
-        Self { in_flight_bytes: 128 << 20, background_bytes: 32 << 20, tuning: Tuning::default() }
-    }
-}
-
-/// What an array is: recorded in the pool's metadata, the same for its whole life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArraySpec {
-    /// The array's identity; marks its region map.
-    pub id: u128,
-    /// Level, width, groups, interleave.
-    pub shape: Shape,
-    /// Bytes of a slab, a power of two from 1 MiB on.
-    pub slab_bytes: u64,
-}
-
-impl ArraySpec {
-    /// The addresses of the array's data, for a length that no drive reaches. Fails where the shape
-    /// is impossible, or needs more than one slab for its stripes to come out even.
-    pub fn geometry(&self) -> Result<Geometry, ArrayError> {
-        let width = (self.shape.width as u64).max(1);
-        let member_bytes = (1u64 << 62) / width / self.slab_bytes.max(1) * self.slab_bytes.max(1);
-        let geometry = Geometry::new(self.shape, member_bytes)?;
-        let region_bytes = RegionShape::of(&geometry).member_region_bytes;
-        if self.slab_bytes == 0 || !self.slab_bytes.is_multiple_of(region_bytes) {
-            return Err(ArrayError::Layout(LayoutError::MembersTooSmall {
-                member_bytes: self.slab_bytes,
-                interleave_bytes: region_bytes,
-            }));
-        }
-        Ok(geometry)
-    }
-
-    /// Volume bytes that a row holds.
-    pub fn row_data_bytes(&self) -> Result<u64, ArrayError> {
-        let shape = RegionShape::of(&self.geometry()?);
-        Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
-    }
-
-    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe
-    /// with its parity, fits into what clients may append at a time, also where room is kept for
-    /// destaging.
-    pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
-        let geometry = self.geometry()?;
-        let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
-        Ok((16 * stripe_bytes).next_multiple_of(self.slab_bytes).max(2 << 20))
-    }
-
-    /// Bytes that the region map of `rows` rows takes at each of its places.
-    pub fn map_bytes(&self, rows: u64, grain: MapGrain) -> Result<u64, ArrayError> {
-        let shape = RegionShape::of(&self.geometry()?);
-        let per_row = self.slab_bytes / shape.member_region_bytes;
-        Ok(RegionShape::map_bytes(rows.saturating_mul(per_row), grain))
-    }
-}
-
-/// A drive that an array may use.
-#[derive(Clone)]
-pub struct ArrayMember {
-    /// Its number in the slab map.
-    pub number: u32,
-    /// Its queue.
-    pub member: Rc<Member>,
-    /// Where slab 0 begins on it, bytes.
-    pub slabs_base_bytes: u64,
-    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without
-    /// checksums.
-    pub sums_base_bytes: u64,
-}
-
-/// Consecutive slabs of a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AreaPlace {
-    /// The drive's number.
-    pub drive: u32,
-    /// The first slab.
-    pub slab: u32,
-    /// How many.
-    pub slabs: u32,
-}
-
-/// What an array is made of, or opened from.
-pub struct ArrayInit {
-    /// What it is.
-    pub spec: ArraySpec,
-    /// Usable bytes, at most what the rows hold.
-    pub size_bytes: u64,
-    /// Where its rows lie.
-    pub rows: RowTable,
-    /// Where its region map lies: the same at each place.
-    pub map: Vec<AreaPlace>,
-    /// The areas of its journal; none for a volume without one.
-    pub journal: Vec<AreaPlace>,
-    /// Never used before for this array: tells a new journal from older ones. When an array is
-    /// opened it is of concern only if its journal is lost.
-    pub journal_epoch: u64,
-    /// Every block has a checksum, and every read is verified; the same for the array's whole life.
-    pub checksums: Option<SumsInit>,
-    /// The drives that are there and current. What lies on others is missing.
-    pub members: Vec<ArrayMember>,
-    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout
-    /// with parity.
-    pub write_back: bool,
-    /// Nothing may be written: the array is opened protected. Its members keep what is written to
-    /// them in memory, so that what a crash left in the journal can be carried out for whoever
-    /// reads.
-    pub read_only: bool,
-}
 
 /// Counts of what an array did; for benchmarks, tests and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,35 +81,14 @@ pub(crate) struct Inner {
     pub geometry: Geometry,
     pub spec: ArraySpec,
     pub options: ArrayOptions,
-    pub stripes_per_row: u64,
-    pub regions_per_row: u64,
-    pub size_bytes: Cell<u64>,
-    /// Clients' writes beyond this are refused, though the array reaches further: while its size is
-    /// being changed.
-    pub writes_end: Cell<u64>,
+    pub capacity: Capacity,
     pub block_bytes: Cell<u64>,
-    pub rows: RefCell<RowTable>,
-    pub members: RefCell<Members>,
-    /// Every column of every row is current and there.
-    pub whole: Cell<bool>,
-    /// Columns of rows that are being filled, by row and column.
-    pub fills: RefCell<FxHashMap<(u64, usize), Fill>>,
-    /// Columns of rows that are being copied elsewhere.
-    pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
-    pub map_places: RefCell<Vec<AreaPlace>>,
-    pub log: RefCell<Option<Rc<WriteLog>>>,
+    pub columns: Rc<Columns>,
+    pub map: MapUpkeep,
+    pub log: LogSlot,
     /// Set for good when the array is put together, if it has checksums.
     pub sums: OnceCell<BlockSums>,
-    /// The journal's places and an epoch, of an array opened for reading only that was not read
-    /// yet: what the journal holds is carried out before the first read, on members that keep it in
-    /// memory.
-    pub unread_journal: RefCell<Option<(Vec<AreaPlace>, u64)>>,
-    /// Reading it goes one at a time.
-    pub reading_journal: Semaphore,
-    pub write_back: bool,
-    pub pending: Pending,
-    pub destaging: Cell<bool>,
-    pub defer_pace: DeferPace,
+    pub deferred: Deferred,
     pub table: Rc<StripeTable>,
     pub regions: Rc<Regions>,
     pub host: Rc<dyn ArrayHost>,
@@ -285,9 +103,6 @@ pub(crate) struct Inner {
     pub bad: BadBlocks,
     pub counters: Cell<ArrayCounters>,
     pub heat: Heat,
-    pub settling: Cell<bool>,
-    /// New regions are made durable, to have the map say so, by one task at a time.
-    pub marking: OneAtATime,
     pub lifecycle: Lifecycle,
     /// Set while a chunk's copies or parity may disagree after a crash.
     pub unsynced: Cell<bool>,
@@ -330,7 +145,7 @@ impl Array {
         let (areas, fresh_epoch) = (init.journal.clone(), init.journal_epoch);
         let array = Self::assemble(context, buffers, init, host, options)?;
         array.0.load_map().await?;
-        array.0.note_columns_away();
+        array.0.columns.note_columns_away();
         array.0.open_journal(&areas, fresh_epoch).await?;
         array.0.unsynced.set(!array.0.regions.unsynced_chunks().is_empty());
         Ok(array)
@@ -345,13 +160,12 @@ impl Array {
     ) -> Result<Self, ArrayError> {
         let ArrayInit { spec, size_bytes, rows, map, checksums, members, write_back, read_only, .. } = init;
         let geometry = spec.geometry()?;
-        assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
         let shape = RegionShape::of(&geometry);
-        let regions_per_row = spec.slab_bytes / shape.member_region_bytes;
         let count = size_bytes.div_ceil(shape.region_data_bytes);
         let regions = Regions::new(shape, options.tuning.map_grain, spec.id, count)
             .map_err(|_| ArrayError::NoMemory { regions: count })?;
         let regions = Rc::new(regions);
+        let columns = Columns::new(context, &geometry, spec.slab_bytes, &regions, rows);
         let array = Self(Rc::new_cyclic(|me| Inner {
             me: me.clone(),
             context: context.clone(),
@@ -359,26 +173,14 @@ impl Array {
             zeroes: buffers.allocate_zeroed(geometry.interleave_bytes() as usize),
             geometry,
             options,
-            stripes_per_row: regions_per_row * shape.stripes_per_region,
-            regions_per_row,
-            size_bytes: Cell::new(size_bytes),
-            writes_end: Cell::new(u64::MAX),
+            capacity: Capacity::new(size_bytes),
             block_bytes: Cell::new(512),
             spec,
-            rows: RefCell::new(rows),
-            members: RefCell::default(),
-            whole: Cell::new(false),
-            fills: RefCell::default(),
-            moves: RefCell::default(),
-            map_places: RefCell::new(map),
-            log: RefCell::default(),
+            columns,
+            map: MapUpkeep::new(map),
+            log: LogSlot::default(),
             sums: OnceCell::new(),
-            unread_journal: RefCell::default(),
-            reading_journal: Semaphore::new(1),
-            write_back,
-            pending: Pending::new(options.tuning.pending_bytes.max(LARGEST_DEFERRED_BYTES)),
-            destaging: Cell::new(false),
-            defer_pace: DeferPace::new(),
+            deferred: Deferred::new(write_back, options.tuning.pending_bytes),
             table: Rc::default(),
             regions,
             host,
@@ -390,8 +192,6 @@ impl Array {
             bad: BadBlocks::default(),
             counters: Cell::default(),
             heat: Heat::default(),
-            settling: Cell::new(false),
-            marking: OneAtATime::default(),
             lifecycle: Lifecycle::new(read_only),
             unsynced: Cell::new(false),
             losses: FlushLosses::default(),
@@ -402,7 +202,6 @@ impl Array {
         for member in members {
             array.add_member(member);
         }
-        array.0.note_wholeness();
         Ok(array)
     }
 
@@ -418,7 +217,7 @@ impl Array {
 
     /// Usable bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.0.size_bytes.get()
+        self.0.capacity.bytes()
     }
 
     /// Makes the array larger or smaller. The rows for it are set before it grows and taken away
@@ -430,7 +229,7 @@ impl Array {
         let region_bytes = inner.regions.shape.region_data_bytes;
         let regions = size_bytes.div_ceil(region_bytes);
         inner.regions.make_room(regions).map_err(|_| ArrayError::NoMemory { regions })?;
-        let old = inner.size_bytes.get();
+        let old = inner.capacity.bytes();
         if size_bytes < old {
             // What is left of the last region must read as zeros if the volume grows again.
             let kept = size_bytes.next_multiple_of(region_bytes).min(old);
@@ -450,7 +249,7 @@ impl Array {
         for region in regions..inner.regions.count() {
             inner.forget_sums(region);
         }
-        inner.size_bytes.set(size_bytes);
+        inner.capacity.set(size_bytes);
         inner.regions.resize(regions);
         inner.persist_map().await
     }
@@ -502,7 +301,7 @@ impl Array {
 
     /// What is to be recorded of [`Self::dead_blocks`].
     pub(crate) fn dead_blocks_to_record(&self) -> Vec<u64> {
-        self.0.bad.dead_to_record(self.0.size_bytes.get().div_ceil(BLOCK_BYTES))
+        self.0.bad.dead_to_record(self.0.capacity.bytes().div_ceil(BLOCK_BYTES))
     }
 
     /// Restores what [`Self::dead_blocks`] gave when the array was closed.
@@ -610,13 +409,7 @@ impl Array {
 
 impl Inner {
     pub fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        if !offset_bytes.is_multiple_of(512) || !length_bytes.is_multiple_of(512) {
-            return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
-        }
-        let capacity_bytes = self.size_bytes.get();
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
-        }
+        self.capacity.check(offset_bytes, length_bytes)?;
         if self.lifecycle.is_closed() {
             return Err(ArrayError::Closed);
         }
@@ -626,10 +419,7 @@ impl Inner {
     /// To be asked before a client writes to a range.
     pub fn check_writable_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         self.check_range(offset_bytes, length_bytes)?;
-        let capacity_bytes = self.writes_end.get();
-        if offset_bytes + length_bytes > capacity_bytes {
-            return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
-        }
+        self.capacity.check_written(offset_bytes, length_bytes)?;
         self.check_writable()
     }
 
@@ -648,16 +438,10 @@ impl Inner {
         self.counters.set(counters);
     }
 
-    /// Regions of a row that belong to the volume.
-    pub fn regions_of_row(&self, row: u64) -> std::ops::Range<u64> {
-        let first = row * self.regions_per_row;
-        first..(first + self.regions_per_row).min(self.regions.count())
-    }
-
     /// A client asks for something: counted for the rows that it lies in.
     pub fn note_heat(&self, offset_bytes: u64, length_bytes: u64) {
         if self.heat.is_on() {
-            let row_bytes = self.regions_per_row * self.regions.shape.region_data_bytes;
+            let row_bytes = self.columns.regions_per_row * self.regions.shape.region_data_bytes;
             self.heat.note(self.context.now_ns(), row_bytes, offset_bytes, length_bytes);
         }
     }

@@ -49,7 +49,7 @@ pub(crate) use page::page_is_taken;
 pub use store::{Checksums, recorded_sequence};
 pub use verify::{Sums, Verdict};
 
-use crate::array::LocalFuture;
+use crate::array::host::LocalFuture;
 use crate::error::ArrayError;
 
 /// What a sum is of.

@@ -5,10 +5,9 @@
 //! that fails is asked again once; then the host is told, and only when it has excluded the drive
 //! does the batch count without that copy, after another area took it if there is one.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -18,8 +17,8 @@ use super::area::{AreaHeader, KEPT_PAGES};
 use super::batch::{
     self, BatchHeader, HEADER_BYTES, MAX_HEAD_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes,
 };
-use super::space::{Grant, RingIds};
 use super::state::{Batch, Copy, State, Waiting};
+use super::waiting::{Pending, RingIds, Ticket};
 use super::{Inner, Journal, Kind, Record, Reservation};
 use crate::error::ArrayError;
 use crate::member::{Class, Member};
@@ -33,34 +32,6 @@ const SMALL_IN_FLIGHT: u32 = 2;
 const LARGE_PAGES: u64 = 16;
 /// Pieces of memory of one write; what has more is copied together.
 const MAX_SEGMENTS: usize = 480;
-
-type Sequences = SmallVec<[u64; 4]>;
-
-/// Where an append waits for its end.
-#[derive(Default)]
-pub(super) struct Ticket {
-    result: RefCell<Option<Result<Sequences, ArrayError>>>,
-    waker: Cell<Option<Waker>>,
-}
-
-impl Ticket {
-    fn tell(&self, result: Result<Sequences, ArrayError>) {
-        *self.result.borrow_mut() = Some(result);
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-}
-
-/// An append that has no batch yet.
-pub(super) struct Pending {
-    records: SmallVec<[Record; 1]>,
-    head_bytes: u64,
-    payload_bytes: u64,
-    segments: usize,
-    grant: Grant,
-    pub ticket: Rc<Ticket>,
-}
 
 /// A batch to be written.
 struct Work {

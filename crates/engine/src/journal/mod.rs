@@ -71,6 +71,7 @@ mod space;
 mod state;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -86,7 +87,8 @@ pub(crate) use area::Area;
 pub(crate) use batch::decode_sealed;
 #[allow(unused_imports)] // as the module itself
 pub(crate) use replay::{Found, Replay};
-pub(crate) use space::{Quota, Reservation};
+pub(crate) use space::Reservation;
+pub(crate) use waiting::Quota;
 
 use crate::LocalFuture;
 use crate::error::ArrayError;

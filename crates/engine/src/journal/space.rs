@@ -8,45 +8,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use smallvec::SmallVec;
 
 use super::area::Ring;
 use super::batch::{HEADER_BYTES, NOTE_BYTES, PAGE_BYTES, descriptor_bytes, payload_bytes};
 use super::state::{Batch, State};
+use super::waiting::{Grant, Quota, RingIds, Waiter};
 use super::{Inner, Journal, Record};
 use crate::error::ArrayError;
-
-/// Who wants room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quota {
-    /// Clients that hold nothing yet: leave what destaging needs, and some for those who hold
-    /// stripes.
-    Client,
-    /// Who holds stripes and is about to write in place. Clients may wait for these stripes with
-    /// their room in hand, so there is room for one such append beside theirs.
-    InPlace,
-    /// What frees room; see the module's words on order.
-    Destage,
-}
-
-/// Areas by their ring's id.
-pub(super) type RingIds = SmallVec<[u64; 4]>;
-
-/// Pages promised in some areas.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Grant {
-    pub pages: u64,
-    pub rings: RingIds,
-}
-
-pub(super) struct Waiter {
-    pages: u64,
-    quota: Quota,
-    result: RefCell<Option<Result<Grant, ArrayError>>>,
-    waker: Cell<Option<Waker>>,
-}
 
 /// Room for an append; given back when dropped unused.
 pub(crate) struct Reservation {

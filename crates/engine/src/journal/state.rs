@@ -6,10 +6,9 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::append::{Pending, Ticket};
 use super::area::Ring;
 use super::batch::{Note, PAGE_BYTES};
-use super::space::Waiter;
+use super::waiting::{Pending, Ticket, Waiter};
 use super::{Held, JournalFill, OPENING_SHIFT};
 use crate::error::ArrayError;
 use crate::tuning::Tuning;

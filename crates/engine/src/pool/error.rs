@@ -5,8 +5,8 @@ use stripewise_drive::DriveError;
 use stripewise_layout::{LayoutError, Level};
 
 use crate::error::ArrayError;
+use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{DriveId, PoolId};
-use crate::pool::membership::host::HostUse;
 
 /// A pool operation that did not work. Nothing was changed unless the message says so.
 #[derive(Clone, Debug, thiserror::Error)]

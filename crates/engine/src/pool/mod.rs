@@ -39,20 +39,20 @@ use std::rc::{Rc, Weak};
 use stripewise_drive::{BufferPool, Context, Drive, Semaphore, SemaphorePermit};
 
 pub use error::{NeedsDrives, PoolError};
-pub use jobs::last_scrub::LastScrub;
+pub use jobs::ScrubSummary;
+pub use jobs::kind::JobKind;
 pub use jobs::tier::{TIER_BYTES_PER_S, TierOptions};
 pub use jobs::tier_plan::TierInfo;
-pub use jobs::{JobKind, ScrubSummary};
+pub use manifest::care::LastScrub;
 pub use manifest::drive_record::{ExclusionKind, Role};
 pub use manifest::events::{Event, EventKind};
+pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::volume_record::Pin;
-pub use membership::host::{Host, HostUse};
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
+pub use status::activity::Activity;
 pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
-pub use status::{
-    Activity, ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState,
-};
+pub use status::{ConversionStatus, DriveStatus, PoolState, PoolStatus, SlotStatus, VolumeInfo, VolumeState};
 pub use volume::Volume;
 pub use volume::conversion::ConversionPlan;
 pub use volume::drive::VolumeDrive;

@@ -4,7 +4,7 @@ use stripewise_drive::SplitMix64;
 use stripewise_layout::{LayoutSpec, Level};
 
 use crate::pool::MIB;
-use crate::pool::jobs::last_scrub::{LastScrub, ScrubRecord, Takeover};
+use crate::pool::manifest::care::{LastScrub, ScrubRecord, Takeover};
 use crate::pool::manifest::drive_record::{Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, RebalanceIntent, ScrubIntent};

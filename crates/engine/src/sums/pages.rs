@@ -9,9 +9,10 @@ use stripewise_layout::Place;
 
 use crate::array::{Array, Inner, LocalFuture};
 use crate::checksums::{PAGE_BYTES, PAGE_COVERS_BYTES, PageId, PageIo, Pin, Side};
+use crate::columns::members::gone;
 use crate::error::ArrayError;
+use crate::map::regions::RegionState;
 use crate::member::Class;
-use crate::regions::RegionState;
 use crate::rows::{SlotPlace, SlotState};
 
 /// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it
@@ -32,7 +33,7 @@ impl SlabPages {
                 ((usize::from(page.column) + 1) % width, page_bytes_per_slab(inner.spec.slab_bytes) / 2)
             }
         };
-        let slot = inner.rows.borrow().place(page.row, column)?;
+        let slot = inner.columns.rows.borrow().place(page.row, column)?;
         Some((column, slot, first + u64::from(page.page) * PAGE_BYTES as u64))
     }
 }
@@ -40,26 +41,26 @@ impl SlabPages {
 impl PageIo for SlabPages {
     fn read(&self, page: PageId, side: Side, into: Buffer) -> Completion {
         let request = IoRequest::read(0, into).because(Cause::Checksums);
-        let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
+        let Some(inner) = self.0.upgrade() else { return gone(&request) };
         match Self::place(&inner, page, side) {
             Some((column, slot, offset)) if inner.holds_current_page(page, column, slot) => {
                 inner.submit_to_pages(slot, IoRequest { offset_bytes: offset, ..request })
             }
-            _ => crate::columns::gone(&request),
+            _ => gone(&request),
         }
     }
 
     fn write(&self, page: PageId, side: Side, data: Buffer) -> Completion {
         let request = IoRequest::write(0, data, false).because(Cause::Checksums);
-        let Some(inner) = self.0.upgrade() else { return crate::columns::gone(&request) };
+        let Some(inner) = self.0.upgrade() else { return gone(&request) };
         let Some((column, slot, offset)) = Self::place(&inner, page, side) else {
-            return crate::columns::gone(&request);
+            return gone(&request);
         };
         let request = IoRequest { offset_bytes: offset, ..request };
-        let target = inner.moves.borrow().get(&(page.row, column)).and_then(|moving| moving.target());
+        let target = inner.columns.moves.borrow().get(&(page.row, column)).and_then(|moving| moving.target());
         match target {
             Some(to) => inner.submit_pages_to_both(request, (page.row, column), slot, to),
-            None if slot.state == SlotState::Missing => crate::columns::gone(&request),
+            None if slot.state == SlotState::Missing => gone(&request),
             None => inner.submit_to_pages(slot, request),
         }
     }
@@ -98,7 +99,7 @@ impl PageIo for SlabPages {
             return;
         }
         let Some((_, slot, _)) = Self::place(&inner, page, side) else { return };
-        if let Some(member) = inner.members.borrow().get(slot.drive) {
+        if let Some(member) = inner.columns.members.borrow().get(slot.drive) {
             member.member.count_checksum_errors(1);
         }
     }
@@ -118,7 +119,7 @@ impl Inner {
     /// is being filled only when all of it is, since the pages come last.
     fn holds_current_page(&self, page: PageId, column: usize, slot: SlotPlace) -> bool {
         let is_filled =
-            || self.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
+            || self.columns.fills.borrow().get(&(page.row, column)).is_some_and(|fill| fill.is_complete());
         match slot.state {
             SlotState::Active => true,
             SlotState::Missing => false,
@@ -130,8 +131,8 @@ impl Inner {
     }
 
     fn submit_to_pages(&self, slot: SlotPlace, mut request: IoRequest) -> Completion {
-        let members = self.members.borrow();
-        let Some(member) = members.get(slot.drive) else { return crate::columns::gone(&request) };
+        let members = self.columns.members.borrow();
+        let Some(member) = members.get(slot.drive) else { return gone(&request) };
         request.offset_bytes +=
             member.sums_base_bytes + u64::from(slot.slab) * page_bytes_per_slab(self.spec.slab_bytes);
         member.member.submit(Class::Upkeep, request)
@@ -151,7 +152,7 @@ impl Inner {
         self.context.spawn(async move {
             let result = first.await;
             if second.await.is_err() {
-                inner.fail_move(key, to);
+                inner.columns.fail_move(key, to);
             }
             sender.complete(result);
         });
@@ -191,7 +192,7 @@ impl Inner {
     /// The region that a checksum page of a row speaks of.
     pub fn region_of_page(&self, row: u64, page: u16) -> u64 {
         let in_row = u64::from(page) * PAGE_COVERS_BYTES / self.regions.shape.member_region_bytes;
-        row * self.regions_per_row + in_row
+        row * self.columns.regions_per_row + in_row
     }
 }
 

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_layout::{Stripe, UnitRange, WritePlan};
 
+use crate::array::parts::{UnitParts, written_ranges};
 use crate::array::{BLOCK_BYTES, Inner};
 use crate::checksums::{Pin, Sums, recorded_sequence};
 use crate::error::ArrayError;
 use crate::journal::SumRun;
 use crate::member::Class;
-use crate::write::UnitParts;
 
 /// In a record's run of sums: not of what is written, but of what was there before.
 pub(crate) const OLD_SUMS: u16 = 1 << 15;
@@ -51,7 +51,7 @@ impl Inner {
     ) -> Result<NewSums, ArrayError> {
         let mut new = NewSums::new();
         let Some(sums) = self.sums.get() else { return Ok(new) };
-        let written = crate::write::written_ranges(parts);
+        let written = written_ranges(parts);
         let data_units = self.geometry.data_units();
         if self.geometry.copies() > 1 {
             let range = written[0];
@@ -185,7 +185,7 @@ impl Inner {
     /// The caller holds the stripe.
     pub async fn settle_failed_write(&self, stripe: &Stripe, new: &NewSums, sequence: u64) {
         let Some(sums) = self.sums.get() else { return };
-        let missing = self.missing_in(stripe.index);
+        let missing = self.columns.missing_in(stripe.index);
         for of_unit in new {
             let (Ok(values), false) = (&of_unit.sums, missing.contains(usize::from(of_unit.column))) else {
                 continue;
@@ -194,7 +194,7 @@ impl Inner {
                 let offset_bytes = of_unit.offset_bytes + index as u64 * BLOCK_BYTES;
                 let buffer = self.buffers.allocate(BLOCK_BYTES as usize);
                 let request = IoRequest::read(offset_bytes, buffer.clone());
-                if self.submit(usize::from(of_unit.column), Class::Foreground, request).await.is_ok()
+                if self.columns.submit(usize::from(of_unit.column), Class::Foreground, request).await.is_ok()
                     && sums.table.compute(of_unit.column, offset_bytes, &buffer)[0] == *value
                 {
                     sums.table.set(&of_unit.pin, offset_bytes, &[*value], recorded_sequence(sequence));

@@ -12,6 +12,7 @@ mod failures;
 mod forgotten_records;
 mod full_below;
 mod images;
+mod imports;
 mod journal_losses;
 mod kit;
 mod lost_blocks;

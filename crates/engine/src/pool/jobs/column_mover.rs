@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use futures_util::future::join_all;
 
 use crate::error::ArrayError;
-use crate::moves::Pace;
+use crate::jobs::moves::Pace;
 use crate::pool::Inner;
 use crate::pool::jobs::Parts;
 use crate::pool::manifest::commit::Change;
@@ -144,7 +144,7 @@ impl Inner {
                     // none.
                     let array = pool.array(step.part);
                     let is_moving = array.as_ref().is_some_and(|array| {
-                        let moves = array.0.moves.borrow();
+                        let moves = array.0.columns.moves.borrow();
                         let moving = moves.get(&(step.row, step.column));
                         moving.is_some_and(|moving| moving.target() == Some(step.to))
                     });

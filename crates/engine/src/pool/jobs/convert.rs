@@ -22,7 +22,7 @@ use stripewise_drive::{Buffer, DriveErrorKind};
 
 use crate::array::Array;
 use crate::error::ArrayError;
-use crate::lock_order;
+use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
@@ -32,9 +32,9 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::VolumeRecord;
 use crate::pool::volume::conversion::in_words;
-use crate::pool::volume::io::Zones;
+use crate::pool::volume::zones::Zones;
 use crate::pool::{BLOCK_BYTES, Inner};
-use crate::regions::RegionState;
+use crate::stripes::lock_order;
 
 /// What the reason begins with where a conversion waits for space.
 pub(in crate::pool) const NO_ROOM: &str = "there is no room for more of it";
@@ -398,10 +398,10 @@ impl Inner {
         let inner = &old.0;
         // Regions written in part are completed here, which cannot be done under the locks.
         inner.flush().await?;
-        let stripes = first * inner.stripes_per_row..end * inner.stripes_per_row;
+        let stripes = first * inner.columns.stripes_per_row..end * inner.columns.stripes_per_row;
         let _guards = inner.table.lock_all(stripes.clone().collect()).await;
         inner.forget_logged(stripes).await?;
-        let regions = || (first..end).flat_map(|row| inner.regions_of_row(row));
+        let regions = || (first..end).flat_map(|row| inner.columns.regions_of_row(row));
         for region in regions().filter(|&region| inner.regions.state(region) != RegionState::Unwritten) {
             inner.regions.mark_unwritten(region);
         }

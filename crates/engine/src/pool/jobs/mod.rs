@@ -14,6 +14,7 @@
 pub(crate) mod column_mover;
 pub(crate) mod convert;
 pub(crate) mod drain;
+pub(crate) mod kind;
 pub(crate) mod last_scrub;
 pub(crate) mod rebalance;
 pub(crate) mod rebalance_plan;
@@ -25,23 +26,21 @@ pub(crate) mod tier_plan;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::pin::pin;
 use std::rc::Rc;
-use std::str::FromStr;
 
 use futures_util::future::join;
-use serde::{Deserialize, Serialize};
 use stripewise_drive::Event;
 
 use crate::array::Array;
+use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
+use crate::pool::jobs::kind::JobKind;
 use crate::pool::jobs::tier::TierState;
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{Id, VolumeId};
-use crate::pool::status::Activity;
+use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, OpenMode, Pool};
-use crate::scrub::ScrubReport;
 
 pub(in crate::pool) const SECOND_NS: u64 = 1_000_000_000;
 /// Progress is looked at this often.
@@ -50,48 +49,6 @@ const TICK_NS: u64 = SECOND_NS;
 const RATE_WINDOW_NS: u64 = 10 * SECOND_NS;
 /// Rows of one part that refuse to be worked on before the part as a whole is left alone.
 const MAX_STALLED_ROWS: usize = 64;
-
-/// What kind of job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum JobKind {
-    /// Filling replacements, catching up, emptying drives that retire or are replaced.
-    Rebuild,
-    /// Checking everything, and making copies and parity agree after a crash.
-    Scrub,
-    /// Changing a volume's layout.
-    Convert,
-    /// Putting in place what is only in journals.
-    Destage,
-    /// Moving rows between fast and data drives.
-    Tier,
-    /// Spreading rows over all data drives, so that free space can be used.
-    Rebalance,
-}
-
-impl fmt::Display for JobKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Rebuild => "rebuild",
-            Self::Scrub => "scrub",
-            Self::Convert => "convert",
-            Self::Destage => "destage",
-            Self::Tier => "tier",
-            Self::Rebalance => "rebalance",
-        })
-    }
-}
-
-impl FromStr for JobKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Self::Rebuild, Self::Scrub, Self::Convert, Self::Destage, Self::Tier, Self::Rebalance];
-        kinds.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
-            format!("`{text}` is no job; there are rebuild, scrub, convert, destage, tier and rebalance")
-        })
-    }
-}
 
 /// What a scrub of one volume found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Manifest, RebalanceIntent};
 use crate::pool::manifest::ids::Id;
 use crate::pool::space::evacuation::Link;
-use crate::pool::status::Activity;
+use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, OpenMode, Pool, REBUILD_PRIORITY_LOW_PERCENT};
 
 /// Columns in a batch.

@@ -133,8 +133,9 @@ impl Inner {
             let inner = &array.0;
             let region_bytes = inner.regions.shape.member_region_bytes * inner.geometry.width() as u64;
             // As the array itself bounds it.
-            let regions =
-                (inner.options.background_bytes / region_bytes).clamp(1, 16).min(inner.regions_per_row);
+            let regions = (inner.options.background_bytes / region_bytes)
+                .clamp(1, 16)
+                .min(inner.columns.regions_per_row);
             region_bytes * regions
         };
         let largest = parts.map(row_bytes).max().unwrap_or(1);

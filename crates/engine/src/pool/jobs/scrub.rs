@@ -11,15 +11,15 @@ use std::rc::{Rc, Weak};
 
 use crate::array::Array;
 use crate::error::ArrayError;
+use crate::jobs::scrub::ScrubReport;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::last_scrub::ScrubRecord;
 use crate::pool::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due};
+use crate::pool::manifest::care::ScrubRecord;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::format::{Patrol, ScrubIntent};
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::{Inner, OpenMode, Pool};
-use crate::scrub::ScrubReport;
 
 /// What a scrub has found is recorded within this time: a block that was repaired is not found
 /// again.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::ArrayError;
-use crate::pool::jobs::last_scrub::MAX_TAKEOVERS;
+use crate::pool::manifest::care::MAX_TAKEOVERS;
 use crate::pool::manifest::format::{
     Branch, MAX_BRANCHES, MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name,
 };

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::mutation::{self, Mutation};
-use crate::pool::jobs::last_scrub::{Care, ScrubRecord};
+use crate::pool::manifest::care::{Care, ScrubRecord};
 use crate::pool::manifest::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use crate::pool::manifest::events::Events;
+use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
-use crate::pool::membership::host::HostUse;
 
 /// Most drives, in whatever role and state, that take part.
 pub(crate) const MAX_DRIVES: usize = 255;

@@ -2,6 +2,7 @@
 //! that a cut at any instant leaves the state before or after (bytes: `docs/internals/format.md`).
 
 pub(crate) mod assemble;
+pub(crate) mod care;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod commit;
@@ -9,6 +10,7 @@ pub(crate) mod drive_record;
 pub(crate) mod entries;
 pub(crate) mod events;
 pub(crate) mod format;
+pub(crate) mod host_use;
 pub(crate) mod ids;
 pub(crate) mod row_runs;
 pub(crate) mod sections;

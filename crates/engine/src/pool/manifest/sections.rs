@@ -7,14 +7,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::jobs::last_scrub::Care;
+use crate::pool::manifest::care::Care;
 use crate::pool::manifest::drive_record::DriveRecord;
 use crate::pool::manifest::events::Event;
 use crate::pool::manifest::format::{Branch, Manifest, Patrol, RebalanceIntent, ScrubIntent, Settings};
+use crate::pool::manifest::host_use::HostUse;
 use crate::pool::manifest::ids::{Id, VolumeId};
 use crate::pool::manifest::row_runs::{Patch, Reader, put_patch, take_patch};
 use crate::pool::manifest::volume_record::VolumeRecord;
-use crate::pool::membership::host::HostUse;
 
 const POOL: u8 = 1;
 const DRIVE: u8 = 2;

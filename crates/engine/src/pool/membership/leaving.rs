@@ -17,7 +17,7 @@ use crate::pool::manifest::format::{MAX_FORMER, Manifest};
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::manifest::writer;
-use crate::pool::space::evacuation::{self, Shortage};
+use crate::pool::space::evacuation::{self, Shortage, slabs_on};
 use crate::pool::space::slabs::FreeSlabs;
 use crate::pool::{Inner, OpenDrive, Pool};
 
@@ -316,18 +316,4 @@ impl Inner {
         }
         Ok(released)
     }
-}
-
-/// Slabs of a part on a drive, those of maps and journals included.
-pub(in crate::pool) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
-    let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
-    let journal: u64 =
-        part.journal.iter().filter(|place| place.drive == number).map(|place| u64::from(place.slabs)).sum();
-    let rows: u64 = part
-        .rows
-        .runs()
-        .filter(|run| run.places.iter().any(|place| place.drive == number))
-        .map(|run| run.rows)
-        .sum();
-    meta * u64::from(part.meta.slabs) + journal + rows
 }

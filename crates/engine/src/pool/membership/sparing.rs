@@ -16,7 +16,7 @@ use std::rc::Rc;
 use crate::array::AreaPlace;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
-use crate::pool::jobs::last_scrub::Takeover;
+use crate::pool::manifest::care::Takeover;
 use crate::pool::manifest::commit::{Change, map_place};
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role};
 use crate::pool::manifest::events::EventKind;

@@ -17,7 +17,6 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{JournalPlaceRecord, MetaPlaceRecord, PartRecord, PlaceState};
 use crate::pool::membership::enough_copies::{is_at_successor, lasting};
-use crate::pool::membership::leaving::slabs_on;
 use crate::pool::membership::spare_allocation::{candidates, put};
 use crate::pool::space::slabs::FreeSlabs;
 use crate::rows::{Places, SlotPlace, SlotState};
@@ -326,6 +325,20 @@ pub(in crate::pool) fn first_to_move(
         }
     }
     None
+}
+
+/// Slabs of a part on a drive, those of maps and journals included.
+pub(in crate::pool) fn slabs_on(part: &PartRecord, number: u32) -> u64 {
+    let meta = part.meta.places.iter().filter(|place| place.drive == number).count() as u64;
+    let journal: u64 =
+        part.journal.iter().filter(|place| place.drive == number).map(|place| u64::from(place.slabs)).sum();
+    let rows: u64 = part
+        .rows
+        .runs()
+        .filter(|run| run.places.iter().any(|place| place.drive == number))
+        .map(|run| run.rows)
+        .sum();
+    meta * u64::from(part.meta.slabs) + journal + rows
 }
 
 #[cfg(test)]

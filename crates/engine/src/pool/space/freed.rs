@@ -12,7 +12,6 @@ use futures_util::future::join_all;
 use stripewise_drive::{Cause, Event, IoRequest, Operation};
 
 use crate::array::Array;
-use crate::lock_order;
 use crate::member::Class;
 use crate::mutation::{self, Mutation};
 use crate::pool::Inner;
@@ -21,6 +20,7 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::PartRecord;
 use crate::pool::space::addresses;
 use crate::rows::{Block, Run, SlotPlace, SlotState};
+use crate::stripes::lock_order;
 
 /// An array that is no more is looked at this often.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
@@ -170,7 +170,7 @@ async fn until_quiet(array: &Array) {
 
 /// Ends when whatever is written in a row began with the places that it has now.
 pub(in crate::pool) async fn until_row_is_quiet(array: &Array, row: u64) {
-    let stripes = array.0.stripes_per_row;
+    let stripes = array.0.columns.stripes_per_row;
     for stripe in row * stripes..(row + 1) * stripes {
         drop(lock_order::scope(array.0.table.lock(stripe)).await);
     }

@@ -11,7 +11,6 @@ use stripewise_drive::Context;
 
 use crate::error::ArrayError;
 use crate::pool::Pool;
-use crate::pool::volume::io::VolumeIo;
 
 /// The upper ends of the steps in which latencies are counted, nanoseconds; each belongs to its
 /// step. What took longer has one step more.
@@ -156,22 +155,20 @@ impl Drop for UnderWay<'_> {
 }
 
 impl LoadCounter {
+    /// Requests that are not answered yet.
+    pub fn under_way(&self) -> u64 {
+        self.under_way.get()
+    }
+
+    /// What was counted, by kind.
+    pub fn requests(&self) -> [RequestCounts; RequestKind::ALL.len()] {
+        *self.requests.borrow()
+    }
+
     /// A request begins.
     pub fn begin<'a>(&'a self, context: &'a Context) -> UnderWay<'a> {
         self.under_way.set(self.under_way.get() + 1);
         UnderWay { counter: self, context, begin_ns: context.now_ns() }
-    }
-}
-
-impl VolumeIo {
-    fn load_of(&self, volume: &str) -> VolumeLoad {
-        let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
-        VolumeLoad {
-            volume: volume.to_owned(),
-            under_way: self.load.under_way.get(),
-            requests: *self.load.requests.borrow(),
-            journal: fills.reduce(|sum, fill| (sum.0 + fill.0, sum.1 + fill.1)),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Takes time in proportion to runs of rows, not to rows.
 
+pub(crate) mod activity;
 pub(crate) mod copies;
 pub(crate) mod load;
 pub(crate) mod volume;
@@ -11,14 +12,14 @@ pub(crate) mod words;
 use serde::Serialize;
 use stripewise_layout::Shape;
 
-use crate::pool::jobs::JobKind;
-use crate::pool::jobs::last_scrub::LastScrub;
 use crate::pool::jobs::tier_plan::TierInfo;
+use crate::pool::manifest::care::LastScrub;
 use crate::pool::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::{DriveId, PoolId, VolumeId};
 use crate::pool::manifest::volume_record::{PartRecord, Pin};
 use crate::pool::space::addresses;
+use crate::pool::status::activity::Activity;
 use crate::pool::{Inner, Pool};
 use crate::rows::SlotState;
 
@@ -78,23 +79,6 @@ pub struct DriveStatus {
     pub reason: Option<String>,
     /// The drive that is to have its place.
     pub successor: Option<DriveId>,
-}
-
-/// A job under way or due.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Activity {
-    /// What it does.
-    pub kind: JobKind,
-    /// Part done.
-    pub percent: f64,
-    /// Speed of late, 10^6 bytes per second; 0 where it waits for its turn.
-    pub mb_per_s: f64,
-    /// Time to go at that speed; `None` where that cannot be told yet.
-    pub seconds_left: Option<f64>,
-    /// The volume; empty for what concerns the pool as a whole.
-    pub volume: String,
-    /// The drive being rebuilt.
-    pub drive: Option<DriveId>,
 }
 
 /// A pool; serialises to what `pool status --json` prints of it.

@@ -3,8 +3,8 @@
 use crate::pool::Inner;
 use crate::pool::jobs::convert::NO_ROOM;
 use crate::pool::jobs::is_resync_due;
-use crate::pool::jobs::last_scrub::{LastScrub, Takeover};
 use crate::pool::jobs::rebalance_plan::room;
+use crate::pool::manifest::care::{LastScrub, Takeover};
 use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};

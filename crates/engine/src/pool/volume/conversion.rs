@@ -17,8 +17,9 @@ use crate::pool::manifest::ids::Id;
 use crate::pool::manifest::volume_record::{Conversion, PartRecord, VolumeRecord};
 use crate::pool::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
 use crate::pool::volume::conversion_room::Rehearsal;
-use crate::pool::volume::io::{VolumeIo, Zones};
+use crate::pool::volume::io::VolumeIo;
 use crate::pool::volume::thin::PoolHost;
+use crate::pool::volume::zones::Zones;
 use crate::pool::{Inner, MIB, Pool};
 
 impl Pool {

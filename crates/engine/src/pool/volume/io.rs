@@ -1,32 +1,19 @@
 //! The way of a volume's requests to its array, or, while it is converted to another layout, to the
-//! right one of two.
-//!
-//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is
-//! recorded, is in the new array alone. What is between the frontier and the *cursor* is in both,
-//! and written in both, so that the frontier can move up to the cursor and a crash before that
-//! loses nothing; the old one is read. Beyond the cursor there is the old one alone. Requests that
-//! reach across are cut. Writes hold their ranges (`volume/range_gate.rs`), so that the two arrays
-//! see the writes of a block in the same order, and nobody writes what is being copied. A write
-//! that fails in the new array takes the cursor back: it is done, since the old one has it, and is
-//! copied again. A conversion that was cancelled goes the same way with the arrays in each other's
-//! place, up to where it had come; what lies behind that never left the array that is new now.
-//! Faults expected: either array fails, the new one has no space.
+//! right one of two (`volume/zones.rs`). Requests are counted here, from their begin to their end.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
-use futures_util::future::{join, join_all};
 use smallvec::SmallVec;
 use stripewise_drive::Buffer;
 
 use crate::array::Array;
 use crate::error::ArrayError;
-use crate::extents::{Extent, push_extent};
-use crate::mutation::{self, Mutation};
-use crate::pool::status::load::LoadCounter;
-use crate::pool::volume::range_gate::RangeGate;
+use crate::map::extents::Extent;
+use crate::pool::status::load::{LoadCounter, RequestKind, UnderWay, VolumeLoad};
+use crate::pool::volume::Volume;
 use crate::pool::volume::write_epochs::WriteEpochs;
-use crate::pool::{BLOCK_BYTES, Inner, VolumeId};
+use crate::pool::volume::zones::{Clearing, Zones};
 
 /// What all handles of an open volume share.
 pub(in crate::pool) struct VolumeIo {
@@ -37,58 +24,146 @@ pub(in crate::pool) struct VolumeIo {
     pub load: LoadCounter,
 }
 
-/// A volume that is being converted.
-pub(in crate::pool) struct Zones {
-    pub old: Array,
-    pub new: Array,
-    pub gate: RangeGate,
-    /// The frontier, as it is recorded.
-    pub committed: Cell<u64>,
-    pub cursor: Cell<u64>,
-    /// From here on the new array has it all, and always had: less than the volume where a
-    /// conversion was cancelled.
-    end_bytes: u64,
-    /// It is being cancelled: nothing more is copied.
-    pub is_cancelled: Cell<bool>,
-    /// Rows of the old array below this one have given their slabs back.
-    pub released_rows: Cell<u64>,
-    /// Losses of the new array when nothing was copied yet beyond the frontier.
-    pub losses: Cell<u64>,
-}
+impl Volume {
+    /// Reads; whatever was never written is zeros.
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        let under_way = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let array = self.io.array();
+                array.read(offset_bytes, length).await
+            }
+            Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
+        };
+        under_way.ended(RequestKind::Read, length as u64, &result);
+        result
+    }
 
-/// Two ways to do without what a range holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::pool) enum Clearing {
-    /// It may read as what was there.
-    Discard,
-    /// It reads as zeros.
-    WriteZeroes,
-}
+    /// Writes; durable when this ends if `fua`, else after the next flush.
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let length_bytes = data.len() as u64;
+        let under_way = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let (array, _counted) = (self.io.array(), self.io.writes.count());
+                array.write(offset_bytes, data, fua).await
+            }
+            Some(zones) => {
+                let _counted = self.io.writes.count();
+                Box::pin(zones.write(offset_bytes, data, fua)).await
+            }
+        };
+        under_way.ended(RequestKind::Write, length_bytes, &result);
+        result
+    }
 
-impl Clearing {
-    async fn carry_out(self, array: &Array, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        match self {
-            Self::Discard => array.discard(offset_bytes, length_bytes).await,
-            Self::WriteZeroes => array.write_zeroes(offset_bytes, length_bytes).await,
+    /// Makes everything acknowledged so far durable.
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        let under_way = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let array = self.io.array();
+                array.flush().await
+            }
+            Some(zones) => zones.flush().await,
+        };
+        under_way.ended(RequestKind::Flush, 0, &result);
+        result
+    }
+
+    /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin
+    /// volume gives rows back of which nothing is needed any more.
+    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.clear(RequestKind::Discard, Clearing::Discard, offset_bytes, length_bytes).await
+    }
+
+    /// The range reads as zeros afterwards; durable after the next flush.
+    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.clear(RequestKind::WriteZeroes, Clearing::WriteZeroes, offset_bytes, length_bytes).await
+    }
+
+    async fn clear(
+        &self,
+        kind: RequestKind,
+        how: Clearing,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        let under_way = self.begin_request();
+        let result = match self.io.zones() {
+            None => {
+                let (array, _counted) = (self.io.array(), self.io.writes.count());
+                let cleared = how.carry_out(&array, offset_bytes, length_bytes).await;
+                if cleared.is_ok() {
+                    self.pool.0.release_unused(self.id, &array, offset_bytes, length_bytes).await;
+                }
+                cleared
+            }
+            Some(zones) => {
+                let _counted = self.io.writes.count();
+                Box::pin(zones.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes)).await
+            }
+        };
+        under_way.ended(kind, length_bytes, &result);
+        result
+    }
+
+    fn begin_request(&self) -> UnderWay<'_> {
+        self.io.load.begin(self.pool.context())
+    }
+
+    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
+    /// acknowledged is durable: to `end_bytes`, or less where drives refuse. Of a volume that is
+    /// being converted nothing is said.
+    pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        match &self.io.arrays()[..] {
+            [array] => array.durable_until(start_bytes, end_bytes).await,
+            _ => start_bytes,
+        }
+    }
+
+    /// Ends when every write that is under way now has ended.
+    pub(in crate::pool) async fn until_writes_ended(&self) {
+        self.io.until_writes_ended().await;
+    }
+
+    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least
+    /// one).
+    pub fn extents(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, ArrayError> {
+        match self.io.zones() {
+            None => self.array().extents(offset_bytes, length_bytes, most),
+            Some(zones) => zones.extents(offset_bytes, length_bytes, most),
+        }
+    }
+
+    /// Whether a range reads as zeros because nothing was ever written there.
+    pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
+    }
+
+    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
+    /// writing them.
+    pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
+    }
+
+    fn ask_all(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+    ) -> Result<bool, ArrayError> {
+        match self.io.zones() {
+            None => question(&self.io.array(), offset_bytes, length_bytes),
+            Some(zones) => zones.ask_all(offset_bytes, length_bytes, question),
         }
     }
 }
-
-/// Which of the arrays have a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Zone {
-    New,
-    Both,
-    Old,
-}
-
-struct Piece {
-    zone: Zone,
-    start: u64,
-    end: u64,
-}
-
-type Pieces = SmallVec<[Piece; 4]>;
 
 impl VolumeIo {
     pub fn plain(array: Array) -> Rc<Self> {
@@ -125,21 +200,8 @@ impl VolumeIo {
 
     fn begin_between(&self, new: Array, committed: u64, end_bytes: u64) {
         let old = self.array.borrow().clone();
-        let end_bytes = end_bytes.min(old.capacity_bytes());
-        let committed = committed.min(end_bytes);
-        let losses = Cell::new(new.0.losses.count());
         self.writes.turn();
-        *self.zones.borrow_mut() = Some(Rc::new(Zones {
-            old,
-            new,
-            gate: RangeGate::default(),
-            committed: Cell::new(committed),
-            cursor: Cell::new(committed),
-            end_bytes,
-            is_cancelled: Cell::new(false),
-            released_rows: Cell::new(0),
-            losses,
-        }));
+        *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
     }
 
     /// The new array has everything: from now on it is the volume's only one.
@@ -181,242 +243,14 @@ impl VolumeIo {
         self.writes.until_earlier_ended().await;
     }
 
-    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        match self.zones() {
-            None => {
-                let array = self.array();
-                array.read(offset_bytes, length).await
-            }
-            Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
+    /// What was asked of the volume of this name, which this is the way to.
+    pub fn load_of(&self, volume: &str) -> VolumeLoad {
+        let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
+        VolumeLoad {
+            volume: volume.to_owned(),
+            under_way: self.load.under_way(),
+            requests: self.load.requests(),
+            journal: fills.reduce(|sum, fill| (sum.0 + fill.0, sum.1 + fill.1)),
         }
-    }
-
-    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        match self.zones() {
-            None => {
-                let (array, _counted) = (self.array(), self.writes.count());
-                array.write(offset_bytes, data, fua).await
-            }
-            Some(zones) => {
-                let _counted = self.writes.count();
-                Box::pin(zones.write(offset_bytes, data, fua)).await
-            }
-        }
-    }
-
-    pub async fn flush(&self) -> Result<(), ArrayError> {
-        match self.zones() {
-            None => {
-                let array = self.array();
-                array.flush().await
-            }
-            Some(zones) => zones.flush().await,
-        }
-    }
-
-    pub async fn clear(
-        &self,
-        pool: &Inner,
-        volume: VolumeId,
-        how: Clearing,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), ArrayError> {
-        match self.zones() {
-            None => {
-                let (array, _counted) = (self.array(), self.writes.count());
-                how.carry_out(&array, offset_bytes, length_bytes).await?;
-                pool.release_unused(volume, &array, offset_bytes, length_bytes).await;
-                Ok(())
-            }
-            Some(zones) => {
-                let _counted = self.writes.count();
-                Box::pin(zones.clear(pool, volume, how, offset_bytes, length_bytes)).await
-            }
-        }
-    }
-
-    pub fn extents(
-        &self,
-        offset_bytes: u64,
-        length_bytes: u64,
-        most: usize,
-    ) -> Result<Vec<Extent>, ArrayError> {
-        let Some(zones) = self.zones() else { return self.array().extents(offset_bytes, length_bytes, most) };
-        zones.new.0.check_range(offset_bytes, length_bytes)?;
-        let mut extents = Vec::new();
-        for piece in zones.pieces(offset_bytes, offset_bytes + length_bytes) {
-            for extent in zones.read_from(piece.zone).extents(piece.start, piece.end - piece.start, most)? {
-                if !push_extent(&mut extents, extent.length_bytes, extent.written, most) {
-                    return Ok(extents);
-                }
-            }
-            let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
-            if offset_bytes + told < piece.end {
-                return Ok(extents);
-            }
-        }
-        Ok(extents)
-    }
-
-    /// Whether something holds of all of a range, wherever it is read from.
-    pub fn ask_all(
-        &self,
-        offset_bytes: u64,
-        length_bytes: u64,
-        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
-    ) -> Result<bool, ArrayError> {
-        let Some(zones) = self.zones() else { return question(&self.array(), offset_bytes, length_bytes) };
-        zones.new.0.check_range(offset_bytes, length_bytes)?;
-        for piece in zones.pieces(offset_bytes, offset_bytes + length_bytes) {
-            if !question(zones.read_from(piece.zone), piece.start, piece.end - piece.start)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
-impl Zones {
-    pub fn size_bytes(&self) -> u64 {
-        self.new.capacity_bytes()
-    }
-
-    /// Where what is to be copied ends.
-    pub fn end_bytes(&self) -> u64 {
-        self.end_bytes
-    }
-
-    fn pieces(&self, start: u64, end: u64) -> Pieces {
-        let (committed, cursor) = (self.committed.get(), self.cursor.get());
-        let bounds = [
-            (Zone::New, 0, committed),
-            (Zone::Both, committed, cursor),
-            (Zone::Old, cursor, self.end_bytes),
-            (Zone::New, self.end_bytes, u64::MAX),
-        ];
-        let piece = |(zone, from, to): (Zone, u64, u64)| {
-            let (start, end) = (start.max(from), end.min(to));
-            (start < end).then_some(Piece { zone, start, end })
-        };
-        bounds.into_iter().filter_map(piece).collect()
-    }
-
-    fn read_from(&self, zone: Zone) -> &Array {
-        if zone == Zone::New { &self.new } else { &self.old }
-    }
-
-    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.new.0.check_range(offset_bytes, length as u64)?;
-        let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
-        // A read is counted in its array before it waits for anything, so whoever moves the
-        // frontier knows of it.
-        let reads = pieces
-            .iter()
-            .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
-        let mut reads: SmallVec<[_; 4]> = reads.collect();
-        if reads.len() < 2 {
-            return match reads.pop() {
-                Some(read) => read.await,
-                None => self.new.read(offset_bytes, length).await,
-            };
-        }
-        let buffer = self.new.buffers().allocate(length);
-        for (piece, read) in pieces.iter().zip(join_all(reads).await) {
-            let at = (piece.start - offset_bytes) as usize;
-            let bytes = read?;
-            buffer.slice(at..at + bytes.len()).copy_from(&bytes);
-        }
-        Ok(buffer)
-    }
-
-    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        let end = offset_bytes.saturating_add(data.len() as u64);
-        self.new.0.check_range(offset_bytes, data.len() as u64)?;
-        let _held = self.gate.enter(offset_bytes, end).await;
-        let writes = self.pieces(offset_bytes, end).into_iter().map(|piece| {
-            let (from, to) = ((piece.start - offset_bytes) as usize, (piece.end - offset_bytes) as usize);
-            let part = data.slice(from..to);
-            async move {
-                match piece.zone {
-                    Zone::New => self.new.write(piece.start, part, fua).await,
-                    Zone::Old => self.old.write(piece.start, part, fua).await,
-                    Zone::Both if mutation::is_chosen(Mutation::WriteOldArrayOnly) => {
-                        self.old.write(piece.start, part, fua).await
-                    }
-                    Zone::Both => {
-                        let old = self.old.write(piece.start, part.clone(), fua);
-                        let new = self.new.write(piece.start, part, fua);
-                        self.settled(piece.start, join(old, new).await)
-                    }
-                }
-            }
-        });
-        join_all(writes).await.into_iter().collect()
-    }
-
-    /// What came of a write in both arrays: the old one's answer counts. Where either refused they
-    /// may differ from here on.
-    fn settled(
-        &self,
-        start: u64,
-        (old, new): (Result<(), ArrayError>, Result<(), ArrayError>),
-    ) -> Result<(), ArrayError> {
-        if old.is_err() || new.is_err() {
-            let start = (start / BLOCK_BYTES * BLOCK_BYTES).max(self.committed.get());
-            self.cursor.set(self.cursor.get().min(start));
-        }
-        old
-    }
-
-    async fn flush(&self) -> Result<(), ArrayError> {
-        let is_moved = || self.committed.get() == self.end_bytes;
-        if is_moved() {
-            return self.new.flush().await;
-        }
-        let (old, new) = join(self.old.flush(), self.new.flush()).await;
-        // The old one may have ended meanwhile; as long as there is nothing in the new one alone,
-        // it need not be there.
-        let old = if is_moved() { Ok(()) } else { old };
-        let has_some = self.committed.get() > 0 || self.end_bytes < self.size_bytes();
-        let new = if has_some { new } else { Ok(()) };
-        old.and(new)
-    }
-
-    /// What is in both arrays reads as zeros afterwards in any case: where discarding stops short
-    /// depends on the layout, and the two must not differ.
-    async fn clear(
-        &self,
-        pool: &Inner,
-        volume: VolumeId,
-        how: Clearing,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), ArrayError> {
-        self.new.0.check_range(offset_bytes, length_bytes)?;
-        let end = offset_bytes + length_bytes;
-        let _held = self.gate.enter(offset_bytes, end).await;
-        let mut result = Ok(());
-        for Piece { zone, start, end } in self.pieces(offset_bytes, end) {
-            let length = end - start;
-            let cleared = match zone {
-                Zone::New => how.carry_out(&self.new, start, length).await,
-                Zone::Old => how.carry_out(&self.old, start, length).await,
-                Zone::Both => {
-                    let (old, new) =
-                        (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));
-                    self.settled(start, join(old, new).await)
-                }
-            };
-            let has_some = |array: Zone| zone == array || zone == Zone::Both;
-            if cleared.is_ok() && has_some(Zone::New) {
-                pool.release_unused(volume, &self.new, start, length).await;
-            }
-            if cleared.is_ok() && has_some(Zone::Old) {
-                pool.release_unused(volume, &self.old, start, length).await;
-            }
-            result = result.and(cleared);
-        }
-        result
     }
 }

@@ -1,5 +1,5 @@
-//! Volumes of a pool: finding and deleting them, and the way in for requests. They are made in
-//! `volume/make.rs` and opened with the pool in `volume/open.rs`.
+//! Volumes of a pool: finding and deleting them. They are made in `volume/make.rs` and opened with
+//! the pool in `volume/open.rs`; their requests come in through `volume/io.rs`.
 
 pub(crate) mod conversion;
 pub(crate) mod conversion_room;
@@ -12,23 +12,21 @@ pub(crate) mod resize;
 pub(crate) mod shadow;
 pub(crate) mod thin;
 pub(crate) mod write_epochs;
+pub(crate) mod zones;
 
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool};
+use stripewise_drive::BufferPool;
 use stripewise_layout::Geometry;
 
 use crate::array::Array;
-use crate::error::ArrayError;
-use crate::extents::Extent;
 use crate::pool::error::PoolError;
-use crate::pool::jobs::last_scrub::ScrubRecord;
+use crate::pool::manifest::care::ScrubRecord;
 use crate::pool::manifest::commit::Change;
 use crate::pool::manifest::events::EventKind;
 use crate::pool::manifest::ids::VolumeId;
 use crate::pool::manifest::volume_record::VolumeRecord;
-use crate::pool::status::load::{RequestKind, UnderWay};
-use crate::pool::volume::io::{Clearing, VolumeIo};
+use crate::pool::volume::io::VolumeIo;
 use crate::pool::{Inner, Pool, VolumeInfo};
 
 /// An open volume. Clones are the same volume.
@@ -96,96 +94,6 @@ impl Volume {
     /// not.
     pub fn was_closed_in_order(&self) -> bool {
         self.io.arrays().iter().all(Array::was_closed_in_order)
-    }
-
-    /// Reads; whatever was never written is zeros.
-    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        let under_way = self.begin_request();
-        let result = self.io.read(offset_bytes, length).await;
-        under_way.ended(RequestKind::Read, length as u64, &result);
-        result
-    }
-
-    /// Writes; durable when this ends if `fua`, else after the next flush.
-    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        let length_bytes = data.len() as u64;
-        let under_way = self.begin_request();
-        let result = self.io.write(offset_bytes, data, fua).await;
-        under_way.ended(RequestKind::Write, length_bytes, &result);
-        result
-    }
-
-    /// Makes everything acknowledged so far durable.
-    pub async fn flush(&self) -> Result<(), ArrayError> {
-        let under_way = self.begin_request();
-        let result = self.io.flush().await;
-        under_way.ended(RequestKind::Flush, 0, &result);
-        result
-    }
-
-    /// The range's contents are no longer needed; reading it gives zeros or what was there. A thin
-    /// volume gives rows back of which nothing is needed any more.
-    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.clear(RequestKind::Discard, Clearing::Discard, offset_bytes, length_bytes).await
-    }
-
-    /// The range reads as zeros afterwards; durable after the next flush.
-    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.clear(RequestKind::WriteZeroes, Clearing::WriteZeroes, offset_bytes, length_bytes).await
-    }
-
-    async fn clear(
-        &self,
-        kind: RequestKind,
-        how: Clearing,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) -> Result<(), ArrayError> {
-        let under_way = self.begin_request();
-        let result = self.io.clear(&self.pool.0, self.id, how, offset_bytes, length_bytes).await;
-        under_way.ended(kind, length_bytes, &result);
-        result
-    }
-
-    fn begin_request(&self) -> UnderWay<'_> {
-        self.io.load.begin(self.pool.context())
-    }
-
-    /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
-    /// acknowledged is durable: to `end_bytes`, or less where drives refuse. Of a volume that is
-    /// being converted nothing is said.
-    pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
-        match &self.io.arrays()[..] {
-            [array] => array.durable_until(start_bytes, end_bytes).await,
-            _ => start_bytes,
-        }
-    }
-
-    /// Ends when every write that is under way now has ended.
-    pub(in crate::pool) async fn until_writes_ended(&self) {
-        self.io.until_writes_ended().await;
-    }
-
-    /// What of a range was ever written: stretches from its beginning on, at most `most` (at least
-    /// one).
-    pub fn extents(
-        &self,
-        offset_bytes: u64,
-        length_bytes: u64,
-        most: usize,
-    ) -> Result<Vec<Extent>, ArrayError> {
-        self.io.extents(offset_bytes, length_bytes, most)
-    }
-
-    /// Whether a range reads as zeros because nothing was ever written there.
-    pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.io.ask_all(offset_bytes, length_bytes, Array::is_unwritten)
-    }
-
-    /// Whether [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
-    /// writing them.
-    pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.io.ask_all(offset_bytes, length_bytes, Array::zeroes_at_once)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::pool::manifest::volume_record::{JournalPlaceRecord, PartRecord, Place
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::volume::thin::PoolHost;
 use crate::pool::{BLOCK_BYTES, Inner, OpenMode, PoolError};
-use crate::sums::SumsInit;
+use crate::sums::state::SumsInit;
 
 impl PartRecord {
     /// What arrays are made from.

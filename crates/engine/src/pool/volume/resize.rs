@@ -9,6 +9,7 @@
 
 use crate::array::{AreaPlace, Array};
 use crate::error::ArrayError;
+use crate::map::regions::RegionState;
 use crate::mutation::{self, Mutation};
 use crate::pool::error::PoolError;
 use crate::pool::manifest::commit::{Change, map_place};
@@ -19,7 +20,6 @@ use crate::pool::manifest::volume_record::{
 use crate::pool::space::new_volume::{Taken, map_size};
 use crate::pool::space::slabs::put_rows;
 use crate::pool::{BLOCK_BYTES, Inner, Pool, Volume};
-use crate::regions::RegionState;
 use crate::rows::SlotState;
 
 /// Read at once in search of something stored.
@@ -46,12 +46,12 @@ impl Pool {
         let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {
-                array.0.writes_end.set(before);
+                array.0.capacity.end_writes_at(before);
                 inner.grow(&record, &array, size_bytes).await
             }
             std::cmp::Ordering::Less => inner.shrink(&record, &volume, size_bytes).await,
         };
-        array.0.writes_end.set(u64::MAX);
+        array.0.capacity.end_writes_at(u64::MAX);
         resized?;
         inner.until_reclaimed().await;
         Ok(())
@@ -186,7 +186,7 @@ impl Inner {
         };
         // The first look spares clients the refusals that they get during the second.
         check().await?;
-        array.0.writes_end.set(size_bytes);
+        array.0.capacity.end_writes_at(size_bytes);
         volume.until_writes_ended().await;
         check().await?;
         if let Err(error) = array.resize(size_bytes).await {

@@ -9,7 +9,6 @@ use std::rc::{Rc, Weak};
 
 use crate::array::{Array, ArrayHost, LocalFuture};
 use crate::error::ArrayError;
-use crate::lock_order;
 use crate::member::Member;
 use crate::pool::error::PoolError;
 use crate::pool::jobs::rebalance_plan::room;
@@ -22,6 +21,7 @@ use crate::pool::manifest::volume_record::Pin;
 use crate::pool::space::slabs::{NewRows, put_rows};
 use crate::pool::{Inner, OpenMode};
 use crate::rows::SlotState;
+use crate::stripes::lock_order;
 
 /// What an array knows of its pool.
 pub(in crate::pool) struct PoolHost(Weak<Inner>);
@@ -245,7 +245,8 @@ impl Inner {
     /// Takes rows out of the slab map while nobody can write to them.
     async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
         let inner = &array.0;
-        let stripes_of = |row: &u64| row * inner.stripes_per_row..(row + 1) * inner.stripes_per_row;
+        let stripes_of =
+            |row: &u64| row * inner.columns.stripes_per_row..(row + 1) * inner.columns.stripes_per_row;
         let _guards = inner.table.lock_all(rows.iter().flat_map(stripes_of).collect()).await;
         let unused: Vec<u64> = rows.iter().copied().filter(|&row| is_unused(array, row)).collect();
         if unused.is_empty() {
@@ -288,5 +289,5 @@ impl Inner {
 /// Whether nothing in a row was ever written, or all of it was discarded.
 fn is_unused(array: &Array, row: u64) -> bool {
     let inner = &array.0;
-    inner.regions_of_row(row).all(|region| inner.holds_nothing(region))
+    inner.columns.regions_of_row(row).all(|region| inner.holds_nothing(region))
 }

@@ -1,0 +1,75 @@
+//! How large an array is, and which ranges requests may name.
+
+use std::cell::Cell;
+
+use crate::error::ArrayError;
+
+/// Offsets and lengths of requests are multiples of this.
+const SECTOR_BYTES: u64 = 512;
+
+/// Usable bytes.
+pub(crate) struct Capacity {
+    bytes: Cell<u64>,
+    /// Clients' writes beyond this are refused, though the array reaches further: while its size is
+    /// being changed.
+    writes_end: Cell<u64>,
+}
+
+impl Capacity {
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes: Cell::new(bytes), writes_end: Cell::new(u64::MAX) }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    pub fn set(&self, bytes: u64) {
+        self.bytes.set(bytes);
+    }
+
+    /// From now on writes end there; `u64::MAX`: where the array does.
+    pub fn end_writes_at(&self, bytes: u64) {
+        self.writes_end.set(bytes);
+    }
+
+    /// Whether a range may be read.
+    pub fn check(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        if !(offset_bytes | length_bytes).is_multiple_of(SECTOR_BYTES) {
+            return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
+        }
+        Self::check_end(offset_bytes, length_bytes, self.bytes.get())
+    }
+
+    /// Whether a range that may be read may be written, too.
+    pub fn check_written(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        Self::check_end(offset_bytes, length_bytes, self.writes_end.get())
+    }
+
+    fn check_end(offset_bytes: u64, length_bytes: u64, capacity_bytes: u64) -> Result<(), ArrayError> {
+        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
+            return Err(ArrayError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_whole_sectors_within_the_array_and_writes_end_where_it_shrinks() {
+        let capacity = Capacity::new(8192);
+        assert!(capacity.check(7680, 512).is_ok() && capacity.check(8192, 0).is_ok());
+        assert!(matches!(capacity.check(256, 512), Err(ArrayError::Misaligned { .. })));
+        assert!(matches!(capacity.check(0, 100), Err(ArrayError::Misaligned { .. })));
+        assert!(matches!(capacity.check(7680, 1024), Err(ArrayError::OutOfRange { .. })));
+        assert!(matches!(capacity.check(512, u64::MAX - 511), Err(ArrayError::OutOfRange { .. })));
+        capacity.end_writes_at(4096);
+        assert!(capacity.check(4096, 512).is_ok(), "it is read as before");
+        let refused = capacity.check_written(4096, 512);
+        assert!(matches!(refused, Err(ArrayError::OutOfRange { capacity_bytes: 4096, .. })));
+        assert!(capacity.check_written(3584, 512).is_ok());
+    }
+}

@@ -1,0 +1,177 @@
+//! What drives refuse: counted here, and a drive that is finished is first recorded as excluded on
+//! all others; only then is a write acknowledged that it does not hold. Drives come and go here.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use stripewise_drive::{DriveError, DriveErrorKind, IoRequest};
+use stripewise_layout::MemberSet;
+
+use crate::array::{Array, ArrayMember, BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::flush_losses::OnRefusedFlush;
+use crate::member::{Class, Member};
+use crate::mutation::{self, Mutation};
+use crate::rows::RowTable;
+
+impl Array {
+    /// A drive that rows name, or soon will. To be called before they do.
+    pub fn add_member(&self, member: ArrayMember) {
+        let inner = &self.0;
+        let block_bytes = u64::from(member.member.info().logical_block_bytes);
+        inner.block_bytes.set(inner.block_bytes.get().max(block_bytes));
+        inner.losses.deal_with(member.number, member.member.flush_failures());
+        member.member.tell_of_refusals(inner.me.clone());
+        inner.columns.add_member(member);
+        inner.reload_sums();
+    }
+
+    /// A drive is out: to be called by the pool after it recorded that.
+    pub fn drive_gone(&self, number: u32) {
+        self.0.drive_gone(number);
+    }
+
+    /// The queue of a drive, where the array has it.
+    pub fn member(&self, number: u32) -> Option<Rc<Member>> {
+        self.0.columns.members.borrow().get(number).map(|member| member.member.clone())
+    }
+
+    /// Where the rows lie.
+    pub fn rows(&self) -> RowTable {
+        self.0.columns.rows.borrow().clone()
+    }
+
+    /// Takes over a slab map that was recorded. Columns that are being filled go on from where they
+    /// are if their place stays.
+    pub fn set_rows(&self, rows: RowTable) {
+        let inner = &self.0;
+        inner.columns.set_rows(rows);
+        inner.bad.retain_lost(|&(column, block)| inner.columns.holds_block(column, block, BLOCK_BYTES));
+    }
+
+    /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
+    /// many more columns could be lost (negative where too many are).
+    pub fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
+        self.0.columns.lacking_rows()
+    }
+
+    /// Whether everything can be read.
+    pub fn is_readable(&self) -> bool {
+        let inner = &self.0;
+        self.lacking_rows().iter().all(|(_, _, lacking, _)| inner.geometry.survives(lacking))
+    }
+}
+
+impl Inner {
+    /// Whether every column is there and current everywhere, and no block is known as lost.
+    pub fn is_whole(&self) -> bool {
+        self.columns.is_whole() && self.bad.has_no_lost()
+    }
+
+    /// A read was refused: counts it against its drive and, where that is finished, excludes it.
+    pub async fn note_read_error(&self, error: &DriveError) -> Result<(), ArrayError> {
+        let Some(member) = self.columns.member_that_gave(error) else { return Ok(()) };
+        member.member.note_read_error(error, self.columns.can_spare(member.number));
+        self.exclude_if_failed(&member).await
+    }
+
+    /// A write was refused, also the second time. The drive is excluded, unless the array cannot do
+    /// without it: then the write has failed, and what the drive still holds stays readable. A
+    /// drive whose file system is full is not broken, and others are likely to lie there, too:
+    /// writing stops instead.
+    pub async fn note_write_error(&self, error: &DriveError) -> Result<(), ArrayError> {
+        let Some(member) = self.columns.member_that_gave(error) else { return Ok(()) };
+        if error.kind == DriveErrorKind::NoSpace {
+            member.member.note_write_error(error, false);
+            if self.lifecycle.fill_up(member.member.label().clone()) {
+                self.host.file_system_full(member.member.label());
+            }
+            return Err(ArrayError::FileSystemFull { drive: member.member.label().to_string() });
+        }
+        let spare = self.columns.can_spare(member.number);
+        member.member.note_write_error(error, spare);
+        if !spare {
+            return Err(ArrayError::Drive(error.clone()));
+        }
+        self.exclude_if_failed(&member).await
+    }
+
+    async fn exclude_if_failed(&self, failed: &ArrayMember) -> Result<(), ArrayError> {
+        let Some(reason) = failed.member.failed() else { return Ok(()) };
+        // One at a time; a caller that waited finds the work done.
+        self.exclusion.until_free().await;
+        let is_here = || {
+            let members = self.columns.members.borrow();
+            members.get(failed.number).is_some_and(|now| Rc::ptr_eq(&now.member, &failed.member))
+        };
+        if !is_here() {
+            return Ok(());
+        }
+        let _under_way = self.exclusion.begin();
+        let result = self.host.exclude(&failed.member, &reason).await;
+        // It may be back as a new drive in the meantime.
+        if result.is_ok() && is_here() {
+            self.drive_gone(failed.number);
+        }
+        result.map_err(ArrayError::CannotExclude)
+    }
+
+    pub fn drive_gone(&self, number: u32) {
+        let is_on_it =
+            |&(column, block): &(usize, u64)| self.columns.is_block_on(column, block, BLOCK_BYTES, number);
+        self.bad.retain_lost(|block| !is_on_it(block));
+        self.log.remove_area(number);
+        self.columns.remove_member(number);
+    }
+
+    /// Makes what the drives acknowledged durable. An error, too, where a drive that the array
+    /// cannot do without has refused a flush of another array since this one last asked: what it
+    /// had in its cache may be lost.
+    pub async fn flush_drives(&self) -> Result<(), ArrayError> {
+        let flush =
+            |member: &ArrayMember| (member.clone(), member.member.submit(Class::Upkeep, IoRequest::flush()));
+        let flushes: SmallVec<[_; 12]> = self.columns.members.borrow().iter().map(flush).collect();
+        let mut first_error = None;
+        for (member, answer) in flushes {
+            let failures = member.member.flush_failures();
+            let refused = match answer.await {
+                Err(error) => Some(error),
+                Ok(()) if mutation::is_chosen(Mutation::RefusedFlushForgotten) => None,
+                Ok(()) => self.losses.news(member.number, failures),
+            };
+            let refused = refused.filter(|_| !mutation::is_chosen(Mutation::FlushErrorDropped));
+            let Some(refused) = refused else { continue };
+            if member.member.is_still_there_after(&refused) && !self.columns.has_rows_on(member.number) {
+                // The array had nothing in its cache: what the refusal means is for those to say
+                // that did.
+                self.losses.deal_with(member.number, failures);
+                continue;
+            }
+            if let Err(error) = self.note_write_error(&refused).await {
+                self.losses.note_lost(member.number, failures, &refused);
+                first_error.get_or_insert(error);
+            }
+        }
+        first_error.map_or(Ok(()), Err)?;
+        // One that cannot be spared is not among the drives any more, and has perhaps not kept what
+        // it acknowledged.
+        if self.lifecycle.is_protected() { Err(ArrayError::Protected) } else { Ok(()) }
+    }
+}
+
+impl OnRefusedFlush for Inner {
+    /// Takes the drive out of service where the array can do without it; the flush that meets the
+    /// error, or the next one, has it excluded. Where the array cannot, that flush reports what was
+    /// lost.
+    fn flush_was_refused(&self, error: &DriveError) {
+        if mutation::is_chosen(Mutation::FlushErrorDropped)
+            || mutation::is_chosen(Mutation::RefusedFlushForgotten)
+        {
+            return;
+        }
+        let Some(member) = self.columns.member_that_gave(error) else { return };
+        if self.columns.has_rows_on(member.number) && self.columns.can_spare(member.number) {
+            member.member.fail_with(error);
+        }
+    }
+}

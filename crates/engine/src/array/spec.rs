@@ -1,0 +1,134 @@
+//! What an array is made of: its layout, its drives and where its parts lie on them.
+
+use std::rc::Rc;
+
+use stripewise_layout::{Geometry, LayoutError, Shape};
+
+use crate::error::ArrayError;
+use crate::map::regions::RegionShape;
+use crate::member::Member;
+use crate::rows::RowTable;
+use crate::sums::state::SumsInit;
+use crate::tuning::{MapGrain, Tuning};
+
+/// Limits and switches of one array.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayOptions {
+    /// Bytes of client requests admitted at a time; more wait in order of arrival.
+    pub in_flight_bytes: u64,
+    /// Bytes of rebuild and scrub I/O in memory at a time.
+    pub background_bytes: u64,
+    /// Times and sizes; those of the pool that the array belongs to are its own as well.
+    pub tuning: Tuning,
+}
+
+impl Default for ArrayOptions {
+    fn default() -> Self {
+        Self { in_flight_bytes: 128 << 20, background_bytes: 32 << 20, tuning: Tuning::default() }
+    }
+}
+
+/// What an array is: recorded in the pool's metadata, the same for its whole life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArraySpec {
+    /// The array's identity; marks its region map.
+    pub id: u128,
+    /// Level, width, groups, interleave.
+    pub shape: Shape,
+    /// Bytes of a slab, a power of two from 1 MiB on.
+    pub slab_bytes: u64,
+}
+
+impl ArraySpec {
+    /// The addresses of the array's data, for a length that no drive reaches. Fails where the shape
+    /// is impossible, or needs more than one slab for its stripes to come out even.
+    pub fn geometry(&self) -> Result<Geometry, ArrayError> {
+        let width = (self.shape.width as u64).max(1);
+        let member_bytes = (1u64 << 62) / width / self.slab_bytes.max(1) * self.slab_bytes.max(1);
+        let geometry = Geometry::new(self.shape, member_bytes)?;
+        let region_bytes = RegionShape::of(&geometry).member_region_bytes;
+        if self.slab_bytes == 0 || !self.slab_bytes.is_multiple_of(region_bytes) {
+            return Err(ArrayError::Layout(LayoutError::MembersTooSmall {
+                member_bytes: self.slab_bytes,
+                interleave_bytes: region_bytes,
+            }));
+        }
+        Ok(geometry)
+    }
+
+    /// Volume bytes that a row holds.
+    pub fn row_data_bytes(&self) -> Result<u64, ArrayError> {
+        let shape = RegionShape::of(&self.geometry()?);
+        Ok(self.slab_bytes / shape.member_region_bytes * shape.region_data_bytes)
+    }
+
+    /// Bytes that each area of a journal needs at least, so that the largest entry, a whole stripe
+    /// with its parity, fits into what clients may append at a time, also where room is kept for
+    /// destaging.
+    pub fn least_journal_bytes(&self) -> Result<u64, ArrayError> {
+        let geometry = self.geometry()?;
+        let stripe_bytes = geometry.units() as u64 * geometry.interleave_bytes();
+        Ok((16 * stripe_bytes).next_multiple_of(self.slab_bytes).max(2 << 20))
+    }
+
+    /// Bytes that the region map of `rows` rows takes at each of its places.
+    pub fn map_bytes(&self, rows: u64, grain: MapGrain) -> Result<u64, ArrayError> {
+        let shape = RegionShape::of(&self.geometry()?);
+        let per_row = self.slab_bytes / shape.member_region_bytes;
+        Ok(RegionShape::map_bytes(rows.saturating_mul(per_row), grain))
+    }
+}
+
+/// A drive that an array may use.
+#[derive(Clone)]
+pub struct ArrayMember {
+    /// Its number in the slab map.
+    pub number: u32,
+    /// Its queue.
+    pub member: Rc<Member>,
+    /// Where slab 0 begins on it, bytes.
+    pub slabs_base_bytes: u64,
+    /// Where the checksum pages of slab 0 begin on it, bytes; of no concern to an array without
+    /// checksums.
+    pub sums_base_bytes: u64,
+}
+
+/// Consecutive slabs of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaPlace {
+    /// The drive's number.
+    pub drive: u32,
+    /// The first slab.
+    pub slab: u32,
+    /// How many.
+    pub slabs: u32,
+}
+
+/// What an array is made of, or opened from.
+pub struct ArrayInit {
+    /// What it is.
+    pub spec: ArraySpec,
+    /// Usable bytes, at most what the rows hold.
+    pub size_bytes: u64,
+    /// Where its rows lie.
+    pub rows: RowTable,
+    /// Where its region map lies: the same at each place.
+    pub map: Vec<AreaPlace>,
+    /// The areas of its journal; none for a volume without one.
+    pub journal: Vec<AreaPlace>,
+    /// Never used before for this array: tells a new journal from older ones. When an array is
+    /// opened it is of concern only if its journal is lost.
+    pub journal_epoch: u64,
+    /// Every block has a checksum, and every read is verified; the same for the array's whole life.
+    pub checksums: Option<SumsInit>,
+    /// The drives that are there and current. What lies on others is missing.
+    pub members: Vec<ArrayMember>,
+    /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout
+    /// with parity.
+    pub write_back: bool,
+    /// Nothing may be written: the array is opened protected. Its members keep what is written to
+    /// them in memory, so that what a crash left in the journal can be carried out for whoever
+    /// reads.
+    pub read_only: bool,
+}

@@ -1,0 +1,637 @@
+//! Stripes on their way to the drives. One direction, no step calls back:
+//!
+//! 1. *ready*: the row has slabs, checksum pages are begun, the chunk's dirty mark is durable;
+//! 2. *prepare*: what the units will hold, in whole blocks, and the plan; its reads are sent;
+//! 3. *read* and *parity*: old data are awaited, parity and checksums computed. A member that goes
+//!    in between has the stripe planned again;
+//! 4. *log*: what is about to be written is durable in the journal;
+//! 5. *send*: the plan's writes are with the drives;
+//! 6. *await*: they are in place, and the journal knows. A drive that refuses twice is excluded
+//!    before the write counts.
+//!
+//! Stripes that are written together go through each step together, so their I/Os are in the
+//! drives' queues together and merge there. One that fails leaves the others alone. Callers hold
+//! the stripes: `write.rs` for clients, `write_back/destage.rs` for what is pending.
+//!
+//! Faults expected: drives that refuse, at any step; no space for a row; a journal that fails.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest, Operation, Segments};
+use stripewise_layout::{Place, Stripe, UnitRange, WriteMethod, WritePlan, plan_write};
+
+use crate::array::parity::new_parity;
+use crate::array::parts::{StripeParts, pad_with_zeroes, split_by_unit, written_ranges};
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::checksums::Pin;
+use crate::error::ArrayError;
+use crate::journal::{Journal, Kind, Part, Quota, Record};
+use crate::log::{Logged, WriteLog};
+use crate::map::regions::WriteIntent;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::stripes::lock_order;
+use crate::sums::NewSums;
+
+/// One entry per stripe that is written together: one, for the most part.
+pub(crate) type Group<T> = SmallVec<[T; 1]>;
+
+/// A stripe that is to be written.
+pub(crate) struct StripeWrite {
+    pub index: u64,
+    pub content: NewContent,
+    pub fua: bool,
+    pub class: Class,
+    /// The journal has the data already, up to this record.
+    pub covers: Option<u64>,
+}
+
+impl StripeWrite {
+    fn is_whole_blocks(&self) -> bool {
+        let is_whole = |(from, data): &(u64, Buffer)| {
+            from.is_multiple_of(BLOCK_BYTES) && data.len().is_multiple_of(BLOCK_BYTES as usize)
+        };
+        match &self.content {
+            NewContent::Pieces(pieces) => pieces.iter().all(is_whole),
+            NewContent::Parts(_) => true,
+        }
+    }
+}
+
+/// What is to be written to a stripe.
+pub(crate) enum NewContent {
+    /// Ranges of the stripe's data, in order and without gaps within a unit: where each begins. One
+    /// alone need not be whole blocks.
+    Pieces(SmallVec<[(u64, Buffer); 1]>),
+    /// Whole blocks by unit.
+    Parts(Box<StripeParts>),
+}
+
+/// A stripe of which is known what it will hold and how it is written; old data are being read.
+struct Prepared {
+    stripe: Stripe,
+    parts: StripeParts,
+    fua: bool,
+    class: Class,
+    covers: Option<u64>,
+    /// The stripe was never written, so what it held before is known to be zeros.
+    is_new: bool,
+    plan: WritePlan,
+    reads: Reads,
+    /// Until the write has ended.
+    _intent: WriteIntent,
+}
+
+type Reads = SmallVec<[(UnitRange, Buffer, Completion); 4]>;
+
+/// What was read of a stripe for its write.
+type OldData = SmallVec<[(UnitRange, Buffer); 4]>;
+
+/// A stripe of which everything that is to be written is known.
+struct Computed {
+    prepared: Box<Prepared>,
+    parity: SmallVec<[Buffer; 3]>,
+    sums: NewSums,
+}
+
+/// A stripe that the drives have.
+pub(crate) struct UnderWay {
+    computed: Box<Computed>,
+    logged: Option<Logged>,
+    writes: Vec<(UnitRange, Segments, Completion)>,
+}
+
+/// What became of a stripe when it was sent.
+pub(crate) enum Sent {
+    UnderWay(UnderWay),
+    Ended(Result<(), ArrayError>),
+}
+
+/// Stripes that were sent together, in the order in which they were given.
+pub(crate) struct SentStripes {
+    pub stripes: Group<Sent>,
+    /// Where they were logged, if they were.
+    pub log: Option<Rc<WriteLog>>,
+    /// Checksum pages that the writes change stay in memory until they have ended.
+    _pages: Vec<Pin>,
+}
+
+impl SentStripes {
+    /// None was sent, all for the same reason.
+    pub fn failed(count: usize, error: &ArrayError) -> Self {
+        let stripes = (0..count).map(|_| Sent::Ended(Err(error.clone()))).collect();
+        Self { stripes, log: None, _pages: Vec::new() }
+    }
+}
+
+impl Computed {
+    /// Of a full stripe, and where there is no parity, the journal keeps only that it is being
+    /// written.
+    fn record_kind(&self) -> Kind {
+        match (self.prepared.covers, self.prepared.plan.method) {
+            (Some(_), _) => Kind::Parity,
+            (None, WriteMethod::FullStripe | WriteMethod::Copy) => Kind::Intent,
+            (None, _) => Kind::Redo,
+        }
+    }
+
+    /// What is to be written to a unit, data or parity.
+    fn content(&self, range: UnitRange) -> Segments {
+        let parts = &self.prepared.parts;
+        if self.parity.is_empty() && parts.len() == 1 {
+            return parts[0].iter().map(|(_, data)| data.clone()).collect();
+        }
+        match range.unit.checked_sub(parts.len()) {
+            None => parts[range.unit].iter().map(|(_, data)| data.clone()).collect(),
+            Some(number) => SmallVec::from_iter([self.parity[number].clone()]),
+        }
+    }
+}
+
+impl Inner {
+    /// Sends what is to be written to stripes that the caller holds alone. Each is in place when
+    /// [`Self::until_in_place`] has ended.
+    pub async fn send_stripes(&self, writes: Group<StripeWrite>) -> SentStripes {
+        let count = writes.len();
+        let intents = match self.make_ready(&writes).await {
+            Ok(intents) => intents,
+            Err(error) => return SentStripes::failed(count, &error),
+        };
+        let mut prepared: Group<Result<Box<Prepared>, ArrayError>> = Group::new();
+        for (write, intent) in writes.into_iter().zip(intents) {
+            prepared.push(match write.is_whole_blocks() {
+                true => self.prepare(write, intent),
+                // Boxed, so that the common write is shorter in memory.
+                false => Box::pin(self.prepare_completed(write, intent)).await,
+            });
+        }
+        let is_logged = self.geometry.parity_units() > 0 || self.sums.get().is_some();
+        let log = self.write_log().filter(|_| is_logged);
+        let pages = self.load_pages(&mut prepared).await;
+        let Some(log) = log else {
+            let mut stripes: Group<Sent> = Group::new();
+            for stripe in prepared {
+                stripes.push(match self.read_and_compute(stripe).await {
+                    Ok(computed) => Sent::UnderWay(self.send(computed, None)),
+                    Err(error) => Sent::Ended(Err(error)),
+                });
+            }
+            return SentStripes { stripes, log: None, _pages: pages };
+        };
+        let mut computed: Group<Result<Box<Computed>, ArrayError>> = Group::new();
+        for stripe in prepared {
+            computed.push(self.read_and_compute(stripe).await);
+        }
+        let stripes = self.log_and_send(&log, computed).await;
+        SentStripes { stripes, log: Some(log), _pages: pages }
+    }
+
+    /// Before anything is written: slabs, checksum pages in which nothing is recorded yet, and a
+    /// durable mark that writes are under way.
+    async fn make_ready(&self, writes: &[StripeWrite]) -> Result<Group<WriteIntent>, ArrayError> {
+        self.fill_holes(writes.iter().map(|write| write.index)).await?;
+        for write in writes {
+            self.begin_region_sums(self.regions.region_of(write.index)).await?;
+        }
+        let mut intents: Group<WriteIntent> = Group::new();
+        let mut pages: SmallVec<[usize; 2]> = SmallVec::new();
+        for write in writes {
+            let region = self.regions.region_of(write.index);
+            let away = self.columns.is_column_away(self.columns.row_of(write.index));
+            let (intent, needs_mark) = WriteIntent::new(&self.regions, region, away);
+            intents.push(intent);
+            let page = self.regions.page_of(region);
+            let needs_mark = needs_mark && !mutation::is_chosen(Mutation::WriteBeforeDirtyMark);
+            if needs_mark && !pages.contains(&page) {
+                pages.push(page);
+            }
+        }
+        for page in pages {
+            self.persist_page(page).await?;
+        }
+        Ok(intents)
+    }
+
+    /// Has slabs allocated for rows that have none: a thin volume's first write there.
+    pub async fn fill_holes(&self, stripes: impl Iterator<Item = u64>) -> Result<(), ArrayError> {
+        for stripe in stripes {
+            let row = self.columns.row_of(stripe);
+            if self.columns.rows.borrow().is_hole(row) {
+                self.host.allocate_rows(self.spec.id, row, 1).await.map_err(ArrayError::NoSpace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::prepare`], of one range that need not be whole blocks.
+    async fn prepare_completed(
+        &self,
+        mut write: StripeWrite,
+        intent: WriteIntent,
+    ) -> Result<Box<Prepared>, ArrayError> {
+        if let NewContent::Pieces(pieces) = &mut write.content {
+            let (stripe, is_new) = (self.geometry.stripe(write.index), self.regions.is_virgin(write.index));
+            for (from, data) in pieces {
+                (*from, *data) = self.complete_blocks(&stripe, *from, data, is_new).await?;
+            }
+        }
+        self.prepare(write, intent)
+    }
+
+    /// Completes stripes that were never written, plans, and sends the plan's reads.
+    fn prepare(&self, write: StripeWrite, intent: WriteIntent) -> Result<Box<Prepared>, ArrayError> {
+        let StripeWrite { index, content, fua, class, covers } = write;
+        let stripe = self.geometry.stripe(index);
+        let is_new = self.regions.is_virgin(index);
+        let mut parts = match content {
+            NewContent::Parts(parts) => *parts,
+            NewContent::Pieces(pieces) => split_by_unit(&self.geometry, &pieces),
+        };
+        if is_new {
+            parts.iter_mut().for_each(|parts| pad_with_zeroes(parts, &self.zeroes));
+        }
+        let (plan, reads) = self.plan(&stripe, &parts, class)?;
+        Ok(Box::new(Prepared { stripe, parts, fua, class, covers, is_new, plan, reads, _intent: intent }))
+    }
+
+    /// A range of a stripe's data widened to whole blocks with what the stripe holds there: where
+    /// it begins, and the bytes.
+    pub async fn complete_blocks(
+        &self,
+        stripe: &Stripe,
+        start: u64,
+        data: &Buffer,
+        is_new: bool,
+    ) -> Result<(u64, Buffer), ArrayError> {
+        let end = start + data.len() as u64;
+        let from = start / BLOCK_BYTES * BLOCK_BYTES;
+        let to = end.next_multiple_of(BLOCK_BYTES);
+        let whole = self.buffers.allocate((to - from) as usize);
+        let mut edges: SmallVec<[u64; 2]> = SmallVec::new();
+        if start != from {
+            edges.push(from);
+        }
+        if end != to && edges.first() != Some(&(to - BLOCK_BYTES)) {
+            edges.push(to - BLOCK_BYTES);
+        }
+        for edge in edges {
+            let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+            // What is left of a block that is lost cannot be told, so it would stay lost, and with
+            // it what is written now.
+            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
+            self.check_alive(at, at + BLOCK_BYTES)?;
+            if is_new {
+                target.fill(0);
+            } else {
+                self.fetch_data(stripe, edge, &target, Class::Foreground).await?;
+            }
+        }
+        let at = (start - from) as usize;
+        whole.slice(at..at + data.len()).copy_from(data);
+        Ok((from, whole))
+    }
+
+    /// Plans a stripe with the members that are there now, and sends what is to be read.
+    fn plan(
+        &self,
+        stripe: &Stripe,
+        parts: &StripeParts,
+        class: Class,
+    ) -> Result<(WritePlan, Reads), ArrayError> {
+        // Before looking at what is missing: a protected array may have members missing that must
+        // not be written without.
+        self.check_writable()?;
+        let missing = self.columns.missing_in(stripe.index);
+        let plan = plan_write(&self.geometry, stripe, &written_ranges(parts), &missing)
+            .map_err(|lost| ArrayError::Lost { stripe: stripe.index, what: lost.to_string() })?;
+        self.count(|counters| match plan.method {
+            WriteMethod::Copy => {}
+            WriteMethod::FullStripe => counters.full_stripe_writes += 1,
+            WriteMethod::ReadModifyWrite => counters.read_modify_writes += 1,
+            WriteMethod::ReconstructWrite | WriteMethod::DecodeWrite => counters.reconstruct_writes += 1,
+        });
+        let read = |&range: &UnitRange| {
+            let buffer = self.buffers.allocate(range.length() as usize);
+            let answer = if self.is_lost(stripe, range) {
+                self.lost_answer(stripe, range)
+            } else {
+                self.submit_unit_read(stripe, range, class, Cause::PreRead, buffer.clone())
+            };
+            (range, buffer, answer)
+        };
+        let reads = plan.reads.iter().map(read).collect();
+        Ok((plan, reads))
+    }
+
+    /// Loads the checksum pages that the writes will change, while old data are being read. Where
+    /// that fails no stripe is written.
+    async fn load_pages(&self, group: &mut [Result<Box<Prepared>, ArrayError>]) -> Vec<Pin> {
+        if self.sums.get().is_none() {
+            return Vec::new();
+        }
+        let mut ranges: SmallVec<[(Place, u64); 16]> = SmallVec::new();
+        for prepared in group.iter().flatten() {
+            ranges.extend(prepared.plan.writes.iter().chain(&prepared.plan.reads).map(|range| {
+                let place = prepared.stripe.units[range.unit];
+                (Place { offset_bytes: place.offset_bytes + range.start, ..place }, range.length())
+            }));
+        }
+        match self.load_sums(&ranges).await {
+            Ok(pages) => pages,
+            Err(error) => {
+                group
+                    .iter_mut()
+                    .filter(|stripe| stripe.is_ok())
+                    .for_each(|stripe| *stripe = Err(error.clone()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Awaits the reads: what the plan needs of the old data.
+    async fn read_old(
+        &self,
+        prepared: Result<Box<Prepared>, ArrayError>,
+    ) -> Result<(Box<Prepared>, OldData), ArrayError> {
+        let mut prepared = prepared?;
+        loop {
+            let Prepared { stripe, plan, reads, class, .. } = &mut *prepared;
+            let mut old = OldData::new();
+            let mut planned_for = self.columns.missing_in(stripe.index);
+            for (range, mut buffer, answer) in std::mem::take(reads) {
+                let answer = answer.await;
+                let is_right = answer.is_ok() && self.is_unit_right(stripe, range, &buffer).await?;
+                if !is_right {
+                    if let Err(error) = &answer
+                        && !self.is_lost(stripe, range)
+                    {
+                        self.note_read_error(error).await?;
+                    }
+                    planned_for = self.columns.missing_in(stripe.index);
+                    if !planned_for.contains(stripe.units[range.unit].member) {
+                        buffer = Box::pin(self.fetch_unit(stripe, range, *class)).await?;
+                    }
+                }
+                old.push((range, buffer));
+            }
+            let needed =
+                plan.reads.iter().all(|range| !planned_for.contains(stripe.units[range.unit].member));
+            let unchanged = planned_for == self.columns.missing_in(stripe.index);
+            if needed && unchanged {
+                return Ok((prepared, old));
+            }
+            // A member went while its old data were being read: what is to be read and written is
+            // another matter now.
+            (prepared.plan, prepared.reads) = self.plan(&prepared.stripe, &prepared.parts, prepared.class)?;
+        }
+    }
+
+    /// Parity, and the checksums of all that is new.
+    async fn compute(&self, prepared: Box<Prepared>, old: OldData) -> Result<Box<Computed>, ArrayError> {
+        let Prepared { stripe, parts, plan, .. } = &*prepared;
+        let parity = new_parity(&self.geometry, &self.buffers, parts, plan, &old);
+        drop(old);
+        let sums = self.new_sums(stripe, parts, plan, &parity).await?;
+        Ok(Box::new(Computed { prepared, parity, sums }))
+    }
+
+    async fn read_and_compute(
+        &self,
+        prepared: Result<Box<Prepared>, ArrayError>,
+    ) -> Result<Box<Computed>, ArrayError> {
+        let (prepared, old) = self.read_old(prepared).await?;
+        self.compute(prepared, old).await
+    }
+
+    /// Logs and sends as much as the journal takes at once. What is logged is in place before there
+    /// is more: whoever has a record in the journal and waits for room there could wait for ever.
+    async fn log_and_send(
+        &self,
+        log: &Rc<WriteLog>,
+        mut computed: Group<Result<Box<Computed>, ArrayError>>,
+    ) -> Group<Sent> {
+        let mut sent: Group<Sent> = Group::new();
+        while !computed.is_empty() {
+            let count = self.portion_of(log, &computed);
+            let mut portion: Group<_> = computed.drain(..count).collect();
+            let logged = self.log_portion(log, &mut portion).await;
+            let portion = portion.into_iter().zip(logged).map(|(computed, logged)| match computed {
+                Ok(computed) => Sent::UnderWay(self.send(computed, logged)),
+                Err(error) => Sent::Ended(Err(error)),
+            });
+            let portion: Group<Sent> = portion.collect();
+            if computed.is_empty() {
+                sent.extend(portion);
+                break;
+            }
+            for stripe in portion {
+                // Boxed, so that the common write is shorter in memory.
+                sent.push(Sent::Ended(Box::pin(self.until_in_place(Some(log), stripe)).await));
+            }
+        }
+        sent
+    }
+
+    /// How many of the first stripes the journal takes at once; at least one.
+    fn portion_of(&self, log: &WriteLog, computed: &[Result<Box<Computed>, ArrayError>]) -> usize {
+        if computed.len() == 1 {
+            return 1;
+        }
+        let mut records: SmallVec<[Record; 4]> = SmallVec::new();
+        for (index, stripe) in computed.iter().enumerate() {
+            if let Some(stripe) = stripe.as_ref().ok().filter(|stripe| !stripe.prepared.is_new) {
+                records.push(self.record_of(stripe));
+            }
+            if index > 0 && !log.fits(&records) {
+                return index;
+            }
+        }
+        computed.len()
+    }
+
+    /// Makes durable in the journal what is about to be written, all together; the record of each
+    /// stripe that needs one. Where that fails none is written.
+    async fn log_portion(
+        &self,
+        log: &Rc<WriteLog>,
+        computed: &mut [Result<Box<Computed>, ArrayError>],
+    ) -> Group<Option<Logged>> {
+        let mut of_stripes: Group<Option<Logged>> = computed.iter().map(|_| None).collect();
+        let must_flush =
+            |stripe: &Computed| log.must_flush_before(stripe.prepared.stripe.index, stripe.record_kind());
+        let mut result = Ok(());
+        if computed.iter().flatten().any(|stripe| must_flush(stripe)) {
+            // Boxed, so that the common write is shorter in memory.
+            result = Box::pin(self.flush_members()).await;
+        }
+        if result.is_ok() {
+            match self.log_needed(log, computed).await {
+                Ok(logged) => logged.into_iter().for_each(|(index, logged)| of_stripes[index] = Some(logged)),
+                Err(error) => result = Err(error),
+            }
+        }
+        if let Err(error) = result {
+            computed
+                .iter_mut()
+                .filter(|stripe| stripe.is_ok())
+                .for_each(|stripe| *stripe = Err(error.clone()));
+        }
+        of_stripes
+    }
+
+    /// Logs what needs a record, all together, each with the index of its stripe; new stripes need
+    /// none. More is logged only when these are in place: room comes when the oldest records are
+    /// over.
+    async fn log_needed(
+        &self,
+        log: &Rc<WriteLog>,
+        computed: &[Result<Box<Computed>, ArrayError>],
+    ) -> Result<SmallVec<[(usize, Logged); 4]>, ArrayError> {
+        let to_log: SmallVec<[(usize, &Computed); 4]> = computed
+            .iter()
+            .enumerate()
+            .filter_map(|(index, stripe)| Some((index, &**stripe.as_ref().ok()?)))
+            .filter(|(_, stripe)| !stripe.prepared.is_new)
+            .collect();
+        let Some((_, first)) = to_log.first() else { return Ok(SmallVec::new()) };
+        let is_destaging = first.prepared.covers.is_some();
+        if !is_destaging {
+            let may_be_held =
+                |stripe| !self.regions.is_virgin(stripe) && !self.deferred.pending.has_stripe(stripe);
+            lock_order::assert_holds_only(&*self.table, "room in the journal", may_be_held);
+        }
+        let quota = if is_destaging { Quota::Destage } else { Quota::InPlace };
+        let records: SmallVec<[Record; 1]> =
+            to_log.iter().map(|(_, stripe)| self.record_of(stripe)).collect();
+        let room = self.wait_for_room(log, log.journal.reserve(Journal::bytes_of(&records), quota)).await?;
+        let names = log.begin_records(&records);
+        let logged = log.end_records(names, log.journal.append(records, room).await)?;
+        Ok(to_log.into_iter().map(|(index, _)| index).zip(logged).collect())
+    }
+
+    fn record_of(&self, computed: &Computed) -> Record {
+        let prepared = &computed.prepared;
+        let kind = computed.record_kind();
+        let mut record = Record {
+            sequence: 0,
+            kind,
+            stripe: prepared.stripe.index,
+            covers: prepared.covers.unwrap_or(0),
+            parts: SmallVec::new(),
+            sums: self.sum_runs(&computed.sums, kind == Kind::Intent),
+        };
+        if kind != Kind::Intent {
+            let first = if kind == Kind::Parity { self.geometry.data_units() } else { 0 };
+            let part = |range: &UnitRange| Part {
+                unit: range.unit as u16,
+                start: range.start as u32,
+                segments: computed.content(*range),
+            };
+            record.parts =
+                prepared.plan.writes.iter().filter(|range| range.unit >= first).map(part).collect();
+        }
+        record
+    }
+
+    fn send(&self, computed: Box<Computed>, logged: Option<Logged>) -> UnderWay {
+        let mut under_way = UnderWay { computed, logged, writes: Vec::new() };
+        let send = |&range: &UnitRange| {
+            let segments = under_way.computed.content(range);
+            let answer = self.submit_unit_write(&under_way, range, segments.clone());
+            (range, segments, answer)
+        };
+        under_way.writes = under_way.computed.prepared.plan.writes.iter().map(send).collect();
+        under_way
+    }
+
+    fn submit_unit_write(&self, under_way: &UnderWay, range: UnitRange, segments: Segments) -> Completion {
+        let Prepared { stripe, class, fua, covers, .. } = &*under_way.computed.prepared;
+        // What the journal holds whole is durable already.
+        let fua = *fua && under_way.logged.is_none_or(|logged| logged.kind != Kind::Redo);
+        let own_units = if self.geometry.copies() > 1 { 1 } else { self.geometry.data_units() };
+        let cause = match covers {
+            Some(_) => Cause::Destage,
+            None if range.unit >= own_units => Cause::Parity,
+            None => Cause::Data,
+        };
+        let place = stripe.units[range.unit];
+        let request =
+            IoRequest::with_segments(Operation::Write { fua }, place.offset_bytes + range.start, segments);
+        self.columns.submit(place.member, *class, request.because(cause))
+    }
+
+    /// Ends when what was sent is in place, and has the journal know.
+    pub async fn until_in_place(&self, log: Option<&Rc<WriteLog>>, sent: Sent) -> Result<(), ArrayError> {
+        let mut under_way = match sent {
+            Sent::UnderWay(under_way) => under_way,
+            Sent::Ended(result) => return result,
+        };
+        let written = self.await_writes(&mut under_way).await;
+        let prepared = &under_way.computed.prepared;
+        let logged = log.zip(under_way.logged);
+        if written.is_ok() {
+            self.regions.mark_initialised(prepared.stripe.index);
+            return match logged {
+                None => Ok(()),
+                Some((log, logged)) if prepared.covers.is_some() => {
+                    log.note_applied(logged);
+                    Ok(())
+                }
+                Some((log, logged)) => self.note_in_place(log, logged, prepared.fua).await,
+            };
+        }
+        if let Some((log, logged)) = logged
+            && self.geometry.parity_units() == 0
+            && !self.lifecycle.is_protected()
+        {
+            // Each block is what its sum says by now, so there is nothing to put right. Where there
+            // is parity, what failed takes no more writes, and the record is needed.
+            log.note_applied(logged);
+        }
+        written
+    }
+
+    /// Awaits the writes. A member that refuses twice is excluded; the others then hold what it
+    /// lacks, as long as the layout can do without all that are gone.
+    async fn await_writes(&self, under_way: &mut UnderWay) -> Result<(), ArrayError> {
+        let mut failed: SmallVec<[DriveError; 2]> = SmallVec::new();
+        for (range, segments, answer) in std::mem::take(&mut under_way.writes) {
+            if let Err(_first) = answer.await
+                && let Err(error) = self.submit_unit_write(under_way, range, segments).await
+            {
+                failed.push(error);
+                continue;
+            }
+            self.forget_lost(&under_way.computed.prepared.stripe, range);
+        }
+        let Computed { prepared, sums, .. } = &*under_way.computed;
+        let sequence = under_way.logged.map_or(1, |logged| logged.sequence);
+        let result = self.note_failed_writes(prepared.stripe.index, failed).await;
+        if result.is_ok() {
+            sums.iter().for_each(|of_unit| self.set_sums(of_unit, sequence));
+        } else {
+            self.settle_failed_write(&prepared.stripe, sums, sequence).await;
+        }
+        result
+    }
+
+    async fn note_failed_writes(
+        &self,
+        stripe: u64,
+        mut failed: SmallVec<[DriveError; 2]>,
+    ) -> Result<(), ArrayError> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        for error in &failed {
+            self.note_write_error(error).await?;
+        }
+        if !self.lifecycle.is_protected()
+            && self.geometry.stripe_survives(stripe, &self.columns.missing_in(stripe))
+        {
+            return Ok(());
+        }
+        Err(ArrayError::Drive(failed.swap_remove(0)))
+    }
+}

@@ -1,0 +1,38 @@
+//! The drives that an array has at hand.
+
+use stripewise_drive::{Completion, DriveErrorKind, IoRequest};
+
+use crate::array::spec::ArrayMember;
+
+/// Drives at hand, by number.
+#[derive(Default)]
+pub(crate) struct Members(Vec<Option<ArrayMember>>);
+
+impl Members {
+    pub fn get(&self, number: u32) -> Option<&ArrayMember> {
+        self.0.get(number as usize)?.as_ref()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &ArrayMember> {
+        self.0.iter().flatten()
+    }
+
+    pub fn insert(&mut self, member: ArrayMember) {
+        let index = member.number as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        self.0[index] = Some(member);
+    }
+
+    pub fn remove(&mut self, number: u32) {
+        if let Some(member) = self.0.get_mut(number as usize) {
+            *member = None;
+        }
+    }
+}
+
+/// The answer for a place that no drive at hand has.
+pub(crate) fn gone(request: &IoRequest) -> Completion {
+    Completion::ready(Err(request.error(&"missing drive".into(), DriveErrorKind::Gone, None)))
+}

@@ -1,0 +1,463 @@
+//! Which column of which row is where, and whether it is there: from places in the layout to slabs
+//! on drives, and what is missing.
+//!
+//! A column of a row counts as missing where its slab holds nothing current: its drive is gone, it
+//! is to be filled and the region in question is not yet, or its drive was away while the region
+//! was written. What changes a column that is being moved goes to both its places.
+
+pub(crate) mod column_work;
+pub(crate) mod members;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+use rustc_hash::FxHashMap;
+use stripewise_drive::{Cause, Completion, Context, DriveError, IoRequest, Operation, completion};
+use stripewise_layout::{Geometry, MemberSet, Place};
+
+use crate::array::spec::ArrayMember;
+use crate::columns::column_work::{Fill, Move};
+use crate::columns::members::{Members, gone};
+use crate::map::regions::Regions;
+use crate::member::{Class, Member};
+use crate::mutation::{self, Mutation};
+use crate::rows::{RowTable, Run, SlotPlace, SlotState};
+
+/// The columns of an array, row by row.
+pub(crate) struct Columns {
+    me: Weak<Self>,
+    context: Context,
+    geometry: Geometry,
+    slab_bytes: u64,
+    pub stripes_per_row: u64,
+    pub regions_per_row: u64,
+    regions: Rc<Regions>,
+    pub rows: RefCell<RowTable>,
+    pub members: RefCell<Members>,
+    /// Every column of every row is current and there.
+    whole: Cell<bool>,
+    /// Columns of rows that are being filled, by row and column.
+    pub fills: RefCell<FxHashMap<(u64, usize), Fill>>,
+    /// Columns of rows that are being copied elsewhere.
+    pub moves: RefCell<FxHashMap<(u64, usize), Move>>,
+}
+
+impl Columns {
+    /// Rows of slabs of so many bytes, none of whose drives is there yet.
+    pub fn new(
+        context: &Context,
+        geometry: &Geometry,
+        slab_bytes: u64,
+        regions: &Rc<Regions>,
+        rows: RowTable,
+    ) -> Rc<Self> {
+        assert_eq!(rows.width(), geometry.width(), "a column per member of the layout");
+        let regions_per_row = slab_bytes / regions.shape.member_region_bytes;
+        let columns = Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            context: context.clone(),
+            geometry: geometry.clone(),
+            slab_bytes,
+            stripes_per_row: regions_per_row * regions.shape.stripes_per_region,
+            regions_per_row,
+            regions: regions.clone(),
+            rows: RefCell::new(rows),
+            members: RefCell::default(),
+            whole: Cell::new(false),
+            fills: RefCell::default(),
+            moves: RefCell::default(),
+        });
+        columns.note_wholeness();
+        columns
+    }
+
+    /// A drive that rows name, or soon will.
+    pub fn add_member(&self, member: ArrayMember) {
+        self.members.borrow_mut().insert(member);
+        self.note_wholeness();
+    }
+
+    /// Takes over a slab map. Columns that are being filled or moved go on from where they are if
+    /// their place stays.
+    pub fn set_rows(&self, rows: RowTable) {
+        assert_eq!(rows.width(), self.geometry.width(), "a column per member of the layout");
+        let place_of = |key: &(u64, usize)| rows.place(key.0, key.1);
+        self.fills.borrow_mut().retain(|key, fill| {
+            place_of(key).is_some_and(|place| {
+                fill.is_of(place) && matches!(place.state, SlotState::Rebuilding | SlotState::CatchingUp)
+            })
+        });
+        self.moves
+            .borrow_mut()
+            .retain(|key, moving| place_of(key).is_some_and(|place| moving.is_from(place)));
+        *self.rows.borrow_mut() = rows;
+        self.forget_behind();
+        self.note_wholeness();
+    }
+
+    /// A drive is gone, and with it what it held, whether it was valid or not.
+    pub fn remove_member(&self, number: u32) {
+        self.members.borrow_mut().remove(number);
+        let rows = self.rows.borrow();
+        let on_it =
+            |row: u64, column: usize| rows.place(row, column).is_some_and(|place| place.drive == number);
+        self.fills.borrow_mut().retain(|&(row, column), _| !on_it(row, column));
+        self.cancel_moves_to(number);
+        for run in rows.runs() {
+            if run.places.iter().any(|place| place.drive == number && place.state != SlotState::Rebuilding) {
+                self.regions.mark_unsettled_behind(self.regions_of_run(run));
+            }
+        }
+        drop(rows);
+        self.note_wholeness();
+    }
+
+    /// Whether every column of every row is current and there.
+    pub fn is_whole(&self) -> bool {
+        self.whole.get()
+    }
+
+    fn note_wholeness(&self) {
+        let rows = self.rows.borrow();
+        self.whole.set(rows.runs().all(|run| run.places.iter().all(|&place| self.is_current(place))));
+    }
+
+    /// Whether a block of a column, by its number in the column's linear space, lies on the drive.
+    pub fn is_block_on(&self, column: usize, block: u64, block_bytes: u64, number: u32) -> bool {
+        self.place(column, block * block_bytes).is_some_and(|place| place.drive == number)
+    }
+
+    /// Whether a block of a column, by its number in the column's linear space, is on a drive that
+    /// has it, or is being filled.
+    pub fn holds_block(&self, column: usize, block: u64, block_bytes: u64) -> bool {
+        let place = self.place(column, block * block_bytes);
+        place.is_some_and(|place| matches!(place.state, SlotState::Active | SlotState::CatchingUp))
+            || self.fills.borrow().contains_key(&(block * block_bytes / self.slab_bytes, column))
+    }
+
+    /// Whether the place holds current data in all its regions.
+    pub fn is_current(&self, place: SlotPlace) -> bool {
+        place.state == SlotState::Active && self.members.borrow().get(place.drive).is_some()
+    }
+
+    pub fn row_of(&self, stripe: u64) -> u64 {
+        stripe / self.stripes_per_row
+    }
+
+    /// Regions of a row that belong to the volume.
+    pub fn regions_of_row(&self, row: u64) -> Range<u64> {
+        let first = row * self.regions_per_row;
+        first..(first + self.regions_per_row).min(self.regions.count())
+    }
+
+    fn regions_of_run(&self, run: &Run) -> Range<u64> {
+        self.regions_of_row(run.first_row).start..self.regions_of_row(run.end_row() - 1).end
+    }
+
+    /// Columns that hold nothing current in the stripe.
+    pub fn missing_in(&self, stripe: u64) -> MemberSet {
+        if self.whole.get() {
+            return MemberSet::EMPTY;
+        }
+        let row = self.row_of(stripe);
+        let region = self.regions.region_of(stripe);
+        let rows = self.rows.borrow();
+        let Some(run) = rows.run(row) else { return MemberSet::EMPTY };
+        let members = self.members.borrow();
+        let mut missing = MemberSet::EMPTY;
+        for (column, place) in run.places.iter().enumerate() {
+            let is_there = members.get(place.drive).is_some();
+            let is_filled = || {
+                let fills = self.fills.borrow();
+                fills.get(&(row, column)).is_some_and(|fill| fill.has(region - row * self.regions_per_row))
+            };
+            let is_current = is_there
+                && match place.state {
+                    SlotState::Active => true,
+                    SlotState::Missing => false,
+                    SlotState::Rebuilding => is_filled(),
+                    SlotState::CatchingUp => !self.regions.is_behind(region) || is_filled(),
+                };
+            if !is_current {
+                missing.insert(column);
+            }
+        }
+        missing
+    }
+
+    /// Whether a write to the row misses a column that may want to catch up later.
+    pub fn is_column_away(&self, row: u64) -> bool {
+        if self.whole.get() {
+            return false;
+        }
+        let rows = self.rows.borrow();
+        let members = self.members.borrow();
+        rows.run(row).is_some_and(|run| {
+            run.places.iter().any(|place| {
+                matches!(place.state, SlotState::Missing | SlotState::CatchingUp)
+                    || members.get(place.drive).is_none()
+            })
+        })
+    }
+
+    /// After opening: what was not settled when a column went counts as lacking on it.
+    pub fn note_columns_away(&self) {
+        for run in self.rows.borrow().runs() {
+            if run.places.iter().any(|place| place.state == SlotState::Missing) {
+                self.regions.mark_unsettled_behind(self.regions_of_run(run));
+            }
+        }
+    }
+
+    /// Where all columns are current nothing is lacking on any any more.
+    pub fn forget_behind(&self) {
+        if !self.regions.any_behind() {
+            return;
+        }
+        for run in self.rows.borrow().runs() {
+            if run.places.iter().all(|place| place.state == SlotState::Active) {
+                self.regions.clear_behind(self.regions_of_run(run));
+            }
+        }
+    }
+
+    /// Rows in which anything is missing or to be filled: first row, rows, columns lacking, and how
+    /// many more columns could be lost (negative where too many are).
+    pub fn lacking_rows(&self) -> Vec<(u64, u64, MemberSet, isize)> {
+        let rows = self.rows.borrow();
+        let tolerance = self.geometry.fault_tolerance() as isize;
+        rows.runs()
+            .filter_map(|run| {
+                let lacking: MemberSet =
+                    (0..run.places.len()).filter(|&column| !self.is_current(run.places[column])).collect();
+                let left = tolerance - lacking.len() as isize;
+                (!lacking.is_empty()).then_some((run.first_row, run.rows, lacking, left))
+            })
+            .collect()
+    }
+
+    fn place(&self, column: usize, offset_bytes: u64) -> Option<SlotPlace> {
+        self.rows.borrow().place(offset_bytes / self.slab_bytes, column)
+    }
+
+    /// The drive behind a place of the layout.
+    pub fn member_at(&self, place: Place) -> Option<Rc<Member>> {
+        let slot = self.place(place.member, place.offset_bytes)?;
+        self.members.borrow().get(slot.drive).map(|member| member.member.clone())
+    }
+
+    /// How busy the drive behind a place is.
+    pub fn load_at(&self, place: Place) -> usize {
+        let Some(slot) = self.place(place.member, place.offset_bytes) else { return usize::MAX };
+        self.members.borrow().get(slot.drive).map_or(usize::MAX, |member| member.member.load())
+    }
+
+    /// Sends a request, addressed within the column's linear space and within one of its slabs, to
+    /// the drive that has it. What changes a column that is being moved goes to both its places.
+    pub fn submit(&self, column: usize, class: Class, mut request: IoRequest) -> Completion {
+        let slab_bytes = self.slab_bytes;
+        let row = request.offset_bytes / slab_bytes;
+        let within = request.offset_bytes % slab_bytes;
+        debug_assert!(within + request.length_bytes <= slab_bytes, "a request lies within one slab");
+        let Some(place) = self.rows.borrow().place(row, column) else {
+            return gone(&request);
+        };
+        if !matches!(request.operation, Operation::Read | Operation::Flush)
+            && !mutation::is_chosen(Mutation::MoveToOldPlaceOnly)
+            && let Some(to) = self.moves.borrow().get(&(row, column)).and_then(|moving| moving.target())
+        {
+            return self.submit_to_both(class, request, (row, column), place, to);
+        }
+        request.offset_bytes = within;
+        self.submit_to_slab(place, class, request)
+    }
+
+    /// Sends a request, addressed within a slab, to the drive that has it.
+    pub fn submit_to_slab(&self, place: SlotPlace, class: Class, mut request: IoRequest) -> Completion {
+        let members = self.members.borrow();
+        let Some(member) = members.get(place.drive) else { return gone(&request) };
+        request.offset_bytes += member.slabs_base_bytes + u64::from(place.slab) * self.slab_bytes;
+        member.member.submit(class, request)
+    }
+
+    /// Writes to a column that is being moved. It is answered when both places have answered. A new
+    /// place that refuses ends the move, and the writer is told, so that the drive is excluded
+    /// before the write counts: the pool may just be recording the new place as the column's own.
+    pub fn submit_to_both(
+        &self,
+        class: Class,
+        mut request: IoRequest,
+        key: (u64, usize),
+        from: SlotPlace,
+        to: SlotPlace,
+    ) -> Completion {
+        request.offset_bytes %= self.slab_bytes;
+        let first = self.submit_to_slab(from, class, request.clone());
+        let second = self.submit_to_slab(to, class, request);
+        let (sender, answer) = completion();
+        let columns = self.me.upgrade().expect("the array holds them");
+        self.context.spawn(async move {
+            let result = first.await;
+            let result_of_second = second.await;
+            if result_of_second.is_err() {
+                columns.fail_move(key, to);
+            }
+            sender.complete(result.and(result_of_second));
+        });
+        answer
+    }
+
+    /// The new place of a column has refused something.
+    pub fn fail_move(&self, key: (u64, usize), to: SlotPlace) {
+        if let Some(moving) = self.moves.borrow_mut().get_mut(&key)
+            && moving.to == to
+        {
+            moving.failed = true;
+        }
+    }
+
+    /// Gives up moves to a drive that is gone.
+    pub fn cancel_moves_to(&self, number: u32) {
+        for moving in self.moves.borrow_mut().values_mut().filter(|moving| moving.to.drive == number) {
+            moving.failed = true;
+        }
+    }
+
+    /// Writes zeros to a range of a column.
+    pub fn submit_zeroes(
+        &self,
+        column: usize,
+        class: Class,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Completion {
+        let request = IoRequest::range(Operation::WriteZeroes, offset_bytes, length_bytes);
+        self.submit(column, class, request.because(Cause::Zero))
+    }
+
+    /// Whether the array can do without a drive, on top of what is missing already.
+    pub fn can_spare(&self, number: u32) -> bool {
+        let rows = self.rows.borrow();
+        rows.runs().all(|run| {
+            let has_it = |place: &SlotPlace| place.drive == number && place.state != SlotState::Rebuilding;
+            if !run.places.iter().any(has_it) {
+                // A half-filled slab can always be given up: it only goes back to where it was.
+                return true;
+            }
+            let lacking: MemberSet = (0..run.places.len())
+                .filter(|&column| run.places[column].drive == number || !self.is_current(run.places[column]))
+                .collect();
+            self.geometry.survives(&lacking)
+        })
+    }
+
+    /// Whether a column of a row lies on the drive, or is on its way there. Maps and journals need
+    /// no flush.
+    pub fn has_rows_on(&self, number: u32) -> bool {
+        let lies_there = |run: &Run| run.places.iter().any(|place| place.drive == number);
+        self.rows.borrow().runs().any(lies_there)
+            || self.moves.borrow().values().any(|moving| moving.goes_to(number))
+    }
+
+    /// The drive that gave the error, if the array still has it: while an error of the one before
+    /// waits to be looked at, a replacement may have come, and must not pay for it.
+    pub fn member_that_gave(&self, error: &DriveError) -> Option<ArrayMember> {
+        self.members.borrow().iter().find(|member| member.member.gave(error)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_drive::{Buffer, Drive, MemoryDrive};
+    use stripewise_layout::{Level, Shape};
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+    use crate::map::regions::RegionShape;
+    use crate::member::MemberOptions;
+    use crate::tuning::MapGrain;
+
+    const SLAB: u64 = 1 << 20;
+
+    fn place(drive: u32, slab: u32, state: SlotState) -> SlotPlace {
+        SlotPlace { drive, slab, state }
+    }
+
+    /// RAID 5 of three columns and two rows on four drives; drive 3 has nothing yet.
+    fn columns(context: &Context) -> (Rc<Columns>, Vec<Rc<MemoryDrive>>) {
+        let shape = Shape { level: Level::Raid5, width: 3, groups: 1, interleave_bytes: 64 << 10 };
+        let geometry = Geometry::new(shape, 64 * SLAB).expect("a possible shape");
+        let regions = Regions::new(RegionShape::of(&geometry), MapGrain::default(), 1, 2);
+        let mut rows = RowTable::new(3, 2);
+        let row: Vec<SlotPlace> = (0..3).map(|drive| place(drive, 0, SlotState::Active)).collect();
+        rows.set(0, 2, &row);
+        let columns = Columns::new(context, &geometry, SLAB, &Rc::new(regions.expect("little memory")), rows);
+        let drives: Vec<Rc<MemoryDrive>> =
+            (0..4).map(|number| MemoryDrive::new(&format!("d{number}"), 8 * SLAB)).collect();
+        for (number, drive) in (0..).zip(&drives) {
+            let member = Member::new(context, drive.clone(), MemberOptions::default());
+            columns.add_member(ArrayMember { number, member, slabs_base_bytes: 4096, sums_base_bytes: 0 });
+        }
+        (columns, drives)
+    }
+
+    #[test]
+    fn a_column_is_missing_where_its_drive_is_gone_and_where_it_is_not_filled_yet() {
+        let executor = VirtualExecutor::new();
+        let (columns, _drives) = columns(&executor.context());
+        assert!(columns.is_whole() && columns.missing_in(0).is_empty());
+        columns.remove_member(1);
+        let missing: Vec<usize> = columns.missing_in(0).iter().collect();
+        assert_eq!((columns.is_whole(), missing), (false, vec![1]));
+        assert!(columns.is_column_away(0) && !columns.can_spare(0) && columns.can_spare(3));
+
+        let mut rows = columns.rows.borrow().clone();
+        let filling = place(3, 0, SlotState::Rebuilding);
+        rows.update(|_, _, places| {
+            places[1] = filling;
+            true
+        });
+        columns.set_rows(rows);
+        let fill = Fill {
+            place: filling,
+            done: vec![false],
+            is_fresh: false,
+            failures: 0,
+            complete: false,
+            pages: Default::default(),
+        };
+        columns.fills.borrow_mut().insert((0, 1), fill);
+        assert_eq!(columns.missing_in(0).len(), 1);
+        columns.fills.borrow_mut().get_mut(&(0, 1)).expect("just put there").done[0] = true;
+        let second_row = columns.stripes_per_row;
+        assert_eq!((columns.missing_in(0).len(), columns.missing_in(second_row).len()), (0, 1));
+        assert!(columns.can_spare(3), "a half-filled slab goes back to where it was");
+    }
+
+    #[test]
+    fn what_changes_a_column_that_moves_goes_to_both_places_until_the_new_one_refuses() {
+        let executor = VirtualExecutor::new();
+        let (columns, drives) = columns(&executor.context());
+        let (from, to) = (place(2, 0, SlotState::Active), place(3, 5, SlotState::Active));
+        columns.moves.borrow_mut().insert((0, 2), Move { from, to, failed: false });
+        let write = |byte: u8| {
+            let data = Buffer::from_bytes(&[byte; 4096]);
+            columns.submit(2, Class::Foreground, IoRequest::write(8192, data, false))
+        };
+        let held = |drive: usize, slab: u64| {
+            let buffer = Buffer::from_bytes(&[0; 4096]);
+            let at = 4096 + slab * SLAB + 8192;
+            let read = drives[drive].submit(IoRequest::read(at, buffer.clone())).try_take();
+            assert!(matches!(read, Ok(Ok(()))));
+            buffer.with(|bytes| bytes[0]).expect("no phantom")
+        };
+        executor.block_on(async {
+            assert!(write(7).await.is_ok());
+            assert_eq!((held(2, 0), held(3, 5)), (7, 7));
+            columns.fail_move((0, 2), to);
+            assert!(write(8).await.is_ok());
+            assert_eq!((held(2, 0), held(3, 5)), (8, 7));
+        });
+    }
+}

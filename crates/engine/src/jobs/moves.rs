@@ -1,0 +1,173 @@
+//! Moving a column of a row to another slab while clients go on: for retiring drives, tiers and
+//! spreading load.
+//!
+//! From the beginning of a move everything written to the column goes to both places; then, region
+//! by region and under the locks of its stripes, what was there before is copied. When that is done
+//! both places hold the same and go on being written, until the pool has recorded the new place and
+//! calls [`Array::set_rows`]. So the old place stays current and redundancy is never less than
+//! before. A block that no drive has any more is lost at the new place as well, which the commit
+//! that records it says. If the new place fails, the move is off and nothing else; if the old one
+//! fails the column is missing as without a move.
+
+use futures_util::future::join_all;
+use stripewise_drive::{Buffer, IoRequest};
+use stripewise_layout::{Stripe, UnitRange};
+
+use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
+use crate::columns::column_work::Move;
+use crate::error::ArrayError;
+use crate::map::regions::RegionState;
+use crate::member::Class;
+use crate::rows::SlotPlace;
+use crate::stripes::lock_order;
+
+/// Asked before each region of so many bytes is copied; it may take its time. `false`: the move is
+/// to be given up.
+pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
+
+impl Array {
+    /// Copies a column of a row to a new slab. When this ends well both hold the same, durably, and
+    /// go on being written until the pool records the new place ([`Array::set_rows`]) or gives up
+    /// ([`Array::cancel_move`]). The column must be current.
+    pub async fn move_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        self.move_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
+    }
+
+    /// As [`Self::move_column`], no faster than `pace` lets it.
+    pub(crate) async fn move_column_at(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
+        let inner = &self.0;
+        inner.check_writable()?;
+        let Some(from) = inner.columns.rows.borrow().place(row, column) else {
+            return Err(ArrayError::Moved { row, column });
+        };
+        inner.columns.moves.borrow_mut().insert((row, column), Move { from, to, failed: false });
+        let copied = inner.copy_column(row, column, to, pace).await;
+        if copied.is_err() {
+            self.cancel_move(row, column);
+        }
+        copied
+    }
+
+    /// Rows of which a column is being moved now.
+    pub fn moving_rows(&self) -> u64 {
+        let moves = self.0.columns.moves.borrow();
+        let mut rows: Vec<u64> = moves.keys().map(|(row, _)| *row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows.len() as u64
+    }
+
+    /// Ends a move without its new place.
+    pub fn cancel_move(&self, row: u64, column: usize) {
+        self.0.columns.moves.borrow_mut().remove(&(row, column));
+    }
+}
+
+impl Inner {
+    async fn copy_column(
+        &self,
+        row: u64,
+        column: usize,
+        to: SlotPlace,
+        pace: Pace<'_>,
+    ) -> Result<u64, ArrayError> {
+        let Some(member) = self.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
+        else {
+            return Err(ArrayError::Moved { row, column });
+        };
+        let failures = member.flush_failures().count();
+        let mut bytes = 0;
+        for region in self.columns.regions_of_row(row) {
+            if self.lifecycle.is_closed() {
+                return Err(ArrayError::Closed);
+            }
+            if self.regions.state(region) != RegionState::Unwritten {
+                if !pace(self.regions.shape.member_region_bytes).await {
+                    return Err(ArrayError::Moved { row, column });
+                }
+                bytes += lock_order::scope(self.copy_region(region, column, to)).await?;
+            }
+            self.check_move(row, column)?;
+        }
+        if let Some(sums) = self.sums.get() {
+            // Pages whose writing began before the move went to the old place only, and count as
+            // written.
+            sums.table.checkpoint().await?;
+        }
+        self.rewrite_sums(row, column).await?;
+        let flushed = member.flush_since(failures).await;
+        if let Err(error) = flushed {
+            self.note_write_error(&error).await?;
+            return Err(ArrayError::Drive(error));
+        }
+        self.check_move(row, column)?;
+        Ok(bytes)
+    }
+
+    fn check_move(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let moves = self.columns.moves.borrow();
+        match moves.get(&(row, column)) {
+            Some(moving) if !moving.failed => Ok(()),
+            _ => Err(ArrayError::Moved { row, column }),
+        }
+    }
+
+    async fn copy_region(&self, region: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
+        let length = self.geometry.interleave_bytes();
+        let mut copies = self.units_on(column, region);
+        let _guards = self.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        copies.retain(|(stripe, _)| !self.regions.is_virgin(stripe.index));
+        let bytes = copies.len() as u64 * length;
+        let copying = copies.into_iter().map(|(stripe, unit)| async move {
+            let at = stripe.units[unit].offset_bytes % self.spec.slab_bytes;
+            let whole = UnitRange { unit, start: 0, end: length };
+            match self.fetch_unit(&stripe, whole, Class::Background).await {
+                Ok(data) => self.write_copy(to, at, data).await,
+                // A drive that is out may have it, and may come back.
+                Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
+                    self.copy_blocks(&stripe, unit, to, at).await
+                }
+                Err(error) => Err(error),
+            }
+        });
+        join_all(copying).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        Ok(bytes)
+    }
+
+    /// Copies block by block; those that no drive has any more are remembered as lost.
+    async fn copy_blocks(
+        &self,
+        stripe: &Stripe,
+        unit: usize,
+        to: SlotPlace,
+        at: u64,
+    ) -> Result<(), ArrayError> {
+        for start in (0..self.geometry.interleave_bytes()).step_by(BLOCK_BYTES as usize) {
+            let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
+            match self.fetch_unit(stripe, block, Class::Background).await {
+                Ok(data) => self.write_copy(to, at + start, data).await?,
+                Err(ArrayError::Lost { .. }) if self.columns.missing_in(stripe.index).is_empty() => {
+                    self.remember_lost(stripe, block);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_copy(&self, to: SlotPlace, at: u64, data: Buffer) -> Result<(), ArrayError> {
+        match self.columns.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.note_write_error(&error).await?;
+                Err(ArrayError::Drive(error))
+            }
+        }
+    }
+}

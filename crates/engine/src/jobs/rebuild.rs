@@ -1,0 +1,423 @@
+//! Rebuild: fills new slabs, row by row, while clients go on.
+//!
+//! A region is rebuilt under the locks of its stripes and counts as current in the new slab from
+//! then on: reads may use it and writes keep it up to date. Regions never written are passed over,
+//! and for a slab whose drive was only away so is all that was not written meanwhile. Where a
+//! source cannot be read and nothing else makes up for it, the block is remembered as lost, which
+//! is reported, and the rebuild goes on: what can be saved is saved.
+//!
+//! Checksum pages have their two places on neighbouring columns. Where both were gone, nothing is
+//! recorded of what comes back, so it is recorded when it is put in place; and until the pages are
+//! on the new slab they are kept in memory, since no place that counts may have them.
+//!
+//! Which rows are done is recorded by the pool; a row that was interrupted is done again. Several
+//! regions are in work at once, as many as [`ArrayOptions::background_bytes`](crate::ArrayOptions)
+//! allows.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest};
+use stripewise_layout::{Stripe, UnitRange};
+
+use crate::array::parity::{recover_units, slice_of};
+use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::checksums::Pin;
+use crate::columns::column_work::Fill;
+use crate::error::ArrayError;
+use crate::map::regions::RegionState;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::rows::{SlotPlace, SlotState};
+use crate::stripes::lock_order;
+use crate::stripes::stripe_table::StripeGuard;
+use crate::sums::Recording;
+
+/// How often a column is filled from the beginning where its drive refuses a flush each time.
+const FILL_TRIES: u32 = 3;
+
+/// What filling a row came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowRebuild {
+    /// Bytes written to new slabs.
+    pub bytes: u64,
+    /// Blocks of 4 KiB that could not be reconstructed and are lost.
+    pub lost_blocks: u64,
+}
+
+impl Array {
+    /// Fills all columns of a row that are to be filled; durable when this ends. Ends with
+    /// [`ArrayError::Closed`] when the array is closed; to be stopped so, not by dropping this
+    /// future. The row does not count as filled after a restart before the pool has recorded it
+    /// ([`Self::rebuilt`]).
+    pub async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
+        let inner = &self.0;
+        inner.check_writable()?;
+        let columns: SmallVec<[usize; 4]> = {
+            let rows = inner.columns.rows.borrow();
+            let Some(run) = rows.run(row) else { return Ok(RowRebuild::default()) };
+            let to_fill = |column: &usize| {
+                matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
+            };
+            (0..run.places.len()).filter(to_fill).collect()
+        };
+        let lost_before = inner.bad.lost_count();
+        let mut bytes = 0;
+        for column in columns {
+            let mut tries = 1;
+            bytes += loop {
+                match inner.fill_column(row, column).await {
+                    Err(ArrayError::NotDurable) if tries < FILL_TRIES => tries += 1,
+                    filled => break filled?,
+                }
+            };
+        }
+        let lost_blocks = inner.bad.lost_count().saturating_sub(lost_before) as u64;
+        Ok(RowRebuild { bytes, lost_blocks })
+    }
+
+    /// Columns that were filled and are not yet recorded as current: row and column.
+    pub fn rebuilt(&self) -> Vec<(u64, usize)> {
+        let fills = self.0.columns.fills.borrow();
+        let mut rebuilt: Vec<(u64, usize)> =
+            fills.iter().filter(|(_, fill)| fill.complete).map(|(key, _)| *key).collect();
+        rebuilt.sort_unstable();
+        rebuilt
+    }
+
+    /// Bytes of each column that a rebuild of the row has to look at: what of it was ever written.
+    pub fn row_written_bytes(&self, row: u64) -> u64 {
+        let inner = &self.0;
+        let written = |region: &u64| inner.regions.state(*region) != RegionState::Unwritten;
+        let regions = inner.columns.regions_of_row(row).filter(written).count() as u64;
+        regions * inner.regions.shape.member_region_bytes
+    }
+}
+
+impl Inner {
+    async fn fill_column(&self, row: u64, column: usize) -> Result<u64, ArrayError> {
+        let Some(place) = self.columns.rows.borrow().place(row, column) else { return Ok(0) };
+        let Some(member) = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone())
+        else {
+            return Err(self.fill_ended(place));
+        };
+        let key = (row, column);
+        if self.columns.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
+            let done = vec![false; self.columns.regions_per_row as usize];
+            let failures = member.flush_failures().count();
+            let (is_fresh, complete, pages) = (false, false, BTreeMap::new());
+            self.columns
+                .fills
+                .borrow_mut()
+                .insert(key, Fill { place, done, is_fresh, failures, complete, pages });
+        }
+        let regions = self.columns.regions_of_row(row);
+        let region_bytes = self.regions.shape.member_region_bytes * self.geometry.width() as u64;
+        let workers = (self.options.background_bytes / region_bytes).clamp(1, 16);
+        let next = Cell::new(regions.start);
+        let bytes = Cell::new(0);
+        let worker = |_| lock_order::scope(self.fill_worker(key, &next, regions.end, &bytes));
+        let results = join_all((0..workers).map(worker)).await;
+        results.into_iter().collect::<Result<Vec<()>, _>>()?;
+        // A row that holds nothing costs nothing.
+        let state = self.columns.fills.borrow().get(&key).map(|fill| (fill.is_fresh, fill.failures));
+        let Some((is_fresh, failures)) = state else { return Err(self.fill_ended(place)) };
+        let flushes = is_fresh && !mutation::is_chosen(Mutation::RebuiltBeforeFlush);
+        if flushes && let Err(error) = member.flush_since(failures).await {
+            return Err(self.fill_refused(key, place, &error).await);
+        }
+        self.rewrite_sums(row, column).await?;
+        // The pages were flushed with all drives; another flush may have met what became of them.
+        if let Some(error) = member.flush_failures().since(failures) {
+            return Err(self.fill_refused(key, place, &error).await);
+        }
+        if is_fresh && !mutation::is_chosen(Mutation::OlderRecordsStay) {
+            self.release_older_records(row).await?;
+        }
+        match self.columns.fills.borrow_mut().get_mut(&key) {
+            Some(fill) if fill.is_of(place) => {
+                fill.complete = true;
+                fill.pages.clear();
+            }
+            _ => return Err(self.fill_ended(place)),
+        }
+        Ok(bytes.get())
+    }
+
+    /// To be called when a column that was missing in a row was filled, before it counts as
+    /// current: what the journal has of the row from before is released, durably. Writes that found
+    /// the column missing left it out of their records; older records have it, and carried out
+    /// after a cut they would put what they say over what was filled, and nothing newer after it.
+    async fn release_older_records(&self, row: u64) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        let stripes = row * self.columns.stripes_per_row..(row + 1) * self.columns.stripes_per_row;
+        if log.has_any(stripes.clone()) {
+            self.flush_members().await?;
+            if log.has_early_in(&stripes) {
+                // They are kept as long as the map on the drives does not know their regions.
+                self.flush().await?;
+            }
+            self.release_records().await?;
+        }
+        // Also where all were released before: not necessarily durably. What areas on drives that
+        // are out hold is not found again.
+        log.journal.mark_releases().await
+    }
+
+    async fn fill_worker(
+        &self,
+        key: (u64, usize),
+        next: &Cell<u64>,
+        end: u64,
+        bytes: &Cell<u64>,
+    ) -> Result<(), ArrayError> {
+        let first = key.0 * self.columns.regions_per_row;
+        while next.get() < end {
+            let region = next.get();
+            next.set(region + 1);
+            if self.lifecycle.is_closed() {
+                return Err(ArrayError::Closed);
+            }
+            let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
+            if self.is_current_from_before(key, region) && !is_unwritten() {
+                self.keep_pages(key, region).await?;
+            }
+            // Looked at only now: what was written meanwhile missed the column. The locks are held
+            // until the region is marked: a write in between would miss the new slab.
+            let _guards = if self.is_current_from_before(key, region) || is_unwritten() {
+                Vec::new()
+            } else {
+                if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&key) {
+                    fill.is_fresh = true;
+                }
+                let (filled, guards) = self.fill_region(key.1, region).await?;
+                bytes.set(bytes.get() + filled);
+                self.keep_pages(key, region).await?;
+                guards
+            };
+            match self.columns.fills.borrow_mut().get_mut(&key) {
+                Some(fill) => fill.done[(region - first) as usize] = true,
+                None => return Err(ArrayError::Moved { row: key.0, column: key.1 }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the column was only away, and the region was not written meanwhile.
+    fn is_current_from_before(&self, (row, column): (u64, usize), region: u64) -> bool {
+        let place = self.columns.rows.borrow().place(row, column);
+        place.is_some_and(|place| place.state == SlotState::CatchingUp) && !self.regions.is_behind(region)
+    }
+
+    /// Keeps the column's checksum pages of a region in memory until the column is filled.
+    async fn keep_pages(&self, key: (u64, usize), region: u64) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let length = self.regions.shape.member_region_bytes;
+        let pages = sums.table.pin(key.1 as u16, region * length, length).await?;
+        if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&key) {
+            fill.pages.insert(region, pages);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::keep_pages`], of a region that was passed over since it was unwritten, and now
+    /// begins to be written.
+    pub fn keep_fresh_pages(&self, column: usize, region: u64, pages: Pin) {
+        let row = region / self.columns.regions_per_row;
+        if let Some(fill) = self.columns.fills.borrow_mut().get_mut(&(row, column))
+            && !fill.complete
+        {
+            fill.pages.insert(region, pages);
+        }
+    }
+
+    /// Copies what a column should hold of a region; the caller gets the locks of its stripes with
+    /// it.
+    async fn fill_region(&self, column: usize, region: u64) -> Result<(u64, Vec<StripeGuard>), ArrayError> {
+        let of_column = self.units_on(column, region);
+        let guards = self.table.lock_all(of_column.iter().map(|(stripe, _)| stripe.index).collect()).await;
+        let written = of_column.into_iter().filter(|(stripe, _)| !self.regions.is_virgin(stripe.index));
+        let source = |(stripe, unit)| Source {
+            stripe,
+            unit,
+            units: SmallVec::new(),
+            buffers: SmallVec::new(),
+            answers: SmallVec::new(),
+        };
+        let mut sources: Vec<Source> = written.map(source).collect();
+        // Before the reads and beside them: afterwards, one by one, each would take as long as
+        // they.
+        let inner = self.me.upgrade().expect("whoever rebuilds holds the array");
+        let mut pages = Box::pin(async move { inner.load_region_sums(region).await });
+        let are_there = poll_fn(|context| Poll::Ready(pages.as_mut().poll(context).is_ready())).await;
+        for source in &mut sources {
+            self.read_sources(source, region);
+        }
+        let pages = (!are_there).then(|| self.context.spawn(pages));
+        let mut writes: Vec<(Completion, Stripe, UnitRange, Buffer)> = Vec::new();
+        let mut bytes = 0;
+        for source in sources {
+            let (stripe, unit) = (source.stripe.clone(), source.unit);
+            for (range, data) in self.rebuilt_unit(source).await? {
+                bytes += range.length();
+                let place = stripe.units[unit];
+                let request = IoRequest::write(place.offset_bytes + range.start, data.clone(), false);
+                let write =
+                    self.columns.submit(place.member, Class::Background, request.because(Cause::Rebuild));
+                writes.push((write, stripe.clone(), range, data));
+            }
+        }
+        let mut written = Vec::with_capacity(writes.len());
+        for (write, stripe, range, data) in writes {
+            if let Err(error) = write.await {
+                self.note_write_error(&error).await?;
+                return Err(ArrayError::Drive(error));
+            }
+            written.push((stripe, range, data));
+        }
+        if let Some(pages) = pages {
+            pages.await;
+        }
+        for (stripe, range, data) in &written {
+            self.record_content(stripe, *range, data, Recording::Unknown).await?;
+        }
+        Ok((bytes, guards))
+    }
+
+    /// The stripes of a region that have a unit on the column, and which that is; each has one at
+    /// most.
+    pub fn units_on(&self, column: usize, region: u64) -> Vec<(Stripe, usize)> {
+        let on_column = |index: u64| {
+            let stripe = self.geometry.stripe(index);
+            let unit = stripe.units.iter().position(|place| place.member == column)?;
+            Some((stripe, unit))
+        };
+        self.regions.stripes_of(region).filter_map(on_column).collect()
+    }
+
+    fn read_sources(&self, source: &mut Source, region: u64) {
+        let missing = self.columns.missing_in(source.stripe.index);
+        let whole = UnitRange { unit: 0, start: 0, end: self.geometry.interleave_bytes() };
+        let mut usable: SmallVec<[usize; 12]> = (0..source.stripe.units.len())
+            .filter(|&unit| unit != source.unit && !missing.contains(source.stripe.units[unit].member))
+            .filter(|&unit| !self.is_lost(&source.stripe, UnitRange { unit, ..whole }))
+            .collect();
+        if self.geometry.copies() > 1 && !usable.is_empty() {
+            // Of several copies each serves some regions.
+            let first = region as usize % usable.len();
+            usable.rotate_left(first);
+        }
+        usable.truncate(self.geometry.data_units());
+        for unit in usable {
+            let buffer = self.buffers.allocate(whole.end as usize);
+            let range = UnitRange { unit, ..whole };
+            source.answers.push(self.submit_unit_read(
+                &source.stripe,
+                range,
+                Class::Background,
+                Cause::Rebuild,
+                buffer.clone(),
+            ));
+            source.buffers.push(buffer);
+            source.units.push(unit);
+        }
+    }
+
+    /// The unit's content: as a whole, or in blocks where some of it is lost.
+    async fn rebuilt_unit(&self, source: Source) -> Result<Vec<(UnitRange, Buffer)>, ArrayError> {
+        let Source { stripe, unit, units, buffers, answers } = source;
+        let mut complete = units.len() == self.geometry.data_units();
+        for answer in answers {
+            if let Err(error) = answer.await {
+                complete = false;
+                self.note_read_error(&error).await?;
+            }
+        }
+        let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+        for (source, buffer) in units.iter().zip(&buffers) {
+            let range = UnitRange { unit: *source, ..whole };
+            complete = complete && self.is_possible(&stripe, range, buffer).await?;
+        }
+        if complete {
+            let target = if self.geometry.copies() > 1 {
+                buffers[0].clone()
+            } else {
+                let target = self.buffers.allocate(whole.end as usize);
+                recover_units(
+                    self.geometry.data_units(),
+                    &units,
+                    &buffers,
+                    &[unit],
+                    std::slice::from_ref(&target),
+                );
+                target
+            };
+            if self.is_possible(&stripe, whole, &target).await? {
+                return Ok(vec![(whole, target)]);
+            }
+        }
+        let mut rebuilt = Vec::new();
+        let target = self.buffers.allocate(whole.end as usize);
+        for start in (0..whole.end).step_by(BLOCK_BYTES as usize) {
+            let block = UnitRange { unit, start, end: start + BLOCK_BYTES };
+            let part = slice_of(&target, 0, block.start, block.end);
+            match self.reconstruct(&stripe, block, &part, Class::Background).await {
+                Ok(()) => rebuilt.push((block, part)),
+                Err(lost @ ArrayError::Lost { .. }) => {
+                    // A drive that went meanwhile may have it, and may come back.
+                    if !self.geometry.stripe_survives(stripe.index, &self.columns.missing_in(stripe.index)) {
+                        return Err(lost);
+                    }
+                    self.remember_lost(&stripe, block);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rebuilt)
+    }
+
+    /// Brings the checksum pages of a column's slab onto its new place, and makes them durable.
+    pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        // A row that holds nothing costs nothing.
+        let regions = self.columns.regions_of_row(row);
+        if regions.into_iter().all(|region| self.regions.state(region) == RegionState::Unwritten) {
+            return Ok(());
+        }
+        sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+        self.flush_members().await?;
+        self.release_records().await
+    }
+
+    /// The drive that is being filled has refused a flush, and may have lost any part of what was
+    /// filled: it is excluded, or, where the array cannot do without it, the column is filled from
+    /// the beginning.
+    async fn fill_refused(&self, key: (u64, usize), place: SlotPlace, error: &DriveError) -> ArrayError {
+        self.columns.fills.borrow_mut().remove(&key);
+        match self.note_write_error(error).await {
+            Ok(()) => self.fill_ended(place),
+            Err(ArrayError::Drive(_)) => ArrayError::NotDurable,
+            Err(error) => error,
+        }
+    }
+
+    fn fill_ended(&self, place: SlotPlace) -> ArrayError {
+        let member = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone());
+        let reason = member.and_then(|member| member.failed());
+        let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
+        ArrayError::Lost { stripe: 0, what: format!("the drive being filled is gone: {why}") }
+    }
+}
+
+/// One stripe of a region being rebuilt: what is read, for which unit.
+struct Source {
+    stripe: Stripe,
+    unit: usize,
+    units: SmallVec<[usize; 12]>,
+    buffers: SmallVec<[Buffer; 12]>,
+    answers: SmallVec<[Completion; 12]>,
+}

@@ -1,0 +1,156 @@
+//! Sums of blocks that have none, recorded by a scrub.
+//!
+//! A page of checksums of which one place rots while the drive with the other one is away, is lost:
+//! of its blocks nothing is known, and whoever reads them has to take them as they are. A scrub
+//! sees whether they agree with the rest of their stripe. Then what they hold is what they should
+//! hold, as far as anybody can tell, and its sum is recorded.
+//!
+//! The stripes are held from the read on until their sums are recorded. No journal has these sums,
+//! so what they are of is made durable first: a sum that survives a crash must not speak of bytes
+//! that a drive had in its cache only. A region that lacks none costs nothing; of one that does,
+//! all is flushed once and recorded together. The sums are durable with the next checkpoint, which
+//! whoever scrubs makes at the end, and before it is recorded how far it came.
+
+use stripewise_drive::{Buffer, Cause, access};
+use stripewise_layout::{Stripe, UnitRange};
+
+use super::{ScrubReport, Units};
+use crate::array::parity::recover_units;
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::stripes::stripe_table::StripeGuard;
+use crate::sums::Recording;
+
+/// What was found right of a stripe and lacks sums.
+struct OfStripe {
+    stripe: Stripe,
+    ranges: Vec<(UnitRange, Buffer)>,
+    _guard: StripeGuard,
+}
+
+/// What was found right and lacks sums, its stripes held. At most the buffers that the region was
+/// read into.
+#[derive(Default)]
+pub(super) struct Unrecorded(Vec<OfStripe>);
+
+impl Inner {
+    /// Keeps of what was found right in a stripe that of which nothing is recorded, if anything.
+    pub(super) async fn note_unrecorded(
+        &self,
+        unrecorded: &mut Unrecorded,
+        stripe: Stripe,
+        right: Vec<(UnitRange, Buffer)>,
+        guard: StripeGuard,
+    ) -> Result<(), ArrayError> {
+        let mut ranges = Vec::new();
+        for (range, data) in right {
+            // A performance model has no bytes, and its pages say nothing.
+            if !data.is_phantom() && self.lacks_sums(&stripe, range).await? {
+                ranges.push((range, data));
+            }
+        }
+        if !ranges.is_empty() {
+            unrecorded.0.push(OfStripe { stripe, ranges, _guard: guard });
+        }
+        Ok(())
+    }
+
+    /// Records the sums; gives the number of blocks.
+    pub(super) async fn record_sums_of(&self, unrecorded: Unrecorded) -> Result<u64, ArrayError> {
+        if unrecorded.0.is_empty() {
+            return Ok(0);
+        }
+        self.flush_drives().await?;
+        let mut blocks = 0;
+        for OfStripe { stripe, ranges, _guard } in unrecorded.0 {
+            for (range, data) in ranges {
+                blocks += self.record_content(&stripe, range, &data, Recording::Unknown).await?;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Of a range that cannot be read as a whole, the blocks that can be.
+    pub(super) async fn readable_blocks(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+    ) -> Vec<(UnitRange, Buffer)> {
+        let mut readable = Vec::new();
+        for start in (range.start..range.end).step_by(BLOCK_BYTES as usize) {
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
+            let buffer = self.buffers.allocate(BLOCK_BYTES as usize);
+            if self.is_lost(stripe, block) {
+                continue;
+            }
+            // That it cannot be read was counted.
+            if self
+                .submit_unit_read(stripe, block, Class::Background, Cause::Scrub, buffer.clone())
+                .await
+                .is_ok()
+            {
+                readable.push((block, buffer));
+            }
+        }
+        readable
+    }
+
+    /// Where sums say of enough blocks of a row that they are right (they were verified), the rest
+    /// of the row follows from those: puts right what does not, on the drives and in the row.
+    pub(super) async fn follow_known(
+        &self,
+        stripe: &Stripe,
+        row: &mut Units,
+        start: u64,
+        report: &mut ScrubReport,
+    ) -> Result<(), ArrayError> {
+        let end = start + BLOCK_BYTES;
+        if self.sums.get().is_none() {
+            return Ok(());
+        }
+        let mut known = Units::new();
+        let mut unknown: Vec<usize> = Vec::new();
+        for (index, (unit, block)) in row.iter().enumerate() {
+            if self.lacks_sums(stripe, UnitRange { unit: *unit, start, end }).await? {
+                unknown.push(index);
+            } else {
+                known.push((*unit, block.clone()));
+            }
+        }
+        let needed = self.geometry.data_units();
+        if unknown.is_empty() || known.len() < needed {
+            return Ok(());
+        }
+        known.truncate(needed);
+        let (units, sources): (Vec<usize>, Vec<Buffer>) = known.into_iter().unzip();
+        for index in unknown {
+            let unit = row[index].0;
+            let right = self.buffers.allocate(BLOCK_BYTES as usize);
+            if self.geometry.copies() > 1 {
+                right.copy_from(&sources[0]);
+            } else {
+                recover_units(
+                    self.geometry.data_units(),
+                    &units,
+                    &sources,
+                    &[unit],
+                    std::slice::from_ref(&right),
+                );
+            }
+            if is_same(&row[index].1, &right) {
+                continue;
+            }
+            self.blame(stripe, unit, report);
+            self.write_unit(stripe, UnitRange { unit, start, end }, right.clone()).await?;
+            row[index].1 = right;
+        }
+        Ok(())
+    }
+}
+
+fn is_same(one: &Buffer, other: &Buffer) -> bool {
+    let mut is_same = true;
+    access(&[one, other], &[], |bytes, _| is_same = bytes[0] == bytes[1]);
+    is_same
+}

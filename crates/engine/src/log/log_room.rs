@@ -1,0 +1,180 @@
+//! Room in the journal: how a write gets some, and when the journal may forget a record.
+//!
+//! A record is over when what it says is in place durably: when a flush of the drives has ended
+//! that began after the writes, and the map on the drives knows the region as written; with
+//! checksums also when a checkpoint has made the pages durable ([`Inner::release_records`]). So a
+//! write that finds no room waits until a task of this file has flushed and released enough.
+//! `log/mod.rs` keeps the books.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use crate::array::Inner;
+use crate::error::ArrayError;
+use crate::journal::Kind;
+use crate::log::{Logged, WriteLog};
+use crate::map::regions::RegionState;
+use crate::mutation::{self, Mutation};
+use futures_util::future::{Either, select};
+
+/// Between two flushes while a write waits for room in the journal.
+const ROOM_PAUSE_NS: u64 = 1_000_000;
+
+/// While a write waits, a release that gives little back may take one part in so many of the time.
+const RELEASE_FACTOR: u64 = 5;
+
+impl Inner {
+    /// Waits for a reservation; where it is not granted at once, sees to it that room is made. An
+    /// error where none can be made, because the array takes no more writes.
+    pub async fn wait_for_room<T>(
+        &self,
+        log: &Rc<WriteLog>,
+        reservation: impl Future<Output = Result<T, ArrayError>>,
+    ) -> Result<T, ArrayError> {
+        let mut reservation = pin!(reservation);
+        let at_once = poll_fn(|context| Poll::Ready(reservation.as_mut().poll(context))).await;
+        if let Poll::Ready(room) = at_once {
+            return room;
+        }
+        let denied = pin!(log.room_denied.wait());
+        log.waiting.set(log.waiting.get() + 1);
+        self.start_making_room(log);
+        let room = match select(reservation, denied).await {
+            Either::Left((room, _)) => room,
+            Either::Right(_) => Err(self.lifecycle.stopped().unwrap_or(ArrayError::Protected)),
+        };
+        log.waiting.set(log.waiting.get() - 1);
+        room
+    }
+
+    fn start_making_room(&self, log: &Rc<WriteLog>) {
+        let Some(inner) = self.me.upgrade().filter(|_| !log.making_room.replace(true)) else { return };
+        self.context.spawn(async move {
+            let Some(log) = inner.write_log() else { return };
+            let mut next_release_ns = 0;
+            while log.waiting.get() > 0 && inner.lifecycle.stopped().is_none() {
+                inner.start_destaging();
+                inner.start_marking_regions(&log);
+                // What cannot be flushed shows when a client asks for a flush. What is under way is
+                // not in place yet.
+                let _ = inner.flush_members().await;
+                // A release takes as long however little it gives, so it waits while destaging
+                // comes on towards what gives more.
+                let oldest_pending = inner.deferred.pending.oldest_sequence();
+                let held = log.journal.held(oldest_pending);
+                let gives_much = held.bytes_before * 8 >= held.ring_bytes;
+                let began_ns = inner.context.now_ns();
+                if gives_much || oldest_pending.is_none() || began_ns >= next_release_ns {
+                    let _ = inner.release_records().await;
+                    let took_ns = inner.context.now_ns() - began_ns;
+                    next_release_ns = began_ns.saturating_add(took_ns.saturating_mul(RELEASE_FACTOR));
+                }
+                inner.context.sleep_ns(ROOM_PAUSE_NS).await;
+            }
+            log.making_room.set(false);
+            if inner.lifecycle.stopped().is_some() {
+                log.room_denied.notify_all();
+            }
+        });
+    }
+
+    /// What is in new regions can be released only when the map knows them. By itself, since it
+    /// waits for stripes whose holders may wait for room that the drives' flush alone can give.
+    pub fn start_marking_regions(&self, log: &WriteLog) {
+        if log.marking_regions.replace(true) {
+            return;
+        }
+        let Some(inner) = self.me.upgrade() else { return };
+        self.context.spawn(async move {
+            let _ = inner.flush().await;
+            if let Some(log) = inner.write_log() {
+                log.marking_regions.set(false);
+            }
+        });
+    }
+
+    /// A logged write is in place, durably so with `fua`.
+    pub async fn note_in_place(
+        &self,
+        log: &Rc<WriteLog>,
+        logged: Logged,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
+        if fua && logged.kind == Kind::Intent && log.is_alone(logged.stripe) {
+            log.note_durable(vec![logged]);
+            log.mark().await?;
+        } else {
+            log.note_applied(logged);
+            if fua && logged.kind == Kind::Intent {
+                // What the journal has of the stripe from before must not outlive it.
+                self.flush_members().await?;
+                log.mark().await?;
+            }
+        }
+        if self.can_make_room(log) && !log.checkpointing.replace(true) {
+            let Some(inner) = self.me.upgrade() else { return Ok(()) };
+            let log = log.clone();
+            self.context.spawn(async move {
+                // Until there is room: a write that waits for some does not come by here. What
+                // cannot be flushed shows when a client asks for a flush.
+                while inner.can_make_room(&log)
+                    && inner.flush_members().await.is_ok()
+                    && inner.release_records().await.is_ok()
+                {}
+                log.checkpointing.set(false);
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether it is time to release records, and would help: a ring is freed from its oldest end,
+    /// which only destaging can do where that is pending.
+    fn can_make_room(&self, log: &WriteLog) -> bool {
+        let oldest = log.journal.oldest();
+        let pending = self.deferred.pending.oldest_sequence();
+        oldest.is_some() && oldest != pending && log.is_filling(pending)
+    }
+
+    /// Makes what the drives acknowledged durable; what was logged for it may be forgotten then.
+    pub async fn flush_members(&self) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return self.flush_drives().await };
+        // One at a time, since records of one stripe must be released in order.
+        let Some(round) = log.flushes.begin().await else { return Ok(()) };
+        let applied = log.take_applied();
+        let flushed = match mutation::is_chosen(Mutation::ReleaseBeforeFlush) {
+            true => Ok(()),
+            false => self.flush_drives().await,
+        };
+        match flushed {
+            Ok(()) => {
+                // Data of a region that reads as zeros after a crash is still needed, and with it
+                // whatever was written over it since: it must not come back alone.
+                let is_early = |logged: &Logged| {
+                    !self.is_known_as_written(logged.stripe) || log.has_early(logged.stripe)
+                };
+                let (early, durable) = applied.into_iter().partition(is_early);
+                log.note_early(early);
+                log.note_durable(durable);
+                round.ends_well();
+            }
+            Err(_) => log.put_back(applied),
+        }
+        flushed
+    }
+
+    fn is_known_as_written(&self, stripe: u64) -> bool {
+        let region = self.regions.region_of(stripe);
+        region >= self.regions.count() || self.regions.state(region) == RegionState::Written
+    }
+
+    /// The map on the drives was brought up to date: releases data whose regions it knows now.
+    pub fn release_early(&self) {
+        let Some(log) = self.write_log() else { return };
+        let (known, early) =
+            log.take_early().into_iter().partition(|logged| self.is_known_as_written(logged.stripe));
+        log.note_early(early);
+        log.note_durable(known);
+    }
+}

@@ -1,0 +1,97 @@
+//! The journal of an array: none, one that is open, or one that is still to be read.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stripewise_drive::{Semaphore, SemaphorePermit};
+
+use crate::array::spec::AreaPlace;
+use crate::log::WriteLog;
+
+/// An array's journal.
+pub(crate) struct LogSlot {
+    log: RefCell<Option<Rc<WriteLog>>>,
+    /// The journal's places and an epoch, of an array opened for reading only that was not read
+    /// yet: what the journal holds is carried out before the first read, on members that keep it in
+    /// memory.
+    unread: RefCell<Option<(Vec<AreaPlace>, u64)>>,
+    /// Reading it goes one at a time.
+    reading: Semaphore,
+}
+
+impl Default for LogSlot {
+    fn default() -> Self {
+        Self { log: RefCell::default(), unread: RefCell::default(), reading: Semaphore::new(1) }
+    }
+}
+
+impl LogSlot {
+    /// The journal, if one is open.
+    pub fn open(&self) -> Option<Rc<WriteLog>> {
+        self.log.borrow().clone()
+    }
+
+    pub fn set(&self, log: Rc<WriteLog>) {
+        *self.log.borrow_mut() = Some(log);
+    }
+
+    /// Whether records are kept that were carried out when the array was opened.
+    pub fn has_replayed(&self) -> bool {
+        self.log.borrow().as_ref().is_some_and(|log| log.has_replayed())
+    }
+
+    /// A drive is gone, and an area of the journal with it.
+    pub fn remove_area(&self, number: u32) {
+        if let Some(log) = &*self.log.borrow() {
+            log.journal.remove_area(number);
+        }
+    }
+
+    /// The journal is to be read later.
+    pub fn leave_unread(&self, places: Vec<AreaPlace>, fresh_epoch: u64) {
+        *self.unread.borrow_mut() = Some((places, fresh_epoch));
+    }
+
+    /// Whether it is still to be read.
+    pub fn is_unread(&self) -> bool {
+        self.unread.borrow().is_some()
+    }
+
+    /// What is still to be read, and the epoch of a journal that is begun where nothing is left.
+    pub fn unread(&self) -> Option<(Vec<AreaPlace>, u64)> {
+        self.unread.borrow().clone()
+    }
+
+    /// It was read.
+    pub fn note_read(&self) {
+        self.unread.take();
+    }
+
+    /// The turn to read it, or to forget what was read.
+    pub async fn read_alone(&self) -> SemaphorePermit {
+        self.reading.acquire(1).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_journal_is_unread_until_it_was_read_and_read_by_one_at_a_time() {
+        let slot = LogSlot::default();
+        assert!(!slot.is_unread() && slot.open().is_none() && !slot.has_replayed());
+        slot.leave_unread(vec![AreaPlace { drive: 1, slab: 2, slabs: 3 }], 7);
+        assert_eq!(slot.unread().map(|(places, epoch)| (places.len(), epoch)), Some((1, 7)));
+        let alone = slot.read_alone().now_or_never().expect("nothing else reads it");
+        let mut next = pin!(slot.read_alone());
+        assert!(next.as_mut().now_or_never().is_none());
+        slot.note_read();
+        drop(alone);
+        assert!(next.now_or_never().is_some() && !slot.is_unread());
+    }
+}

@@ -1,0 +1,23 @@
+//! Where the region map lies, and the tasks that keep it up: marking regions as written, and taking
+//! back dirty marks of chunks that are quiet.
+
+use std::cell::{Cell, RefCell};
+
+use crate::array::spec::AreaPlace;
+use crate::sync::one_at_a_time::OneAtATime;
+
+/// Of one array.
+pub(crate) struct MapUpkeep {
+    /// The map is the same at each of them.
+    pub places: RefCell<Vec<AreaPlace>>,
+    /// Dirty marks are being taken back.
+    pub is_settling: Cell<bool>,
+    /// New regions are made durable, to have the map say so, by one task at a time.
+    pub marking: OneAtATime,
+}
+
+impl MapUpkeep {
+    pub fn new(places: Vec<AreaPlace>) -> Self {
+        Self { places: RefCell::new(places), is_settling: Cell::new(false), marking: OneAtATime::default() }
+    }
+}

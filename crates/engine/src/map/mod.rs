@@ -1,0 +1,314 @@
+//! The region map on the drives: loading it, bringing it up to date, flushing, and taking dirty
+//! marks back.
+//!
+//! The map lies the same at several places, each on another drive. A page is durable when every
+//! place that is there has it; a place whose drive refuses it is excluded like any drive that
+//! misses a write. A power cut may leave a page at some places only. The newest counts when the map
+//! is loaded, and is brought to the other places, durably, before anything rests on it.
+
+pub(crate) mod discard;
+pub(crate) mod extents;
+pub(crate) mod map_upkeep;
+pub(crate) mod region_completion;
+pub(crate) mod regions;
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, IoRequest};
+
+use crate::array::{AreaPlace, Array, Inner};
+use crate::columns::members::gone;
+use crate::error::ArrayError;
+use crate::map::regions::{PAGE_BYTES, Regions};
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::stripes::lock_order;
+
+impl Array {
+    /// Where the region map lies.
+    pub fn map_places(&self) -> Vec<AreaPlace> {
+        self.0.map.places.borrow().clone()
+    }
+
+    /// Puts the map at further places, up to date and durable when this ends; they are kept up to
+    /// date from now on.
+    pub async fn add_map_places(&self, places: &[AreaPlace]) -> Result<(), ArrayError> {
+        self.0.map.places.borrow_mut().extend_from_slice(places);
+        self.0.rewrite_map().await
+    }
+
+    /// Leaves places of the map.
+    pub fn remove_map_places(&self, places: &[AreaPlace]) {
+        self.0.map.places.borrow_mut().retain(|place| !places.contains(place));
+    }
+
+    /// Ends when the writes of pages of the map that are under way now were answered.
+    pub(crate) async fn until_map_written(&self) {
+        let regions = &self.0.regions;
+        for page in 0..regions.page_count() {
+            let Some(sequence) = regions.page_being_written(page) else { continue };
+            while regions.page_being_written(page) == Some(sequence) {
+                regions.page_changed.wait().await;
+            }
+        }
+    }
+}
+
+impl Inner {
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        lock_order::assert_holds_none(&*self.table, "a flush");
+        if self.lifecycle.is_protected() {
+            // What was written before cannot be made durable any more: part of it is on members
+            // that are gone, or in regions not yet marked as written.
+            return if self.lifecycle.is_changed() { Err(ArrayError::Protected) } else { Ok(()) };
+        }
+        if self.lifecycle.is_full() {
+            return match self.flush_what_is_whole().await? {
+                true => Ok(()),
+                false => self.check_writable(),
+            };
+        }
+        if self.regions.partial_count() > 0 {
+            for region in self.regions.partial_regions() {
+                self.complete_region(region).await?;
+            }
+        }
+        self.flush_what_is_whole().await.map(drop)
+    }
+
+    /// As [`Self::flush`], but for regions that were written in part, for the first time: these
+    /// take space where nothing was written yet. Whether there is no such region.
+    pub async fn flush_what_is_whole(&self) -> Result<bool, ArrayError> {
+        // Regions that another flush is about to mark may be this caller's: they must be marked
+        // when this ends.
+        self.map.marking.until_free().await;
+        let repairs = self.bad.repairs();
+        if self.regions.has_fresh() {
+            let under_way = self.map.marking.begin();
+            self.ready_new_regions().await?;
+            drop(under_way);
+        } else {
+            self.flush_members().await?;
+        }
+        self.bad.repairs_are_durable(repairs);
+        self.persist_map().await?;
+        self.release_early();
+        if let Some(log) = self.write_log() {
+            log.mark().await?;
+        }
+        self.record_lost().await?;
+        Ok(!self.regions.is_any_in_part())
+    }
+
+    /// Makes durable what new regions hold, so that the map can say so.
+    async fn ready_new_regions(&self) -> Result<(), ArrayError> {
+        let fresh = self.regions.take_fresh();
+        let mut result = match mutation::is_chosen(Mutation::WrittenBeforeFlush) {
+            true => Ok(()),
+            false => self.flush_members().await,
+        };
+        if result.is_ok() {
+            // No journal has the sums of what was written for the first time.
+            result = self.release_records().await;
+        }
+        match result {
+            Ok(()) => self.regions.mark_ready(&fresh),
+            Err(_) => self.regions.put_back_fresh(fresh),
+        }
+        result
+    }
+
+    /// Has it recorded that blocks are lost no more, where that changed.
+    pub async fn record_lost(&self) -> Result<(), ArrayError> {
+        let unrecorded = self.bad.repairs_to_record();
+        let unrecorded = unrecorded.filter(|_| !mutation::is_chosen(Mutation::LostBlocksNotRecorded));
+        let Some(repairs) = unrecorded else { return Ok(()) };
+        self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        self.bad.repairs_are_recorded(repairs);
+        Ok(())
+    }
+
+    /// Writes all pages of the map whose durable copy is behind.
+    pub async fn persist_map(&self) -> Result<(), ArrayError> {
+        for page in self.regions.stale_pages() {
+            self.persist_page(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the page durable as it is now; joins a write of it that is under way where that
+    /// suffices.
+    pub async fn persist_page(&self, page: usize) -> Result<(), ArrayError> {
+        let version = self.regions.page_version(page);
+        while !self.regions.page_is_durable(page, version) {
+            self.write_page(page).await?;
+        }
+        Ok(())
+    }
+
+    /// The places of the map whose drives are there.
+    fn present_map_places(&self) -> SmallVec<[AreaPlace; 6]> {
+        let members = self.columns.members.borrow();
+        self.map.places.borrow().iter().filter(|place| members.get(place.drive).is_some()).copied().collect()
+    }
+
+    fn submit_to_map(&self, place: AreaPlace, mut request: IoRequest) -> Completion {
+        let members = self.columns.members.borrow();
+        let Some(member) = members.get(place.drive) else { return gone(&request) };
+        request.offset_bytes += member.slabs_base_bytes + u64::from(place.slab) * self.spec.slab_bytes;
+        member.member.submit(Class::Upkeep, request.because(Cause::RegionMap))
+    }
+
+    async fn write_page(&self, page: usize) -> Result<(), ArrayError> {
+        if self.lifecycle.is_protected() {
+            return Err(ArrayError::Protected);
+        }
+        self.lifecycle.note_change();
+        let Some(write) = self.regions.begin_page(page, &self.buffers) else {
+            self.regions.page_changed.wait().await;
+            return Ok(());
+        };
+        let writes: SmallVec<[Completion; 6]> = self
+            .present_map_places()
+            .into_iter()
+            .map(|place| {
+                let request = IoRequest::write(write.offset_bytes, write.buffer.clone(), true);
+                self.submit_to_map(place, request)
+            })
+            .collect();
+        let mut result = if writes.is_empty() { Err(ArrayError::MapLost) } else { Ok(()) };
+        let mut written = 0;
+        for answer in writes {
+            match answer.await {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    if let Err(error) = self.note_write_error(&error).await {
+                        result = Err(error);
+                    }
+                }
+            }
+        }
+        if written == 0 && result.is_ok() {
+            result = Err(ArrayError::MapLost);
+        }
+        self.regions.end_page(&write, result.is_ok());
+        self.start_settling();
+        result
+    }
+
+    /// Writes every page to every place, into both of its slots.
+    pub async fn rewrite_map(&self) -> Result<(), ArrayError> {
+        for _ in 0..2 {
+            for page in 0..self.regions.page_count() {
+                let version = self.regions.change_page(page);
+                while !self.regions.page_is_durable(page, version) {
+                    self.write_page(page).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the map: of each page the newest that any place has. Where something may be written,
+    /// the page is at all places when this ends, durably. It may be at one only because power was
+    /// cut; nothing would bring it to the others before it changes again, and if the drive that has
+    /// it were lost, acknowledged flushes that rest on it would be lost too.
+    pub async fn load_map(&self) -> Result<(), ArrayError> {
+        for page in 0..self.regions.page_count() {
+            let offset = page as u64 * 2 * PAGE_BYTES as u64;
+            let reads: SmallVec<[_; 6]> = self
+                .present_map_places()
+                .into_iter()
+                .map(|place| {
+                    let buffer = self.buffers.allocate_zeroed(2 * PAGE_BYTES);
+                    let request = IoRequest::read(offset, buffer.clone());
+                    (place, buffer, self.submit_to_map(place, request))
+                })
+                .collect();
+            let mut newest: Option<(u64, Buffer)> = None;
+            let mut held: SmallVec<[(AreaPlace, Option<u64>); 6]> = SmallVec::new();
+            for (place, buffer, answer) in reads {
+                held.push((place, None));
+                if answer.await.is_err() {
+                    continue;
+                }
+                for copy in [buffer.slice(0..PAGE_BYTES), buffer.slice(PAGE_BYTES..2 * PAGE_BYTES)] {
+                    let sequence = copy.with(|bytes| self.regions.check_page(page, bytes)).flatten();
+                    if let Some((_, of_place)) = held.last_mut() {
+                        *of_place = sequence.max(*of_place);
+                    }
+                    if let Some(sequence) = sequence
+                        && newest.as_ref().is_none_or(|(best, _)| sequence > *best)
+                    {
+                        newest = Some((sequence, copy));
+                    }
+                }
+            }
+            let (sequence, bytes) = newest.ok_or(ArrayError::MapLost)?;
+            bytes.with(|bytes| self.regions.load_page(page, sequence, bytes));
+            for (place, _) in held.iter().filter(|(_, of_place)| *of_place < Some(sequence)) {
+                if self.lifecycle.is_protected() || mutation::is_chosen(Mutation::MapPageAtOnePlace) {
+                    break;
+                }
+                self.copy_page(*place, Regions::slot_offset(page, sequence), &bytes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a page as it is to a place that has an older one, into the slot that it has at the
+    /// others: what the place has in the other slot stays, should this be torn.
+    async fn copy_page(&self, place: AreaPlace, offset: u64, bytes: &Buffer) -> Result<(), ArrayError> {
+        let write = || self.submit_to_map(place, IoRequest::write(offset, bytes.clone(), true));
+        let mut written = write().await;
+        if written.is_err() {
+            written = write().await;
+        }
+        let Err(error) = written else { return Ok(()) };
+        match self.note_write_error(&error).await {
+            // What is there can be read, but nothing may be written that rests on the page.
+            Err(ArrayError::Drive(_)) => {
+                self.lifecycle.protect();
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Takes back dirty marks of chunks that are quiet; with `all`, of every chunk without a write
+    /// under way.
+    pub async fn settle(&self, all: bool) -> Result<(), ArrayError> {
+        self.check_writable()?;
+        let quiet = self.regions.quiet_chunks(all);
+        if quiet.is_empty() {
+            return Ok(());
+        }
+        self.flush_members().await?;
+        // A chunk that is clean has nothing in the journal.
+        self.release_records().await?;
+        if let Some(log) = self.write_log() {
+            // Else the next burst would find the journal full: what is released is free when that
+            // is said durably.
+            log.journal.mark_releases().await?;
+        }
+        self.regions.mark_clean(&quiet);
+        self.persist_map().await
+    }
+
+    /// Starts the task that takes dirty marks back, unless it runs. It ends when none is left.
+    pub fn start_settling(&self) {
+        if self.map.is_settling.get() || self.lifecycle.is_closed() || !self.regions.any_to_settle() {
+            return;
+        }
+        self.map.is_settling.set(true);
+        let Some(inner) = self.me.upgrade() else { return };
+        self.context.spawn(async move {
+            while inner.regions.any_to_settle() && !inner.lifecycle.is_closed() {
+                inner.context.sleep_ns(inner.options.tuning.settle_interval_ns).await;
+                if inner.lifecycle.is_closed() || inner.settle(false).await.is_err() {
+                    break;
+                }
+            }
+            inner.map.is_settling.set(false);
+        });
+    }
+}

@@ -1,0 +1,331 @@
+//! The way of requests through a member's queue to the drive, and of the answers back.
+//!
+//! A request that the drive has no use for yet waits, and goes together with its neighbours. Which
+//! class goes next is a matter of measured service time: the class that is behind its share.
+//!
+//! Faults expected: a merged request that fails (each part is asked again), a drive that never
+//! answers.
+
+use std::rc::{Rc, Weak};
+
+use smallvec::SmallVec;
+use stripewise_drive::{
+    Cause, Completion, CompletionListener, Context, DriveInfo, IoRequest, IoResult, Operation, completion,
+};
+
+use crate::member::queue::{Flight, MergeLimits, Pending, Queue, key_of, merged_request, token_of};
+use crate::member::{Class, Member};
+
+/// A client that sends its next request when it has the answer to the last is still load in
+/// between: background work that is ahead of its share waits this long for it.
+const ANTICIPATION_NS: u64 = 2_000_000;
+/// Service time that a class keeps as credit while it has nothing to ask for: covers the gaps of a
+/// rebuild that waits for other drives, yet a long idle time is not saved up.
+const CREDIT_NS: f64 = 50_000_000.0;
+/// Looks at what has no answer yet: bounds both the delay of the verdict and the cost of watching.
+const LOOKS_PER_TIMEOUT: u64 = 4;
+
+impl Member {
+    /// Asks the drive, now or as soon as its queue allows.
+    pub fn submit(self: &Rc<Self>, class: Class, mut request: IoRequest) -> Completion {
+        if request.cause == Cause::Data {
+            request.cause = match class {
+                Class::Foreground => Cause::Data,
+                Class::Background => Cause::Job,
+                Class::Upkeep => Cause::Record,
+            };
+        }
+        if self.is_failed() {
+            return Completion::ready(Err(self.gone(&request)));
+        }
+        if request.operation == Operation::Flush {
+            let mut queue = self.queue.borrow_mut();
+            if queue.flushes.is_under_way {
+                let (sender, completion) = completion();
+                queue.flushes.waiting.push(sender);
+                return completion;
+            }
+            queue.flushes.is_under_way = !self.answers_at_once;
+        }
+        if self.answers_at_once {
+            return self.submit_directly(class, request);
+        }
+        let (sender, completion) = completion();
+        {
+            let mut queue = self.queue.borrow_mut();
+            let other_ns = match class {
+                Class::Foreground => queue.background.virtual_ns,
+                Class::Background => queue.foreground.virtual_ns,
+                Class::Upkeep => f64::NEG_INFINITY,
+            };
+            let own = queue.of(class);
+            if own.length == 0 && own.in_flight == 0 {
+                own.virtual_ns = own.virtual_ns.max(other_ns - CREDIT_NS);
+            }
+            own.push(Pending { request, sender, alone: false });
+        }
+        self.wakeup.notify_all();
+        completion
+    }
+
+    fn submit_directly(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
+        self.count_request(&request);
+        let kept = request.clone();
+        let answer = match self.ask(request).try_take() {
+            Ok(result) => {
+                let result = self.own(result);
+                self.tell_if_flush_was_refused(&result);
+                return Completion::ready(result);
+            }
+            Err(pending) => pending,
+        };
+        // A fault machine around memory may answer late; then it is watched as any other drive is.
+        let (sender, completion) = completion();
+        if kept.operation == Operation::Flush {
+            self.queue.borrow_mut().flushes.is_under_way = true;
+        }
+        let parts = SmallVec::from_iter([Pending { request: kept, sender, alone: true }]);
+        let token = self.take_off(class, parts);
+        if let Some(result) = answer.notify(self.clone(), token) {
+            self.completed(token, result);
+        }
+        completion
+    }
+
+    fn count_request(&self, request: &IoRequest) {
+        self.causes.note(request);
+        self.count(|counters| {
+            counters.requests += 1;
+            match request.operation {
+                Operation::Read => counters.read_bytes += request.length_bytes,
+                Operation::Write { .. } => counters.written_bytes += request.length_bytes,
+                _ => {}
+            }
+        });
+    }
+
+    fn take_off(self: &Rc<Self>, class: Class, parts: SmallVec<[Pending; 4]>) -> u64 {
+        let now = self.context.now_ns();
+        let bytes = parts.iter().map(|part| part.request.length_bytes).sum();
+        let token = {
+            let mut queue = self.queue.borrow_mut();
+            let weight = self.weight(class);
+            let own = queue.of(class);
+            let charged_ns = own.expected_ns / weight;
+            own.virtual_ns += charged_ns;
+            own.in_flight += 1;
+            queue.in_flight_bytes += bytes;
+            let serial = queue.next_serial;
+            queue.next_serial += 1;
+            let key =
+                queue.flights.insert(Flight { parts, class, bytes, dispatched_ns: now, charged_ns, serial });
+            token_of(key, serial)
+        };
+        if !self.watching.replace(true) {
+            self.context.spawn(watch_loop(Rc::downgrade(self), self.context.clone()));
+        }
+        token
+    }
+
+    /// What a class's service time is divided by to tell who is behind.
+    fn weight(&self, class: Class) -> f64 {
+        match class {
+            Class::Foreground => 1.0 - self.background_share.get() + 1e-9,
+            Class::Background => self.background_share.get(),
+            Class::Upkeep => 1.0,
+        }
+    }
+
+    /// Which class may send its next request now.
+    fn next_class(&self, queue: &Queue) -> Option<Class> {
+        let info = &self.info;
+        let flights = queue.requests_in_flight();
+        if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
+        {
+            return None;
+        }
+        if queue.upkeep.length > 0 {
+            return Some(Class::Upkeep);
+        }
+        let foreground = queue.foreground.length > 0;
+        if queue.background.length == 0 {
+            return foreground.then_some(Class::Foreground);
+        }
+        let behind = queue.background.virtual_ns <= queue.foreground.virtual_ns;
+        if behind || self.load_ends_in_ns(queue) == Some(0) {
+            return Some(Class::Background);
+        }
+        foreground.then_some(Class::Foreground)
+    }
+
+    /// Time until the drive counts as free of foreground load; `None` while foreground requests are
+    /// there.
+    fn load_ends_in_ns(&self, queue: &Queue) -> Option<u64> {
+        if queue.foreground.length > 0 || queue.foreground.in_flight > 0 {
+            return None;
+        }
+        Some((queue.last_foreground_ns + ANTICIPATION_NS).saturating_sub(self.context.now_ns()))
+    }
+
+    /// How long background work that could go now has to be held back, if it has.
+    fn background_held_ns(&self) -> Option<u64> {
+        let queue = self.queue.borrow();
+        (queue.background.length > 0).then(|| self.load_ends_in_ns(&queue)).flatten().filter(|&wait| wait > 0)
+    }
+
+    fn dispatch(self: &Rc<Self>) {
+        let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
+        let limits = MergeLimits { max_bytes, gap_bytes, max_segments: self.options.merged_segments };
+        loop {
+            let (class, parts) = {
+                let mut queue = self.queue.borrow_mut();
+                let Some(class) = self.next_class(&queue) else { return };
+                let Some(parts) = queue.of(class).pop_merged(limits) else { return };
+                (class, parts)
+            };
+            let request = merged_request(&parts, &self.ditch);
+            self.count_request(&request);
+            let token = self.take_off(class, parts);
+            if let Some(result) = self.ask(request).notify(self.clone(), token) {
+                self.queue.borrow_mut().answers.push((token, result));
+                self.wakeup.notify_all();
+            }
+        }
+    }
+
+    fn land(&self) {
+        let mut answers = std::mem::take(&mut self.queue.borrow_mut().answers);
+        for (token, result) in answers.drain(..) {
+            let result = self.own(result);
+            self.land_one(token, &result);
+            self.tell_if_flush_was_refused(&result);
+        }
+        let mut queue = self.queue.borrow_mut();
+        if queue.answers.is_empty() {
+            queue.answers = answers;
+        }
+    }
+
+    fn land_one(&self, token: u64, result: &IoResult) {
+        let now = self.context.now_ns();
+        let flight = {
+            let mut queue = self.queue.borrow_mut();
+            let queue = &mut *queue;
+            let key = key_of(token);
+            // A late answer after the drive was failed, perhaps to a key in use again.
+            if queue.flights.get(key).is_none_or(|flight| token_of(key, flight.serial) != token) {
+                return;
+            }
+            let flight = queue.flights.remove(key);
+            queue.in_flight_bytes -= flight.bytes;
+            let service_ns = now.saturating_sub(queue.last_completion_ns.max(flight.dispatched_ns)) as f64;
+            queue.last_completion_ns = now;
+            if flight.class == Class::Foreground {
+                queue.last_foreground_ns = now;
+            }
+            let (weight, own) = (self.weight(flight.class), queue.of(flight.class));
+            own.in_flight -= 1;
+            own.virtual_ns += service_ns / weight - flight.charged_ns;
+            own.expected_ns += (service_ns - own.expected_ns) / 16.0;
+            self.count(|counters| match flight.class {
+                Class::Foreground | Class::Upkeep => counters.foreground_busy_ns += service_ns as u64,
+                Class::Background => counters.background_busy_ns += service_ns as u64,
+            });
+            flight
+        };
+        if result.is_err() && flight.parts.len() > 1 {
+            // Which of the merged parts is at fault is not known: ask for each alone.
+            let mut queue = self.queue.borrow_mut();
+            let own = queue.of(flight.class);
+            for part in flight.parts {
+                own.push(Pending { alone: true, ..part });
+            }
+            return;
+        }
+        let is_flush = flight.parts[0].request.operation == Operation::Flush;
+        for part in flight.parts {
+            part.sender.complete(result.clone());
+        }
+        if is_flush {
+            self.flush_landed(result);
+        }
+    }
+
+    /// Answers the flushes that went along, and sends the one that was waited for meanwhile.
+    fn flush_landed(&self, result: &IoResult) {
+        let joined = {
+            let mut queue = self.queue.borrow_mut();
+            let (joined, next) = queue.flushes.landed();
+            if let Some(next) = next {
+                queue.upkeep.push(next);
+            }
+            joined
+        };
+        joined.into_iter().for_each(|sender| sender.complete(result.clone()));
+        self.wakeup.notify_all();
+    }
+}
+
+impl CompletionListener for Member {
+    fn completed(&self, token: u64, result: IoResult) {
+        self.queue.borrow_mut().answers.push((token, result));
+        self.wakeup.notify_all();
+    }
+}
+
+/// Runs for the member's life: lands answers, dispatches what may go. Runs after the tasks that
+/// submitted, so all that they asked for in this turn is there to be merged.
+pub(super) async fn dispatch_loop(member: Weak<Member>) {
+    loop {
+        let Some(strong) = member.upgrade() else { return };
+        strong.land();
+        strong.dispatch();
+        if strong.stopped.get() {
+            return;
+        }
+        let nothing_to_land = strong.queue.borrow().answers.is_empty();
+        if nothing_to_land {
+            match strong.background_held_ns() {
+                None => strong.wakeup.wait().await,
+                Some(wait_ns) => {
+                    let wakeup = std::pin::pin!(strong.wakeup.wait());
+                    let _ = strong.context.time_limit_ns(wait_ns, wakeup).await;
+                }
+            }
+        }
+    }
+}
+
+/// Runs while requests are in flight: fails the drive when the oldest got no answer in time. A
+/// process that stood still (stopped, the machine asleep) may not have heard the answers yet: a
+/// look that comes late leaves the verdict to the next one.
+async fn watch_loop(member: Weak<Member>, context: Context) {
+    let mut wanted_ns = context.now_ns();
+    let mut was_put_off = false;
+    loop {
+        let wait_ns = {
+            let Some(strong) = member.upgrade() else { return };
+            let oldest = strong.queue.borrow().flights.iter().map(|(_, flight)| flight.dispatched_ns).min();
+            let Some(oldest) = oldest else {
+                strong.watching.set(false);
+                return;
+            };
+            let look_ns = strong.options.timeout_ns / LOOKS_PER_TIMEOUT;
+            let deadline = oldest.saturating_add(strong.options.timeout_ns);
+            let now = context.now_ns();
+            let is_over = now >= deadline;
+            let stood_still = now.saturating_sub(wanted_ns) > look_ns / 2;
+            if is_over && (was_put_off || !stood_still) {
+                strong.watching.set(false);
+                let limit_s = strong.options.timeout_ns as f64 / 1e9;
+                strong.fail(&format!("{}: no answer for {limit_s} s", strong.label()));
+                return;
+            }
+            was_put_off = is_over;
+            let wait_ns = if is_over { look_ns } else { (deadline - now).min(look_ns) }.max(1);
+            wanted_ns = now.saturating_add(wait_ns);
+            wait_ns
+        };
+        context.sleep_ns(wait_ns).await;
+    }
+}

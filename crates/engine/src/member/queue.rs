@@ -1,0 +1,320 @@
+//! What waits for a drive and what the drive has, by class: requests are merged with their
+//! neighbours on the drive, whichever task issued them. Plain data; `dispatch.rs` says what goes
+//! when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use slab::Slab;
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, CompletionSender, IoRequest, IoResult, Operation};
+
+use crate::member::Class;
+
+pub(super) struct Pending {
+    pub request: IoRequest,
+    pub sender: CompletionSender,
+    /// Asked again after a merged request failed: must not be merged again.
+    pub alone: bool,
+}
+
+/// How large a merged request becomes.
+#[derive(Clone, Copy)]
+pub(super) struct MergeLimits {
+    pub max_bytes: u64,
+    /// Between reads that are merged.
+    pub gap_bytes: u64,
+    /// Scattered segments of memory.
+    pub max_segments: usize,
+}
+
+#[derive(Default)]
+pub(super) struct ClassQueue {
+    /// Keys into `waiting`, oldest first; a key whose entry was merged away is skipped.
+    pub order: VecDeque<usize>,
+    pub waiting: Slab<Option<Pending>>,
+    /// Mergeable requests by kind and by where they start and end on the drive.
+    pub by_start: BTreeMap<(u8, u64), usize>,
+    pub by_end: BTreeMap<(u8, u64), usize>,
+    pub length: usize,
+    pub in_flight: usize,
+    /// Service time received divided by weight: the class that is behind goes first.
+    pub virtual_ns: f64,
+    /// Expected service time of one dispatched request, a moving average.
+    pub expected_ns: f64,
+}
+
+impl ClassQueue {
+    pub fn push(&mut self, pending: Pending) {
+        let request = &pending.request;
+        let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
+        let kind = merge_kind(operation).filter(|_| !pending.alone);
+        let key = self.waiting.insert(Some(pending));
+        if let Some(kind) = kind {
+            self.by_start.entry((kind, start)).or_insert(key);
+            self.by_end.entry((kind, end)).or_insert(key);
+        }
+        self.order.push_back(key);
+        self.length += 1;
+    }
+
+    /// Takes an entry out; its key stays in `order` until it is skipped there.
+    pub fn take(&mut self, key: usize) -> Pending {
+        let pending = self.waiting[key].take().expect("taken once");
+        let request = &pending.request;
+        if let Some(kind) = merge_kind(request.operation) {
+            for (map, at) in
+                [(&mut self.by_start, request.offset_bytes), (&mut self.by_end, request.end_bytes())]
+            {
+                if map.get(&(kind, at)) == Some(&key) {
+                    map.remove(&(kind, at));
+                }
+            }
+        }
+        self.length -= 1;
+        pending
+    }
+
+    pub fn pop_oldest(&mut self) -> Option<Pending> {
+        while let Some(key) = self.order.pop_front() {
+            let taken = self.waiting[key].is_some().then(|| self.take(key));
+            self.waiting.remove(key);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        None
+    }
+
+    /// The oldest request with all waiting neighbours on the drive that fit into one request, in
+    /// drive order. Reads count as neighbours across a hole of up to `gap_bytes`.
+    pub fn pop_merged(&mut self, limits: MergeLimits) -> Option<SmallVec<[Pending; 4]>> {
+        let MergeLimits { max_bytes, gap_bytes, max_segments } = limits;
+        let oldest = self.pop_oldest()?;
+        let kind = merge_kind(oldest.request.operation).filter(|_| !oldest.alone);
+        let gap_bytes = if oldest.request.operation == Operation::Read { gap_bytes } else { 0 };
+        let mut segments = oldest.request.segments.len();
+        let (mut start, mut end) = (oldest.request.offset_bytes, oldest.request.end_bytes());
+        let mut parts: SmallVec<[Pending; 4]> = SmallVec::from_iter([oldest]);
+        let Some(kind) = kind else { return Some(parts) };
+        let mut before: SmallVec<[Pending; 4]> = SmallVec::new();
+        loop {
+            let after = self.by_start.range((kind, end)..=(kind, end + gap_bytes)).next();
+            let ahead =
+                || self.by_end.range((kind, start.saturating_sub(gap_bytes))..=(kind, start)).next_back();
+            let (key, forward) = match (after, after.is_none().then(ahead).flatten()) {
+                (Some((_, &key)), _) => (key, true),
+                (None, Some((_, &key))) => (key, false),
+                (None, None) => break,
+            };
+            let next = &self.waiting[key].as_ref().expect("indexed entries are waiting").request;
+            let span = end.max(next.end_bytes()) - start.min(next.offset_bytes);
+            if span > max_bytes || segments + next.segments.len() + 1 > max_segments {
+                break;
+            }
+            segments += next.segments.len() + 1;
+            let next = self.take(key);
+            if forward {
+                end = next.request.end_bytes();
+                parts.push(next);
+            } else {
+                start = next.request.offset_bytes;
+                before.push(next);
+            }
+        }
+        if !before.is_empty() {
+            before.reverse();
+            before.extend(parts);
+            parts = before;
+        }
+        Some(parts)
+    }
+
+    pub fn drain(&mut self) -> Vec<Pending> {
+        std::iter::from_fn(|| self.pop_oldest()).collect()
+    }
+}
+
+/// Requests of one kind can become one; `None` for those that cannot.
+pub(super) fn merge_kind(operation: Operation) -> Option<u8> {
+    match operation {
+        Operation::Read => Some(0),
+        Operation::Write { fua: false } => Some(1),
+        Operation::Write { fua: true } => Some(2),
+        Operation::WriteZeroes => Some(3),
+        Operation::Flush | Operation::Discard => None,
+    }
+}
+
+/// A request (merged or not) that the drive has.
+pub(super) struct Flight {
+    pub parts: SmallVec<[Pending; 4]>,
+    pub class: Class,
+    pub bytes: u64,
+    pub dispatched_ns: u64,
+    pub charged_ns: f64,
+    pub serial: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    pub foreground: ClassQueue,
+    pub background: ClassQueue,
+    pub upkeep: ClassQueue,
+    pub flights: Slab<Flight>,
+    pub in_flight_bytes: u64,
+    pub last_completion_ns: u64,
+    pub last_foreground_ns: u64,
+    pub next_serial: u64,
+    pub answers: Vec<(u64, IoResult)>,
+    pub flushes: FlushQueue,
+}
+
+/// The flushes of a drive: one is with it, or waits in the queue; the others wait for that one to
+/// end.
+#[derive(Default)]
+pub(super) struct FlushQueue {
+    pub is_under_way: bool,
+    /// Those that the one under way answers, too.
+    pub joined: Vec<CompletionSender>,
+    /// Those that came after it was sent.
+    pub waiting: Vec<CompletionSender>,
+}
+
+impl FlushQueue {
+    /// The flush under way was answered: who else gets that answer, and the flush to be sent next.
+    pub fn landed(&mut self) -> (Vec<CompletionSender>, Option<Pending>) {
+        let joined = std::mem::take(&mut self.joined);
+        let mut next = std::mem::take(&mut self.waiting).into_iter();
+        let first = next.next();
+        self.is_under_way = first.is_some();
+        self.joined = next.collect();
+        let flush = |sender| Pending { request: IoRequest::flush(), sender, alone: true };
+        (joined, first.map(flush))
+    }
+
+    /// All that are not in the queue themselves.
+    pub fn drain(&mut self) -> Vec<CompletionSender> {
+        let Self { joined, waiting, .. } = std::mem::take(self);
+        joined.into_iter().chain(waiting).collect()
+    }
+}
+
+impl Queue {
+    pub fn of(&mut self, class: Class) -> &mut ClassQueue {
+        match class {
+            Class::Foreground => &mut self.foreground,
+            Class::Background => &mut self.background,
+            Class::Upkeep => &mut self.upkeep,
+        }
+    }
+
+    pub fn all(&self) -> [&ClassQueue; 3] {
+        [&self.foreground, &self.background, &self.upkeep]
+    }
+
+    pub fn requests_in_flight(&self) -> usize {
+        self.all().iter().map(|queue| queue.in_flight).sum()
+    }
+}
+
+pub(super) fn token_of(key: usize, serial: u64) -> u64 {
+    (serial << 20) | key as u64
+}
+
+pub(super) fn key_of(token: u64) -> usize {
+    (token & 0xF_FFFF) as usize
+}
+
+/// One request for all parts, in drive order. Holes between reads go into `ditch`.
+pub(super) fn merged_request(parts: &[Pending], ditch: &Buffer) -> IoRequest {
+    let first = &parts[0].request;
+    if parts.len() == 1 {
+        return first.clone();
+    }
+    let mut merged = IoRequest { length_bytes: 0, segments: SmallVec::new(), ..*first };
+    for part in parts {
+        let hole = part.request.offset_bytes - merged.end_bytes();
+        if hole > 0 {
+            let phantom = part.request.segments[0].is_phantom();
+            let hole = hole as usize;
+            merged.segments.push(if phantom { Buffer::phantom(hole) } else { ditch.slice(0..hole) });
+        }
+        merged.length_bytes += hole + part.request.length_bytes;
+        for segment in &part.request.segments {
+            match merged.segments.last_mut() {
+                Some(last) if last.is_followed_by(segment) => *last = last.joined_with(segment),
+                _ => merged.segments.push(segment.clone()),
+            }
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use stripewise_drive::completion;
+
+    use super::*;
+
+    const LIMITS: MergeLimits = MergeLimits { max_bytes: 16384, gap_bytes: 4096, max_segments: 16 };
+
+    /// Reads or writes of 4 KiB at these places, oldest first.
+    fn queue(is_read: bool, places: &[u64]) -> ClassQueue {
+        let mut queue = ClassQueue::default();
+        for &place in places {
+            let buffer = Buffer::from_bytes(&[0; 4096]);
+            let request = match is_read {
+                true => IoRequest::read(place, buffer),
+                false => IoRequest::write(place, buffer, false),
+            };
+            queue.push(Pending { request, sender: completion().0, alone: false });
+        }
+        queue
+    }
+
+    fn taken(queue: &mut ClassQueue) -> Vec<u64> {
+        let parts = queue.pop_merged(LIMITS).unwrap_or_default();
+        parts.iter().map(|part| part.request.offset_bytes).collect()
+    }
+
+    #[test]
+    fn the_oldest_goes_with_its_neighbours_in_the_order_of_the_drive() {
+        let mut writes = queue(false, &[8192, 65536, 12288, 4096, 20480]);
+        assert_eq!(taken(&mut writes), [4096, 8192, 12288]);
+        assert_eq!(taken(&mut writes), [65536]);
+        assert_eq!(taken(&mut writes), [20480]);
+        assert!(taken(&mut writes).is_empty() && writes.length == 0);
+    }
+
+    #[test]
+    fn reads_go_together_across_a_hole_and_no_further_than_the_longest_request() {
+        let mut reads = queue(true, &[0, 8192, 12288, 16384]);
+        assert_eq!(taken(&mut reads), [0, 8192, 12288]);
+        assert_eq!(taken(&mut reads), [16384]);
+        assert_eq!(taken(&mut queue(false, &[0, 8192])), [0]);
+        let mut far = queue(true, &[0, 16384]);
+        assert_eq!((taken(&mut far), taken(&mut far)), (vec![0], vec![16384]));
+    }
+
+    #[test]
+    fn what_is_asked_again_goes_alone() {
+        let mut writes = queue(false, &[4096]);
+        let parts = writes.pop_merged(LIMITS).expect("one");
+        parts.into_iter().for_each(|part| writes.push(Pending { alone: true, ..part }));
+        let neighbour = IoRequest::write(0, Buffer::from_bytes(&[0; 4096]), false);
+        writes.push(Pending { request: neighbour, sender: completion().0, alone: false });
+        assert_eq!(taken(&mut writes), [4096]);
+        assert_eq!(taken(&mut writes), [0]);
+    }
+
+    #[test]
+    fn flushes_that_came_after_one_was_sent_are_one_flush_together() {
+        let mut flushes = FlushQueue { is_under_way: true, ..FlushQueue::default() };
+        flushes.waiting.extend([completion().0, completion().0, completion().0]);
+        let (joined, next) = flushes.landed();
+        assert!(joined.is_empty() && next.is_some_and(|next| next.request.operation == Operation::Flush));
+        assert!(flushes.is_under_way && flushes.waiting.is_empty() && flushes.joined.len() == 2);
+        let (joined, next) = flushes.landed();
+        assert!(joined.len() == 2 && next.is_none() && !flushes.is_under_way);
+    }
+}

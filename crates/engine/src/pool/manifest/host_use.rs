@@ -1,0 +1,92 @@
+//! A host, as a pool records which one has it.
+
+use serde::{Deserialize, Serialize};
+
+/// Longest name of a host, bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A host, as a pool records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    id: u64,
+    name: [u8; MAX_NAME_BYTES],
+    name_bytes: usize,
+}
+
+impl Host {
+    /// `id` tells hosts apart, `name` is for people; what of it is no printable text is replaced,
+    /// and it is cut after 64 bytes.
+    pub fn new(id: u64, name: &str) -> Self {
+        let (mut bytes, mut length) = ([0; MAX_NAME_BYTES], 0);
+        for c in name.chars().map(|c| if c.is_control() { '?' } else { c }) {
+            if length + c.len_utf8() > MAX_NAME_BYTES {
+                break;
+            }
+            length += c.encode_utf8(&mut bytes[length..]).len();
+        }
+        Self { id, name: bytes, name_bytes: length }
+    }
+
+    pub(in crate::pool) fn name(&self) -> &str {
+        std::str::from_utf8(&self.name[..self.name_bytes]).unwrap_or_default()
+    }
+
+    pub(in crate::pool) fn id_text(&self) -> String {
+        format!("{:016x}", self.id)
+    }
+}
+
+/// Which host has a pool, or had it last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostUse {
+    /// Its identity: 16 hexadecimal digits.
+    pub id: String,
+    /// What it calls itself.
+    pub name: String,
+    /// When it used the pool last, seconds since 1970, to the hour.
+    pub unix_s: u64,
+    /// The pool was exported: no host has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exported: bool,
+}
+
+impl HostUse {
+    /// Whether another host than this one has the pool.
+    pub fn is_other(&self, host: &Host) -> bool {
+        !self.exported && self.id != host.id_text()
+    }
+
+    /// Whether it makes sense, as read from a drive.
+    pub(in crate::pool) fn check(&self) -> Result<(), String> {
+        let is_id = self.id.len() == 16 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_name = self.name.len() <= MAX_NAME_BYTES && !self.name.contains(char::is_control);
+        if is_id && is_name { Ok(()) } else { Err("the host is impossible".to_owned()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hosts_name_is_cut_to_what_the_record_takes() {
+        let name = |text: &str| Host::new(7, text).name().to_owned();
+        assert_eq!(name("alpha\u{1b}[2J"), "alpha?[2J");
+        assert_eq!(name(&"ä".repeat(40)), "ä".repeat(32));
+        let of = |host: &Host, exported| HostUse {
+            id: host.id_text(),
+            name: host.name().to_owned(),
+            unix_s: 1,
+            exported,
+        };
+        let (one, two) = (Host::new(1, "one"), Host::new(2, "two"));
+        assert_eq!(of(&one, false).check(), Ok(()));
+        assert!(of(&one, false).is_other(&two) && !of(&one, false).is_other(&one));
+        assert!(!of(&one, true).is_other(&two));
+        let bad =
+            |id: &str, name: &str| HostUse { id: id.into(), name: name.into(), unix_s: 0, exported: false };
+        assert!(bad("12", "x").check().is_err());
+        assert!(bad("0000000000000001", "x\u{1b}").check().is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! A volume that is being converted to another layout: which of its two arrays a request goes to.
+//!
+//! A conversion goes through the volume from its beginning. What is below the *frontier*, which is
+//! recorded, is in the new array alone. What is between the frontier and the *cursor* is in both,
+//! and written in both, so that the frontier can move up to the cursor and a crash before that
+//! loses nothing; the old one is read. Beyond the cursor there is the old one alone. Requests that
+//! reach across are cut. Writes hold their ranges (`volume/range_gate.rs`), so that the two arrays
+//! see the writes of a block in the same order, and no client writes what is being copied. A write
+//! that fails in the new array takes the cursor back: it is done, since the old one has it, and is
+//! copied again. A conversion that was cancelled goes the same way with the arrays in each other's
+//! place, up to where it had come; what lies behind that never left the array that is new now.
+//! Faults expected: either array fails, the new one has no space.
+
+use std::cell::Cell;
+
+use futures_util::future::{join, join_all};
+use smallvec::SmallVec;
+use stripewise_drive::Buffer;
+
+use crate::array::Array;
+use crate::error::ArrayError;
+use crate::map::extents::{Extent, push_extent};
+use crate::mutation::{self, Mutation};
+use crate::pool::volume::range_gate::RangeGate;
+use crate::pool::{BLOCK_BYTES, Inner, VolumeId};
+
+/// A volume that is being converted.
+pub(in crate::pool) struct Zones {
+    pub old: Array,
+    pub new: Array,
+    pub gate: RangeGate,
+    /// The frontier, as it is recorded.
+    pub committed: Cell<u64>,
+    pub cursor: Cell<u64>,
+    /// From here on the new array has it all, and always had: less than the volume where a
+    /// conversion was cancelled.
+    end_bytes: u64,
+    /// It is being cancelled: nothing more is copied.
+    pub is_cancelled: Cell<bool>,
+    /// Rows of the old array below this one have given their slabs back.
+    pub released_rows: Cell<u64>,
+    /// Losses of the new array when nothing was copied yet beyond the frontier.
+    pub losses: Cell<u64>,
+}
+
+/// Two ways to do without what a range holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Clearing {
+    /// It may read as what was there.
+    Discard,
+    /// It reads as zeros.
+    WriteZeroes,
+}
+
+impl Clearing {
+    pub async fn carry_out(
+        self,
+        array: &Array,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        match self {
+            Self::Discard => array.discard(offset_bytes, length_bytes).await,
+            Self::WriteZeroes => array.write_zeroes(offset_bytes, length_bytes).await,
+        }
+    }
+}
+
+/// Which of the arrays have a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Zone {
+    New,
+    Both,
+    Old,
+}
+
+struct Piece {
+    zone: Zone,
+    start: u64,
+    end: u64,
+}
+
+type Pieces = SmallVec<[Piece; 4]>;
+
+impl Zones {
+    /// A conversion that has come to `committed`, and goes to `end_bytes`.
+    pub fn new(old: Array, new: Array, committed: u64, end_bytes: u64) -> Self {
+        let end_bytes = end_bytes.min(old.capacity_bytes());
+        let committed = committed.min(end_bytes);
+        let losses = Cell::new(new.0.losses.count());
+        Self {
+            old,
+            new,
+            gate: RangeGate::default(),
+            committed: Cell::new(committed),
+            cursor: Cell::new(committed),
+            end_bytes,
+            is_cancelled: Cell::new(false),
+            released_rows: Cell::new(0),
+            losses,
+        }
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.new.capacity_bytes()
+    }
+
+    /// Where what is to be copied ends.
+    pub fn end_bytes(&self) -> u64 {
+        self.end_bytes
+    }
+
+    fn pieces(&self, start: u64, end: u64) -> Pieces {
+        let (committed, cursor) = (self.committed.get(), self.cursor.get());
+        let bounds = [
+            (Zone::New, 0, committed),
+            (Zone::Both, committed, cursor),
+            (Zone::Old, cursor, self.end_bytes),
+            (Zone::New, self.end_bytes, u64::MAX),
+        ];
+        let piece = |(zone, from, to): (Zone, u64, u64)| {
+            let (start, end) = (start.max(from), end.min(to));
+            (start < end).then_some(Piece { zone, start, end })
+        };
+        bounds.into_iter().filter_map(piece).collect()
+    }
+
+    fn read_from(&self, zone: Zone) -> &Array {
+        if zone == Zone::New { &self.new } else { &self.old }
+    }
+
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.new.0.check_range(offset_bytes, length as u64)?;
+        let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
+        // A read is counted in its array before it waits for anything, so whoever moves the
+        // frontier knows of it.
+        let reads = pieces
+            .iter()
+            .map(|piece| self.read_from(piece.zone).read(piece.start, (piece.end - piece.start) as usize));
+        let mut reads: SmallVec<[_; 4]> = reads.collect();
+        if reads.len() < 2 {
+            return match reads.pop() {
+                Some(read) => read.await,
+                None => self.new.read(offset_bytes, length).await,
+            };
+        }
+        let buffer = self.new.buffers().allocate(length);
+        for (piece, read) in pieces.iter().zip(join_all(reads).await) {
+            let at = (piece.start - offset_bytes) as usize;
+            let bytes = read?;
+            buffer.slice(at..at + bytes.len()).copy_from(&bytes);
+        }
+        Ok(buffer)
+    }
+
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        let end = offset_bytes.saturating_add(data.len() as u64);
+        self.new.0.check_range(offset_bytes, data.len() as u64)?;
+        let _held = self.gate.enter(offset_bytes, end).await;
+        let writes = self.pieces(offset_bytes, end).into_iter().map(|piece| {
+            let (from, to) = ((piece.start - offset_bytes) as usize, (piece.end - offset_bytes) as usize);
+            let part = data.slice(from..to);
+            async move {
+                match piece.zone {
+                    Zone::New => self.new.write(piece.start, part, fua).await,
+                    Zone::Old => self.old.write(piece.start, part, fua).await,
+                    Zone::Both if mutation::is_chosen(Mutation::WriteOldArrayOnly) => {
+                        self.old.write(piece.start, part, fua).await
+                    }
+                    Zone::Both => {
+                        let old = self.old.write(piece.start, part.clone(), fua);
+                        let new = self.new.write(piece.start, part, fua);
+                        self.settled(piece.start, join(old, new).await)
+                    }
+                }
+            }
+        });
+        join_all(writes).await.into_iter().collect()
+    }
+
+    /// What came of a write in both arrays: the old one's answer counts. Where either refused they
+    /// may differ from here on.
+    fn settled(
+        &self,
+        start: u64,
+        (old, new): (Result<(), ArrayError>, Result<(), ArrayError>),
+    ) -> Result<(), ArrayError> {
+        if old.is_err() || new.is_err() {
+            let start = (start / BLOCK_BYTES * BLOCK_BYTES).max(self.committed.get());
+            self.cursor.set(self.cursor.get().min(start));
+        }
+        old
+    }
+
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        let is_moved = || self.committed.get() == self.end_bytes;
+        if is_moved() {
+            return self.new.flush().await;
+        }
+        let (old, new) = join(self.old.flush(), self.new.flush()).await;
+        // The old one may have ended meanwhile; as long as there is nothing in the new one alone,
+        // it need not be there.
+        let old = if is_moved() { Ok(()) } else { old };
+        let has_some = self.committed.get() > 0 || self.end_bytes < self.size_bytes();
+        let new = if has_some { new } else { Ok(()) };
+        old.and(new)
+    }
+
+    /// What is in both arrays reads as zeros afterwards in any case: where discarding stops short
+    /// depends on the layout, and the two must not differ.
+    pub async fn clear(
+        &self,
+        pool: &Inner,
+        volume: VolumeId,
+        how: Clearing,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) -> Result<(), ArrayError> {
+        self.new.0.check_range(offset_bytes, length_bytes)?;
+        let end = offset_bytes + length_bytes;
+        let _held = self.gate.enter(offset_bytes, end).await;
+        let mut result = Ok(());
+        for Piece { zone, start, end } in self.pieces(offset_bytes, end) {
+            let length = end - start;
+            let cleared = match zone {
+                Zone::New => how.carry_out(&self.new, start, length).await,
+                Zone::Old => how.carry_out(&self.old, start, length).await,
+                Zone::Both => {
+                    let (old, new) =
+                        (self.old.write_zeroes(start, length), self.new.write_zeroes(start, length));
+                    self.settled(start, join(old, new).await)
+                }
+            };
+            let has_some = |array: Zone| zone == array || zone == Zone::Both;
+            if cleared.is_ok() && has_some(Zone::New) {
+                pool.release_unused(volume, &self.new, start, length).await;
+            }
+            if cleared.is_ok() && has_some(Zone::Old) {
+                pool.release_unused(volume, &self.old, start, length).await;
+            }
+            result = result.and(cleared);
+        }
+        result
+    }
+
+    pub fn extents(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, ArrayError> {
+        self.new.0.check_range(offset_bytes, length_bytes)?;
+        let mut extents = Vec::new();
+        for piece in self.pieces(offset_bytes, offset_bytes + length_bytes) {
+            for extent in self.read_from(piece.zone).extents(piece.start, piece.end - piece.start, most)? {
+                if !push_extent(&mut extents, extent.length_bytes, extent.written, most) {
+                    return Ok(extents);
+                }
+            }
+            let told: u64 = extents.iter().map(|extent| extent.length_bytes).sum();
+            if offset_bytes + told < piece.end {
+                return Ok(extents);
+            }
+        }
+        Ok(extents)
+    }
+
+    /// Whether something holds of all of a range, wherever it is read from.
+    pub fn ask_all(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+    ) -> Result<bool, ArrayError> {
+        self.new.0.check_range(offset_bytes, length_bytes)?;
+        for piece in self.pieces(offset_bytes, offset_bytes + length_bytes) {
+            if !question(self.read_from(piece.zone), piece.start, piece.end - piece.start)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,425 @@
+//! Reads: healthy ones go straight to the drives, strip by strip; the rest decode what is missing.
+//!
+//! A read of a healthy array takes no locks: beside a write to the same blocks it sees either. A
+//! read that decodes shares its stripes with other readers and keeps writers out, so that data and
+//! parity belong together. Whatever a drive refuses goes to `read/recover.rs`.
+
+pub(crate) mod recover;
+
+use futures_util::future::{join, join_all};
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, IoRequest};
+use stripewise_layout::{Decode, Place, Segment, Stripe, UnitRange, plan_read};
+
+use crate::array::parity::{decode_units, slice_of};
+use crate::array::{Array, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::stripes::lock_order;
+use crate::stripes::stripe_table::StripeGuard;
+
+/// A direct read under way.
+struct Direct {
+    stripe: u64,
+    range: UnitRange,
+    /// Where its bytes go in the request's buffer.
+    at: usize,
+    slot: usize,
+    /// Where it is read, in the column.
+    offset_bytes: u64,
+    answer: Completion,
+}
+
+impl Array {
+    /// Reads `length` bytes at `offset_bytes`, both multiples of 512. The buffer is the caller's.
+    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.read_as(Class::Foreground, offset_bytes, length).await
+    }
+
+    /// As [`Self::read`], in the share of the drives that this class has.
+    pub async fn read_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        length: usize,
+    ) -> Result<Buffer, ArrayError> {
+        let inner = &self.0;
+        inner.check_range(offset_bytes, length as u64)?;
+        if inner.log.is_unread() {
+            Box::pin(inner.recover_in_memory()).await?;
+        }
+        if length == 0 {
+            return Ok(inner.buffers.allocate(0));
+        }
+        let block = inner.block_bytes.get();
+        let start = offset_bytes / block * block;
+        let end = (offset_bytes + length as u64).next_multiple_of(block);
+        inner.check_alive(start, end)?;
+        inner.note_heat(offset_bytes, length as u64);
+        let _counted = inner.reads.begin();
+        let _permit = inner.admission.acquire(end - start).await;
+        let patches = inner.pending_patches(start, end);
+        let buffer = inner.read_blocks(class, start, end).await?;
+        for (at, bytes) in &patches {
+            crate::write_back::destage::patch(&buffer, start, *at, bytes);
+        }
+        let at = (offset_bytes - start) as usize;
+        Ok(if buffer.len() == length { buffer } else { buffer.slice(at..at + length) })
+    }
+}
+
+impl Inner {
+    async fn read_blocks(&self, class: Class, start: u64, end: u64) -> Result<Buffer, ArrayError> {
+        let buffer = self.buffers.allocate((end - start) as usize);
+        if !self.is_whole() {
+            return Box::pin(self.read_degraded(class, start, end, buffer)).await;
+        }
+        let (place, left) = self.read_place(start);
+        if end - start <= left && self.regions.all_written() {
+            // The common small read: one strip, nothing to gather.
+            let answer =
+                self.columns.submit(place.member, class, IoRequest::read(place.offset_bytes, buffer.clone()));
+            let answer = self.read_with_pages(place.member, place.offset_bytes, end - start, answer).await;
+            if answer.is_ok() && self.is_right(place.member, place.offset_bytes, &buffer).await? {
+                return Ok(buffer);
+            }
+            let location = self.geometry.locate(start);
+            let range = self.unit_range(location.from, end - start);
+            let error = answer.err();
+            let recovered = self.recover_read(location.stripe, range, place.member, error.as_ref(), class);
+            return Box::pin(recovered).await;
+        }
+        let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
+        let mut at = start;
+        while at < end {
+            let (place, left) = self.read_place(at);
+            let length = left.min(end - at);
+            let from = (at - start) as usize;
+            let target = buffer.slice(from..from + length as usize);
+            let location = self.geometry.locate(at);
+            at += length;
+            if self.regions.is_virgin(location.stripe) {
+                target.fill(0);
+                continue;
+            }
+            let answer =
+                self.columns.submit(place.member, class, IoRequest::read(place.offset_bytes, target));
+            let range = self.unit_range(location.from, length);
+            let offset_bytes = place.offset_bytes;
+            let stripe = location.stripe;
+            direct.push(Direct { stripe, range, at: from, slot: place.member, offset_bytes, answer });
+        }
+        let recovered = Box::pin(self.await_direct(class, direct, &buffer)).await?;
+        Ok(self.with_recovered(buffer, recovered))
+    }
+
+    /// Awaits direct reads into parts of `buffer`. Gives what had to be got by other means, each
+    /// with its place in the buffer.
+    async fn await_direct(
+        &self,
+        class: Class,
+        direct: SmallVec<[Direct; 4]>,
+        buffer: &Buffer,
+    ) -> Result<Recovered, ArrayError> {
+        // Pages that are not in memory are on their way while the drives read.
+        let pages = direct.iter().map(|direct| {
+            let place = Place { member: direct.slot, offset_bytes: direct.offset_bytes };
+            (place, direct.range.length())
+        });
+        let lacks_pages = |(place, length): &(Place, u64)| {
+            let sums = self.sums.get();
+            sums.is_some_and(|sums| !sums.table.has_pages(place.member as u16, place.offset_bytes, *length))
+        };
+        let lacking: SmallVec<[(Place, u64); 4]> = pages.filter(lacks_pages).collect();
+        let _pages = if lacking.is_empty() { Vec::new() } else { self.load_sums(&lacking).await? };
+        let mut refused: SmallVec<[(Refused, Option<DriveError>); 1]> = SmallVec::new();
+        let mut result = Ok(());
+        for Direct { stripe, range, at, slot, offset_bytes, answer } in direct {
+            let error = match answer.await {
+                Ok(()) => {
+                    let part = buffer.slice(at..at + range.length() as usize);
+                    match self.is_right(slot, offset_bytes, &part).await {
+                        Ok(true) => continue,
+                        Ok(false) => None,
+                        Err(error) => {
+                            result = result.and(Err(error));
+                            continue;
+                        }
+                    }
+                }
+                Err(error) => Some(error),
+            };
+            refused.push(((stripe, range, at, slot), error));
+        }
+        let mut recovered = Recovered::new();
+        for ((stripe, range, at, slot), error) in refused {
+            match Box::pin(self.recover_read(stripe, range, slot, error.as_ref(), class)).await {
+                Ok(bytes) => recovered.push((at, bytes)),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result.map(|()| recovered)
+    }
+
+    /// A drive that was given up may still write into the memory it was handed, whenever it
+    /// pleases: where something had to be recovered, the request gets other memory.
+    fn with_recovered(&self, buffer: Buffer, recovered: Recovered) -> Buffer {
+        if recovered.is_empty() {
+            return buffer;
+        }
+        let fresh = self.buffers.allocate(buffer.len());
+        fresh.copy_from(&buffer);
+        for (at, bytes) in recovered {
+            fresh.slice(at..at + bytes.len()).copy_from(&bytes);
+        }
+        fresh
+    }
+
+    /// The range within its unit of `length` bytes at byte `from` of a stripe's data.
+    fn unit_range(&self, from: u64, length: u64) -> UnitRange {
+        let interleave = self.geometry.interleave_bytes();
+        let start = from % interleave;
+        UnitRange { unit: (from / interleave) as usize, start, end: start + length }
+    }
+
+    /// Where to read the byte at `offset` of the volume, and how many follow it there; of several
+    /// copies the one whose turn it is, unless it is much busier.
+    fn read_place(&self, offset: u64) -> (Place, u64) {
+        let copies = self.geometry.copies();
+        if copies == 1 {
+            return self.geometry.data_unit_place(offset);
+        }
+        let (first, left) = self.geometry.copy_place(offset, 0);
+        if self.unsynced.get()
+            && self.regions.is_unsynced(self.regions.region_of(self.geometry.locate(offset).stripe))
+        {
+            // The copies may disagree: always the same one, so that two reads do not.
+            return (first, left);
+        }
+        let zone_bytes = self.options.tuning.mirror_zone_bytes;
+        let turn = ((first.offset_bytes / zone_bytes) % copies as u64) as usize;
+        let mut best = self.geometry.copy_place(offset, turn).0;
+        let mut best_load = self.columns.load_at(best) / 2;
+        for copy in (0..copies).filter(|copy| *copy != turn) {
+            let place = self.geometry.copy_place(offset, copy).0;
+            let load = self.columns.load_at(place).saturating_add(2);
+            if load < best_load {
+                (best, best_load) = (place, load);
+            }
+        }
+        (best, left)
+    }
+
+    /// Reads with members missing, being rebuilt, or with blocks known as lost.
+    async fn read_degraded(
+        &self,
+        class: Class,
+        start: u64,
+        end: u64,
+        buffer: Buffer,
+    ) -> Result<Buffer, ArrayError> {
+        let mut direct: SmallVec<[Direct; 4]> = SmallVec::new();
+        let mut decoding: Vec<(Segment, Buffer)> = Vec::new();
+        let mut at = 0;
+        for segment in self.geometry.segments(start, end - start) {
+            let length = (segment.to - segment.from) as usize;
+            let target = buffer.slice(at..at + length);
+            at += length;
+            if self.regions.is_virgin(segment.stripe) {
+                target.fill(0);
+            } else if !self.read_directly(class, &segment, &target, at - length, &mut direct) {
+                decoding.push((segment, target));
+            }
+        }
+        // Both kinds are in the drives' queues together.
+        let decoded = self.read_decoding(class, decoding);
+        let (decoded, recovered) = join(decoded, self.await_direct(class, direct, &buffer)).await;
+        decoded?;
+        Ok(self.with_recovered(buffer, recovered?))
+    }
+
+    /// Sends the reads of a stripe in which everything asked for is there. `false` if something has
+    /// to be decoded.
+    fn read_directly(
+        &self,
+        class: Class,
+        segment: &Segment,
+        target: &Buffer,
+        target_at: usize,
+        direct: &mut SmallVec<[Direct; 4]>,
+    ) -> bool {
+        let missing = self.columns.missing_in(segment.stripe);
+        // Always the same copy then, as in `read_place`: two reads must not disagree.
+        let may_disagree =
+            self.unsynced.get() && self.regions.is_unsynced(self.regions.region_of(segment.stripe));
+        let mut places: SmallVec<[(UnitRange, Place, usize); 4]> = SmallVec::new();
+        let mut at = 0;
+        for range in self.geometry.data_ranges(segment.from, segment.to) {
+            let length = range.length() as usize;
+            let part = at;
+            at += length;
+            let copies = 0..self.geometry.copies();
+            let usable = copies
+                .map(|copy| {
+                    self.geometry.place_of_unit(
+                        segment.stripe,
+                        if self.geometry.copies() > 1 { copy } else { range.unit },
+                    )
+                })
+                .filter(|place| !missing.contains(place.member) && !self.is_lost_at(*place, range))
+                .min_by_key(|place| if may_disagree { 0 } else { self.columns.load_at(*place) });
+            let Some(place) = usable else { return false };
+            places.push((range, place, part));
+        }
+        for (range, place, part) in places {
+            let memory = target.slice(part..part + range.length() as usize);
+            let request = IoRequest::read(place.offset_bytes + range.start, memory);
+            let answer = self.columns.submit(place.member, class, request);
+            direct.push(Direct {
+                stripe: segment.stripe,
+                range,
+                at: target_at + part,
+                slot: place.member,
+                offset_bytes: place.offset_bytes + range.start,
+                answer,
+            });
+        }
+        true
+    }
+
+    /// Each stripe by itself: it is held only while it is read, so that a request over many stripes
+    /// does not keep the first while it waits for the last.
+    async fn read_decoding(&self, class: Class, segments: Vec<(Segment, Buffer)>) -> Result<(), ArrayError> {
+        let read = |(segment, target)| lock_order::scope(self.read_stripe_decoding(class, segment, target));
+        let reads = segments.into_iter().map(read);
+        join_all(reads).await.into_iter().collect()
+    }
+
+    async fn read_stripe_decoding(
+        &self,
+        class: Class,
+        segment: Segment,
+        target: Buffer,
+    ) -> Result<(), ArrayError> {
+        let guard = self.table.lock_shared(segment.stripe).await;
+        let stripe = self.geometry.stripe(segment.stripe);
+        let missing = self.columns.missing_in(segment.stripe);
+        let plan = plan_read(&self.geometry, &stripe, segment.from, segment.to, &missing, |_| 0)
+            .map_err(|lost| ArrayError::Lost { stripe: segment.stripe, what: lost.to_string() })?;
+        let reads = plan
+            .reads
+            .iter()
+            .map(|&range| {
+                let buffer = self.buffers.allocate(range.length() as usize);
+                let answer = if self.is_lost(&stripe, range) {
+                    self.lost_answer(&stripe, range)
+                } else {
+                    self.submit_unit_read(&stripe, range, class, Cause::Reconstruct, buffer.clone())
+                };
+                (range, buffer, answer)
+            })
+            .collect();
+        self.finish_decoding(DecodingRead {
+            segment,
+            stripe,
+            target,
+            reads,
+            decode: plan.decode,
+            guard,
+            class,
+        })
+        .await
+    }
+
+    async fn finish_decoding(&self, read: DecodingRead) -> Result<(), ArrayError> {
+        let DecodingRead { segment, stripe, target, reads, decode, guard, class } = read;
+        let mut parts: SmallVec<[(UnitRange, Buffer); 4]> = SmallVec::new();
+        let mut refused = None;
+        let mut all_right = true;
+        for (range, buffer, answer) in reads {
+            match answer.await {
+                Ok(()) => {
+                    all_right = all_right && self.is_unit_right(&stripe, range, &buffer).await?;
+                    parts.push((range, buffer));
+                }
+                Err(error) => {
+                    refused.get_or_insert((range, error));
+                }
+            }
+        }
+        let decoded = decode.as_ref().filter(|_| all_right && refused.is_none()).map(|decode| {
+            (decode_units(&self.geometry, &self.buffers, decode, &parts), decode.start, decode.end)
+        });
+        if let Some(((wanted, buffers), start, end)) = &decoded {
+            for (&unit, buffer) in wanted.iter().zip(buffers) {
+                let range = UnitRange { unit, start: *start, end: *end };
+                all_right = all_right && self.is_unit_right(&stripe, range, buffer).await?;
+            }
+        }
+        if !all_right || refused.is_some() {
+            drop(guard);
+            if let Some((range, error)) = refused
+                && !self.is_lost(&stripe, range)
+            {
+                self.note_read_error(&error).await?;
+            }
+            let _alone = self.table.lock(segment.stripe).await;
+            if self.regions.is_virgin(segment.stripe) {
+                target.fill(0);
+                return Ok(());
+            }
+            return Box::pin(self.fetch_data(&stripe, segment.from, &target, class)).await;
+        }
+        let mut at = 0;
+        for range in self.geometry.data_ranges(segment.from, segment.to) {
+            let length = range.length() as usize;
+            let part = target.slice(at..at + length);
+            at += length;
+            let unit = if self.geometry.copies() > 1 { None } else { Some(range.unit) };
+            let read = parts.iter().find(|(have, _)| {
+                unit.is_none_or(|unit| have.unit == unit)
+                    && have.start <= range.start
+                    && range.end <= have.end
+            });
+            if let Some((have, bytes)) = read {
+                part.copy_from(&slice_of(bytes, have.start, range.start, range.end));
+                continue;
+            }
+            let ((wanted, buffers), start, _) = decoded.as_ref().expect("what is not read is decoded");
+            let index =
+                wanted.iter().position(|&unit| unit == range.unit).expect("what is not read is decoded");
+            part.copy_from(&slice_of(&buffers[index], *start, range.start, range.end));
+        }
+        Ok(())
+    }
+
+    /// Reads a range of a unit from its member.
+    pub fn submit_unit_read(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        class: Class,
+        cause: Cause,
+        buffer: Buffer,
+    ) -> Completion {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::read(place.offset_bytes + range.start, buffer);
+        self.columns.submit(place.member, class, request.because(cause))
+    }
+}
+
+/// Stripe, range, place in the request's buffer, and slot of a direct read that was refused.
+type Refused = (u64, UnitRange, usize, usize);
+
+/// What had to be got by other means, and where in the request's buffer it belongs.
+type Recovered = SmallVec<[(usize, Buffer); 1]>;
+
+struct DecodingRead {
+    segment: Segment,
+    stripe: Stripe,
+    target: Buffer,
+    reads: SmallVec<[(UnitRange, Buffer, Completion); 4]>,
+    decode: Option<Decode>,
+    guard: StripeGuard,
+    class: Class,
+}

@@ -1,0 +1,452 @@
+//! When a drive says no: get the bytes from the rest of the stripe, and give them back to the
+//! drive.
+//!
+//! A range that cannot be read is reconstructed from other units. If one of those cannot be read
+//! either, others take its place as far as the layout goes; when that ends, the range is tried
+//! block by block, because errors at different places on several drives lose nothing. What was
+//! reconstructed is written back: a drive replaces a bad sector when it is written. Everything here
+//! works under the stripe's lock.
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, DriveError, DriveErrorKind, IoRequest, access};
+use stripewise_layout::{MemberSet, Place, Stripe, UnitRange};
+
+use crate::array::parity::{recover_units, slice_of};
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::stripes::lock_order;
+use crate::sums::Recording;
+
+impl Inner {
+    /// After a read without a lock was refused, or gave what it should not have (then there is no
+    /// error): counts the error, then reads under the stripe's lock by every means.
+    pub async fn recover_read(
+        &self,
+        stripe: u64,
+        range: UnitRange,
+        slot: usize,
+        error: Option<&DriveError>,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
+        if let Some(error) = error {
+            self.note_read_error(error).await?;
+        }
+        lock_order::scope(self.recover_alone(stripe, range, slot, class)).await
+    }
+
+    async fn recover_alone(
+        &self,
+        stripe: u64,
+        range: UnitRange,
+        slot: usize,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
+        let _alone = self.table.lock(stripe).await;
+        if self.regions.is_virgin(stripe) {
+            // Discarded meanwhile.
+            return Ok(self.buffers.allocate_zeroed(range.length() as usize));
+        }
+        let stripe = self.geometry.stripe(stripe);
+        // For mirrors the refused copy is the unit to repair.
+        let unit = if self.geometry.copies() > 1 {
+            stripe.units.iter().position(|place| place.member == slot).unwrap_or(0)
+        } else {
+            range.unit
+        };
+        self.fetch_unit(&stripe, UnitRange { unit, ..range }, class).await
+    }
+
+    /// Reads data of a stripe by every means, from byte `from` of its data, into memory that no
+    /// drive was handed. The caller holds the stripe alone.
+    pub async fn fetch_data(
+        &self,
+        stripe: &Stripe,
+        from: u64,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let mut at = 0;
+        for range in self.geometry.data_ranges(from, from + target.len() as u64) {
+            let length = range.length() as usize;
+            let bytes = self.fetch_unit(stripe, range, class).await?;
+            target.slice(at..at + length).copy_from(&bytes);
+            at += length;
+        }
+        Ok(())
+    }
+
+    /// Reads a range of a unit by every means: from its member, else from the rest of the stripe,
+    /// and then repairs the member. For mirrors any copy will do. The caller holds the stripe
+    /// alone.
+    ///
+    /// The bytes come in memory of their own: a drive that was given up may still write into what
+    /// it was handed, so what was handed to a drive that refused is never used again.
+    pub async fn fetch_unit(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
+        let slot = stripe.units[range.unit].member;
+        let mut repair = false;
+        if !self.columns.missing_in(stripe.index).contains(slot) {
+            if self.is_lost(stripe, range) {
+                repair = true;
+            } else {
+                let read = self.buffers.allocate(range.length() as usize);
+                match self.submit_unit_read(stripe, range, class, Cause::PreRead, read.clone()).await {
+                    Ok(()) => return self.put_right(stripe, range, read, class).await,
+                    Err(error) => {
+                        self.note_read_error(&error).await?;
+                        repair = error.kind == DriveErrorKind::Medium;
+                    }
+                }
+            }
+        }
+        let fresh = self.buffers.allocate(range.length() as usize);
+        self.reconstruct(stripe, range, &fresh, class).await?;
+        if repair && !self.lifecycle.is_protected() && !self.columns.missing_in(stripe.index).contains(slot) {
+            self.write_back(stripe, range, fresh.clone(), class).await?;
+        }
+        Ok(fresh)
+    }
+
+    /// Replaces the blocks of what was read of a unit that are not what they should be, there and
+    /// on the member.
+    async fn put_right(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        read: Buffer,
+        class: Class,
+    ) -> Result<Buffer, ArrayError> {
+        let place = stripe.units[range.unit];
+        for start in self.bad_blocks(stripe, range, &read).await? {
+            self.note_bad_block(place, start);
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
+            let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
+            match self.reconstruct(stripe, block, &fresh, class).await {
+                Err(ArrayError::Lost { stripe, what }) => {
+                    let member = self.columns.member_at(place);
+                    let label = member.map_or_else(|| "a drive".into(), |member| member.label().clone());
+                    let at = (place.offset_bytes + start) / BLOCK_BYTES;
+                    let what =
+                        format!("{label}: block {at} of the column does not agree with its checksum; {what}");
+                    return Err(ArrayError::Lost { stripe, what });
+                }
+                result => result?,
+            }
+            if !self.lifecycle.is_protected() && !self.columns.missing_in(stripe.index).contains(place.member)
+            {
+                self.write_back(stripe, block, fresh.clone(), class).await?;
+            }
+            slice_of(&read, range.start, block.start, block.end).copy_from(&fresh);
+        }
+        for start in self.doubted_blocks(stripe, range, &read).await? {
+            let block = UnitRange { start, end: start + BLOCK_BYTES, ..range };
+            let part = slice_of(&read, range.start, block.start, block.end);
+            self.settle_doubt(stripe, block, &part, class).await?;
+        }
+        Ok(read)
+    }
+
+    /// What was recorded of a block is lost: where the others are what is recorded of them, and
+    /// give the block, that counts, and is recorded. Otherwise it stays as it was read.
+    async fn settle_doubt(
+        &self,
+        stripe: &Stripe,
+        block: UnitRange,
+        read: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let missing = self.columns.missing_in(stripe.index);
+        for unit in (0..stripe.units.len()).filter(|unit| *unit != block.unit) {
+            let is_there = !missing.contains(stripe.units[unit].member);
+            if is_there && self.lacks_sums(stripe, UnitRange { unit, ..block }).await? {
+                return Ok(());
+            }
+        }
+        let fresh = self.buffers.allocate(BLOCK_BYTES as usize);
+        match self.reconstruct(stripe, block, &fresh, class).await {
+            Err(ArrayError::Lost { .. }) => return Ok(()),
+            result => result?,
+        }
+        let mut agrees = true;
+        access(&[&fresh, read], &[], |both, _| agrees = both[0] == both[1]);
+        let place = stripe.units[block.unit];
+        if !agrees {
+            self.note_bad_block(place, block.start);
+            read.copy_from(&fresh);
+        }
+        if self.lifecycle.is_protected() || missing.contains(place.member) {
+            return Ok(());
+        }
+        if !agrees {
+            self.write_back(stripe, block, fresh.clone(), class).await?;
+        }
+        self.record_content(stripe, block, &fresh, Recording::Unknown).await?;
+        Ok(())
+    }
+
+    /// Writes a reconstructed range to the member that could not read it.
+    async fn write_back(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::write(place.offset_bytes + range.start, data, false);
+        match self.columns.submit(place.member, class, request.because(Cause::Repair)).await {
+            Ok(()) => {
+                self.forget_lost(stripe, range);
+                self.forget_bad(place.member, place.offset_bytes + range.start, range.length());
+                self.count(|counters| counters.repaired_reads += 1);
+                Ok(())
+            }
+            // The client has its data; if the drive cannot be spared, so be it.
+            Err(error) => match self.note_write_error(&error).await {
+                Err(error @ ArrayError::CannotExclude(_)) => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// A range of a unit from the other units of its stripe: as a whole, else block by block.
+    pub async fn reconstruct(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let error = match self.reconstruct_once(stripe, range, target, class).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if range.length() <= BLOCK_BYTES || matches!(error, ArrayError::CannotExclude(_)) {
+            return Err(error);
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start / BLOCK_BYTES * BLOCK_BYTES + BLOCK_BYTES).min(range.end);
+            let block = UnitRange { start, end, ..range };
+            let part = slice_of(target, range.start, start, end);
+            self.reconstruct_once(stripe, block, &part, class).await?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Tries sources until as many as needed were read; each that refuses is left out of the next
+    /// try.
+    async fn reconstruct_once(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        target: &Buffer,
+        class: Class,
+    ) -> Result<(), ArrayError> {
+        let mut have: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
+        let mut refused: SmallVec<[(usize, String); 2]> = SmallVec::new();
+        let needed = self.geometry.data_units();
+        loop {
+            let missing = self.columns.missing_in(stripe.index);
+            let candidates: SmallVec<[usize; 12]> = (0..stripe.units.len())
+                .filter(|&unit| unit != range.unit && !missing.contains(stripe.units[unit].member))
+                .filter(|unit| {
+                    have.iter().all(|(have, _)| have != unit) && refused.iter().all(|(no, _)| no != unit)
+                })
+                .filter(|&unit| !self.is_lost(stripe, UnitRange { unit, ..range }))
+                .take(needed - have.len())
+                .collect();
+            if have.len() + candidates.len() < needed {
+                return Err(self.lost(stripe, range, &missing, &refused));
+            }
+            let reads: SmallVec<[(usize, Buffer, Completion); 12]> = candidates
+                .into_iter()
+                .map(|unit| {
+                    let buffer = self.buffers.allocate(range.length() as usize);
+                    let answer = self.submit_unit_read(
+                        stripe,
+                        UnitRange { unit, ..range },
+                        class,
+                        Cause::Reconstruct,
+                        buffer.clone(),
+                    );
+                    (unit, buffer, answer)
+                })
+                .collect();
+            for (unit, buffer, answer) in reads {
+                match answer.await {
+                    Ok(()) => {
+                        let bad = self.bad_blocks(stripe, UnitRange { unit, ..range }, &buffer).await?;
+                        if bad.is_empty() {
+                            have.push((unit, buffer));
+                            continue;
+                        }
+                        bad.iter().for_each(|&start| self.note_bad_block(stripe.units[unit], start));
+                        refused
+                            .push((unit, format!("{} blocks do not agree with their checksums", bad.len())));
+                    }
+                    Err(error) => {
+                        refused.push((unit, error.to_string()));
+                        self.note_read_error(&error).await?;
+                    }
+                }
+            }
+            if have.len() == needed {
+                break;
+            }
+        }
+        have.sort_by_key(|(unit, _)| *unit);
+        let units: SmallVec<[usize; 12]> = have.iter().map(|(unit, _)| *unit).collect();
+        if self.geometry.copies() > 1 {
+            target.copy_from(&have[0].1);
+        } else {
+            let sources: SmallVec<[Buffer; 12]> = have.into_iter().map(|(_, buffer)| buffer).collect();
+            recover_units(
+                self.geometry.data_units(),
+                &units,
+                &sources,
+                &[range.unit],
+                std::slice::from_ref(target),
+            );
+        }
+        if self.is_possible(stripe, range, target).await? {
+            return Ok(());
+        }
+        let is_parity = self.geometry.copies() == 1 && range.unit >= needed;
+        if is_parity && units.iter().all(|unit| *unit < needed) {
+            // Of data that are all right parity follows, whatever was recorded of it: a write that
+            // failed half-way, with the drive of the parity gone, leaves a sum that nothing has.
+            if !self.lifecycle.is_protected() {
+                self.record_content(stripe, range, target, Recording::All).await?;
+            }
+            return Ok(());
+        }
+        if self.is_borne_out(stripe, range, target, &units, class).await? {
+            if !self.lifecycle.is_protected() {
+                self.record_content(stripe, range, target, Recording::All).await?;
+            }
+            return Ok(());
+        }
+        refused.push((range.unit, "what the others give does not agree with its checksum".to_owned()));
+        Err(self.lost(stripe, range, &self.columns.missing_in(stripe.index), &refused))
+    }
+
+    /// Whether units that were not needed to reconstruct `found` agree with it, so that what is
+    /// recorded of it is what is wrong: the drive with one place of its page is missing, and the
+    /// write of the other was lost. All others have to be what is recorded of them, and at least
+    /// one that was not used has to follow from `found`; none may contradict.
+    async fn is_borne_out(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        found: &Buffer,
+        used: &[usize],
+        class: Class,
+    ) -> Result<bool, ArrayError> {
+        let missing = self.columns.missing_in(stripe.index);
+        let mut others: SmallVec<[(usize, Buffer); 12]> = SmallVec::new();
+        for unit in (0..stripe.units.len()).filter(|unit| *unit != range.unit) {
+            let of_unit = UnitRange { unit, ..range };
+            if missing.contains(stripe.units[unit].member) || self.is_lost(stripe, of_unit) {
+                continue;
+            }
+            let buffer = self.buffers.allocate(range.length() as usize);
+            let is_read = self
+                .submit_unit_read(stripe, of_unit, class, Cause::Reconstruct, buffer.clone())
+                .await
+                .is_ok();
+            // Of what nothing is recorded nothing is known: it bears out nothing.
+            let is_known = is_read
+                && !self.lacks_sums(stripe, of_unit).await?
+                && self.bad_blocks(stripe, of_unit, &buffer).await?.is_empty();
+            match is_known {
+                true => others.push((unit, buffer)),
+                false if used.contains(&unit) => return Ok(false),
+                false => {}
+            }
+        }
+        let (sources, witnesses): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(unit, _)| used.contains(unit));
+        let source_buffers: SmallVec<[Buffer; 12]> = sources.into_iter().map(|(_, buffer)| buffer).collect();
+        for (unit, witness) in &witnesses {
+            let expected = self.buffers.allocate(range.length() as usize);
+            match self.geometry.copies() > 1 {
+                true => expected.copy_from(found),
+                false => recover_units(
+                    self.geometry.data_units(),
+                    used,
+                    &source_buffers,
+                    &[*unit],
+                    std::slice::from_ref(&expected),
+                ),
+            }
+            let mut agrees = true;
+            access(&[&expected, witness], &[], |read, _| agrees = read[0] == read[1]);
+            if !agrees {
+                return Ok(false);
+            }
+        }
+        Ok(!witnesses.is_empty())
+    }
+
+    fn lost(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        missing: &MemberSet,
+        refused: &[(usize, String)],
+    ) -> ArrayError {
+        let member = stripe.units[range.unit].member;
+        let gone: Vec<String> = missing.iter().map(|member| member.to_string()).collect();
+        let mut what =
+            format!("bytes {}..{} of unit {} (member {member}) are lost", range.start, range.end, range.unit);
+        if !gone.is_empty() {
+            what += &format!("; members missing: {}", gone.join(", "));
+        }
+        for (unit, error) in refused {
+            what += &format!("; member {}: {error}", stripe.units[*unit].member);
+        }
+        ArrayError::Lost { stripe: stripe.index, what }
+    }
+
+    fn blocks_of(&self, place: Place, range: UnitRange) -> std::ops::RangeInclusive<(usize, u64)> {
+        let first = (place.offset_bytes + range.start) / BLOCK_BYTES;
+        let last = (place.offset_bytes + range.end - 1) / BLOCK_BYTES;
+        (place.member, first)..=(place.member, last)
+    }
+
+    /// Whether a range of a unit touches a block that holds nothing valid.
+    pub fn is_lost(&self, stripe: &Stripe, range: UnitRange) -> bool {
+        self.is_lost_at(stripe.units[range.unit], range)
+    }
+
+    pub fn is_lost_at(&self, place: Place, range: UnitRange) -> bool {
+        self.bad.is_lost(self.blocks_of(place, range))
+    }
+
+    /// The answer that a read of a lost block gets.
+    pub fn lost_answer(&self, stripe: &Stripe, range: UnitRange) -> Completion {
+        let place = stripe.units[range.unit];
+        let request = IoRequest::read(place.offset_bytes + range.start, self.buffers.allocate(0));
+        let member = self.columns.member_at(place);
+        let label = member.map_or_else(|| "missing drive".into(), |member| member.label().clone());
+        Completion::ready(Err(request.error(&label, DriveErrorKind::Medium, None)))
+    }
+
+    /// The range was written: it holds something valid again.
+    pub fn forget_lost(&self, stripe: &Stripe, range: UnitRange) {
+        self.bad.repair_lost(self.blocks_of(stripe.units[range.unit], range));
+    }
+
+    /// Notes that a block of a member holds nothing valid.
+    pub fn remember_lost(&self, stripe: &Stripe, range: UnitRange) {
+        let (first, last) = self.blocks_of(stripe.units[range.unit], range).into_inner();
+        self.bad.note_lost((first.1..=last.1).map(|block| (first.0, block)));
+    }
+}

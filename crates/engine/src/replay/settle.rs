@@ -1,0 +1,520 @@
+//! After a crash, with checksums: what was being written is told by its sums, block by block.
+//!
+//! The records of a stripe say which sums its blocks had, one after the other. What the last record
+//! holds whole (*redo*) is written in place. A block of which the last record says only its sum
+//! (*intent*) is compared: it holds the newest version, or an older one back to the last that was
+//! surely durable, or it is torn. A row of blocks, one of each unit, is put together like this:
+//! where all data blocks hold a version each, parity is computed anew, since every block may be old
+//! or new on its own. A data block that is torn, on a drive that is gone, or behind the others is
+//! reconstructed from blocks that all hold the same version, if what comes out has the sum of that
+//! version; one that holds no version is dead otherwise. Of several copies the newest counts for
+//! all.
+//!
+//! What was before a redo record is durable in place, as the stripe was flushed before a record of
+//! another kind followed (`log/mod.rs`); so only versions from the row's last redo record on can
+//! be met.
+//!
+//! Faults expected: torn blocks, blocks that cannot be read, and drives missing. Done again from
+//! the beginning if it is interrupted; memory is bounded by the records of one stripe and the
+//! stripe itself.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Cause, Completion, IoRequest, access};
+use stripewise_layout::{MemberSet, Stripe, UnitRange};
+
+use crate::array::parity::recover_units;
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::journal::{Found, Journal, Kind, Record};
+use crate::map::regions::RegionState;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::replay::ReplayReport;
+use crate::sums::{OLD_SUMS, UnitSums};
+
+/// What one record says of a block.
+#[derive(Clone, Copy)]
+struct Touch {
+    /// Which record of the stripe.
+    record: usize,
+    /// The block's sum from then on; `None`: nothing is recorded of it.
+    new: Option<u32>,
+    /// What it was before, as far as the record says so.
+    old: Option<u32>,
+}
+
+type Touches = SmallVec<[Touch; 2]>;
+
+/// A stripe that is being settled.
+struct Settling<'a> {
+    stripe: &'a Stripe,
+    missing: MemberSet,
+    records: Vec<Record>,
+    /// What was acknowledged from the journal and is written in place with the record of this
+    /// number: byte of the stripe's data, oldest first.
+    pending: Vec<(usize, u64, Buffer)>,
+    interleave: u64,
+    data_units: usize,
+    /// Per unit and block of the strip.
+    touches: Vec<Touches>,
+    blocks: usize,
+    /// The pages of each unit.
+    sums: Vec<UnitSums>,
+    /// What the units hold, once they were read: nothing where they cannot be.
+    strips: Option<Vec<Vec<Option<Buffer>>>>,
+    writes: Vec<Completion>,
+    dead_blocks: u64,
+}
+
+impl Settling<'_> {
+    fn touches(&self, unit: usize, block: usize) -> &Touches {
+        &self.touches[unit * self.blocks + block]
+    }
+
+    fn range(&self, unit: usize, block: usize) -> UnitRange {
+        let start = block as u64 * BLOCK_BYTES;
+        UnitRange { unit, start, end: start + BLOCK_BYTES }
+    }
+
+    /// The content that the last record has of a block, if it has one.
+    fn payload(&self, unit: usize, block: usize) -> Option<Buffer> {
+        let last = self.touches(unit, block).last()?;
+        let start = block as u64 * BLOCK_BYTES;
+        if unit < self.data_units && self.records[last.record].kind == Kind::Parity {
+            let at = unit as u64 * self.interleave + start;
+            let holds = |(record, from, data): &&(usize, u64, Buffer)| {
+                *record == last.record && *from <= at && at + BLOCK_BYTES <= from + data.len() as u64
+            };
+            let (_, from, data) = self.pending.iter().rev().find(holds)?;
+            return Some(data.slice((at - from) as usize..(at - from + BLOCK_BYTES) as usize));
+        }
+        let part = self.records[last.record].parts.iter().find(|part| {
+            let from = u64::from(part.start);
+            usize::from(part.unit) == unit && from <= start && start + BLOCK_BYTES <= from + part.len()
+        })?;
+        let from = (start - u64::from(part.start)) as usize;
+        // A record that was loaded has each part in one piece.
+        Some(part.segments.first()?.slice(from..from + BLOCK_BYTES as usize))
+    }
+
+    /// The sum that the block had after so many of the records. Of copies one says it for all: of
+    /// one that was not there nothing may be recorded.
+    fn sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
+        let own = self.own_sum_after(inner, unit, block, records);
+        if own.is_some() || inner.geometry.copies() == 1 {
+            return own;
+        }
+        let sums = inner.sums.get()?;
+        let name = |unit: usize| {
+            let place = self.stripe.units[unit];
+            (place.member as u16, place.offset_bytes + block as u64 * BLOCK_BYTES)
+        };
+        let of_other = |other: usize| {
+            let sum = self.own_sum_after(inner, other, block, records)?;
+            Some(sums.table.translate(&[sum], name(other), name(unit))[0])
+        };
+        (0..self.stripe.units.len()).find_map(of_other)
+    }
+
+    fn own_sum_after(&self, inner: &Inner, unit: usize, block: usize, records: usize) -> Option<u32> {
+        let touches = self.touches(unit, block);
+        match touches.iter().rev().find(|touch| touch.record < records) {
+            Some(touch) => touch.new,
+            None => match touches.first() {
+                Some(first) => first.old,
+                None => inner.recorded_sum(&self.sums[unit], block),
+            },
+        }
+    }
+}
+
+impl Inner {
+    /// Carries the records out and makes the result durable, sums and all.
+    pub async fn replay_with_sums(
+        &self,
+        journal: &Journal,
+        records: &[Found],
+    ) -> Result<ReplayReport, ArrayError> {
+        let mut report = ReplayReport::default();
+        let mut stripes: BTreeMap<u64, Vec<&Found>> = BTreeMap::new();
+        for found in records {
+            let region = self.regions.region_of(found.record.stripe);
+            if region < self.regions.count() && self.regions.state(region) != RegionState::Unwritten {
+                stripes.entry(found.record.stripe).or_default().push(found);
+            } else if found.record.kind == Kind::Data {
+                // Never made durable as a whole, or forgotten since: it reads as zeros, with what
+                // is pending over it.
+                self.keep_data(&journal.load(found).await?);
+            }
+        }
+        for (index, found) in stripes {
+            report.dead_blocks += self.settle_by_sums(journal, index, &found).await?;
+            let count = |is_counted: fn(Kind) -> bool| {
+                found.iter().filter(|found| is_counted(found.record.kind)).count() as u64
+            };
+            report.redone += count(|kind| matches!(kind, Kind::Redo | Kind::Parity));
+            report.settled += count(|kind| kind == Kind::Intent);
+        }
+        self.flush_members().await?;
+        self.release_records().await?;
+        Ok(report)
+    }
+
+    async fn settle_by_sums(
+        &self,
+        journal: &Journal,
+        index: u64,
+        found: &[&Found],
+    ) -> Result<u64, ArrayError> {
+        let stripe = self.geometry.stripe(index);
+        let blocks = (self.geometry.interleave_bytes() / BLOCK_BYTES) as usize;
+        let mut records = Vec::with_capacity(found.len());
+        let mut pending: Vec<(usize, u64, Buffer)> = Vec::new();
+        let mut data: Vec<Record> = Vec::new();
+        for found in found {
+            let record = match found.record.kind {
+                Kind::Intent => found.record.clone(),
+                _ => journal.load(found).await?,
+            };
+            if record.kind == Kind::Data {
+                data.push(record);
+                continue;
+            }
+            // Whoever writes a stripe in place has first put in place what was pending of it, or
+            // does so now, perhaps not all at once.
+            let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
+            let is_placed = |data: &Record| covers_all || data.sequence <= record.covers;
+            let (placed, later): (Vec<Record>, Vec<Record>) = data.into_iter().partition(is_placed);
+            data = later;
+            if record.kind == Kind::Parity {
+                for part in placed.into_iter().flat_map(|record| record.parts) {
+                    let mut from =
+                        u64::from(part.unit) * self.geometry.interleave_bytes() + u64::from(part.start);
+                    for segment in part.segments {
+                        let length = segment.len() as u64;
+                        pending.push((records.len(), from, segment));
+                        from += length;
+                    }
+                }
+            }
+            records.push(record);
+        }
+        for record in &data {
+            self.keep_data(record);
+        }
+        if records.is_empty() {
+            return Ok(0);
+        }
+        let mut touches = vec![Touches::new(); stripe.units.len() * blocks];
+        for (number, record) in records.iter().enumerate() {
+            self.note_touches(number, record, blocks, &mut touches);
+        }
+        let mut sums = Vec::with_capacity(stripe.units.len());
+        for unit in 0..stripe.units.len() {
+            let whole = UnitRange { unit, start: 0, end: self.geometry.interleave_bytes() };
+            sums.push(self.unit_sums(&stripe, whole).await?);
+        }
+        let mut settling = Settling {
+            stripe: &stripe,
+            missing: self.columns.missing_in(index),
+            records,
+            pending,
+            interleave: self.geometry.interleave_bytes(),
+            data_units: self.geometry.data_units(),
+            touches,
+            blocks,
+            sums,
+            strips: None,
+            writes: Vec::new(),
+            dead_blocks: 0,
+        };
+        for block in 0..blocks {
+            self.settle_row(&mut settling, block).await?;
+        }
+        for write in std::mem::take(&mut settling.writes) {
+            if let Err(error) = write.await {
+                self.note_write_error(&error).await?;
+            }
+        }
+        Ok(settling.dead_blocks)
+    }
+
+    fn note_touches(&self, number: usize, record: &Record, blocks: usize, touches: &mut [Touches]) {
+        let data_units = self.geometry.data_units();
+        let units = touches.len() / blocks;
+        let mut window = (usize::MAX, 0);
+        for is_old in [false, true] {
+            for run in record.sums.iter().filter(|run| (run.unit & OLD_SUMS != 0) == is_old) {
+                let unit = usize::from(run.unit & !OLD_SUMS);
+                for (block, &sum) in (run.first_block as usize..).zip(&run.sums) {
+                    // Records are checked by their own checksum; one of another shape is another
+                    // volume's.
+                    if unit >= units || block >= blocks {
+                        continue;
+                    }
+                    let of_block = &mut touches[unit * blocks + block];
+                    if !is_old {
+                        of_block.push(Touch { record: number, new: Some(sum), old: None });
+                        window = (window.0.min(block), window.1.max(block + 1));
+                    } else if let Some(touch) = of_block.last_mut() {
+                        touch.old = Some(sum);
+                    }
+                }
+            }
+        }
+        // Parity that nobody had: it is not what it was, and what it would be is not known.
+        let parity = if self.geometry.copies() > 1 { units..units } else { data_units..units };
+        for unit in parity {
+            for block in window.0.min(window.1)..window.1 {
+                let of_block = &mut touches[unit * blocks + block];
+                if of_block.last().is_none_or(|touch| touch.record != number) {
+                    of_block.push(Touch { record: number, new: None, old: None });
+                }
+            }
+        }
+    }
+
+    async fn settle_row(&self, settling: &mut Settling<'_>, block: usize) -> Result<(), ArrayError> {
+        let units = settling.stripe.units.len();
+        let mut is_touched = false;
+        let mut has_intents = false;
+        let mut floor = 0;
+        for unit in 0..units {
+            let touches = settling.touches(unit, block);
+            for touch in touches {
+                if settling.records[touch.record].kind != Kind::Intent {
+                    floor = floor.max(touch.record + 1);
+                }
+            }
+            if let Some(last) = touches.last() {
+                is_touched = true;
+                has_intents |= settling.records[last.record].kind == Kind::Intent;
+            }
+        }
+        if !is_touched {
+            return Ok(());
+        }
+        if has_intents {
+            return self.settle_versions(settling, block, floor).await;
+        }
+        for unit in 0..units {
+            let Some(&last) = settling.touches(unit, block).last() else { continue };
+            if let Some(content) = settling.payload(unit, block) {
+                self.write_settled(settling, unit, block, content);
+            }
+            self.record_settled(settling, unit, block, last.new);
+        }
+        Ok(())
+    }
+
+    /// A row in which some blocks have only their sums in the journal.
+    async fn settle_versions(
+        &self,
+        settling: &mut Settling<'_>,
+        block: usize,
+        floor: usize,
+    ) -> Result<(), ArrayError> {
+        if settling.strips.is_none() {
+            settling.strips = Some(self.read_strips(settling).await?);
+        }
+        let units = settling.stripe.units.len();
+        let newest = settling.records.len();
+        let held = |unit: usize| settling.strips.as_ref().and_then(|strips| strips[unit][block].clone());
+        let mut contents: Vec<Option<Buffer>> = Vec::with_capacity(units);
+        let mut is_in_place = Vec::with_capacity(units);
+        for unit in 0..units {
+            let payload = settling.payload(unit, block);
+            is_in_place.push(payload.is_none());
+            contents.push(payload.or_else(|| held(unit)));
+        }
+        let has = |unit: usize, records: usize| {
+            let Some(content) = &contents[unit] else { return false };
+            let expected = settling.sum_after(self, unit, block, records);
+            expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
+        };
+        let version = |unit: usize| (floor..=newest).rev().find(|&records| has(unit, records));
+        let mut versions: Vec<Option<usize>> = (0..units).map(version).collect();
+
+        if self.geometry.copies() > 1 {
+            let best = (0..units).filter(|&unit| versions[unit].is_some()).max_by_key(|&unit| versions[unit]);
+            let content = match best {
+                Some(unit) => contents[unit].clone().expect("what has a version has content"),
+                None => self.bury(settling, 0, block),
+            };
+            for unit in 0..units {
+                if best.is_none() || versions[unit].is_none() || !same(contents[unit].as_ref(), &content) {
+                    self.write_settled(settling, unit, block, content.clone());
+                }
+                let sum = self.sum_of(settling, unit, block, &content);
+                self.record_settled(settling, unit, block, Some(sum));
+            }
+            return Ok(());
+        }
+
+        let data_units = self.geometry.data_units();
+        // The newest version that so many blocks hold that the others follow from them: then these
+        // hold it too, also one that holds an older one, since its drive may have lost a write that
+        // was durable on all others.
+        let mut found: SmallVec<[(usize, Buffer); 4]> = SmallVec::new();
+        for records in (floor..=newest).rev() {
+            let is_behind = |unit: &usize| versions[*unit].is_none_or(|version| version < records);
+            let behind: SmallVec<[usize; 4]> = (0..data_units).filter(is_behind).collect();
+            if behind.is_empty() {
+                break;
+            }
+            let together: SmallVec<[usize; 12]> =
+                (0..units).filter(|&unit| has(unit, records)).take(data_units).collect();
+            if together.len() < data_units {
+                continue;
+            }
+            let sources: SmallVec<[Buffer; 12]> =
+                together.iter().map(|&unit| contents[unit].clone().expect("it has content")).collect();
+            let wanted: Vec<Buffer> =
+                behind.iter().map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
+            recover_units(self.geometry.data_units(), &together, &sources, &behind, &wanted);
+            let fits = behind.iter().zip(&wanted).all(|(&unit, content)| {
+                let expected = settling.sum_after(self, unit, block, records);
+                expected.is_none_or(|expected| expected == self.sum_of(settling, unit, block, content))
+            });
+            if fits {
+                found = behind.into_iter().zip(wanted).collect();
+                break;
+            }
+        }
+        for (unit, content) in found {
+            contents[unit] = Some(content);
+            versions[unit] = Some(newest);
+            is_in_place[unit] = false;
+        }
+        for unit in 0..data_units {
+            if versions[unit].is_none() {
+                contents[unit] = Some(self.bury(settling, unit, block));
+                is_in_place[unit] = false;
+            }
+        }
+        let data: Vec<Buffer> = contents[..data_units].iter().flatten().cloned().collect();
+        let parity: Vec<Buffer> =
+            (data_units..units).map(|_| self.buffers.allocate(BLOCK_BYTES as usize)).collect();
+        if !parity.is_empty() {
+            let sources: SmallVec<[&Buffer; 12]> = data.iter().collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&sources, &targets, stripewise_parity::encode);
+        }
+        for (unit, content) in data.into_iter().chain(parity).enumerate() {
+            let is_there = is_in_place[unit] && same(contents[unit].as_ref(), &content);
+            let sum = self.sum_of(settling, unit, block, &content);
+            if !is_there {
+                self.write_settled(settling, unit, block, content);
+            }
+            self.record_settled(settling, unit, block, Some(sum));
+        }
+        Ok(())
+    }
+
+    /// What stands in for a block that is lost. Not zeros, nor anything else that may have been
+    /// there before: should this be interrupted, the block must not be taken for an old version of
+    /// itself when it is done again.
+    fn bury(&self, settling: &mut Settling<'_>, unit: usize, block: usize) -> Buffer {
+        let is_dead = self.declare_block_dead(settling.stripe.index, unit, block as u64 * BLOCK_BYTES);
+        settling.dead_blocks += u64::from(is_dead);
+        let stand_in = self.buffers.allocate(BLOCK_BYTES as usize);
+        let mark = self.spec.id.to_le_bytes();
+        stand_in
+            .with_mut(|bytes| bytes.chunks_exact_mut(mark.len()).for_each(|to| to.copy_from_slice(&mark)));
+        stand_in
+    }
+
+    fn sum_of(&self, settling: &Settling<'_>, unit: usize, block: usize, content: &Buffer) -> u32 {
+        let sums = self.sums.get().expect("asked by who has checksums");
+        let place = settling.stripe.units[unit];
+        let at = place.offset_bytes + block as u64 * BLOCK_BYTES;
+        sums.table.compute(place.member as u16, at, content)[0]
+    }
+
+    fn write_settled(&self, settling: &mut Settling<'_>, unit: usize, block: usize, content: Buffer) {
+        let place = settling.stripe.units[unit];
+        let range = settling.range(unit, block);
+        if unit < self.geometry.data_units() || self.geometry.copies() > 1 {
+            // What is written is no longer lost, also where it enters parity only.
+            self.forget_lost(settling.stripe, range);
+        }
+        if settling.missing.contains(place.member) {
+            return;
+        }
+        let request = IoRequest::write(place.offset_bytes + range.start, content, false);
+        settling.writes.push(self.columns.submit(
+            place.member,
+            Class::Foreground,
+            request.because(Cause::Journal),
+        ));
+    }
+
+    fn record_settled(&self, settling: &Settling<'_>, unit: usize, block: usize, sum: Option<u32>) {
+        let sequence = settling.records.last().map_or(1, |record| record.sequence);
+        self.set_block_sum(&settling.sums[unit], block, sum, sequence);
+    }
+
+    /// All blocks of all units that are there.
+    async fn read_strips(&self, settling: &Settling<'_>) -> Result<Vec<Vec<Option<Buffer>>>, ArrayError> {
+        let length = self.geometry.interleave_bytes();
+        let mut reads = Vec::new();
+        for unit in 0..settling.stripe.units.len() {
+            let is_there = !settling.missing.contains(settling.stripe.units[unit].member);
+            let buffer = self.buffers.allocate(length as usize);
+            let whole = UnitRange { unit, start: 0, end: length };
+            let answer = is_there.then(|| {
+                self.submit_unit_read(
+                    settling.stripe,
+                    whole,
+                    Class::Foreground,
+                    Cause::Journal,
+                    buffer.clone(),
+                )
+            });
+            reads.push((buffer, answer));
+        }
+        let mut strips = Vec::new();
+        for (unit, (buffer, answer)) in reads.into_iter().enumerate() {
+            let mut strip: Vec<Option<Buffer>> = vec![None; settling.blocks];
+            match answer {
+                None => {}
+                Some(answer) => match answer.await {
+                    Ok(()) => {
+                        for (block, content) in strip.iter_mut().enumerate() {
+                            let at = block * BLOCK_BYTES as usize;
+                            *content = Some(buffer.slice(at..at + BLOCK_BYTES as usize));
+                        }
+                    }
+                    Err(error) => {
+                        self.note_read_error(&error).await?;
+                        for (block, content) in strip.iter_mut().enumerate() {
+                            let one = self.buffers.allocate(BLOCK_BYTES as usize);
+                            let range = settling.range(unit, block);
+                            let read = self.submit_unit_read(
+                                settling.stripe,
+                                range,
+                                Class::Foreground,
+                                Cause::Journal,
+                                one.clone(),
+                            );
+                            if read.await.is_ok() {
+                                *content = Some(one);
+                            }
+                        }
+                    }
+                },
+            }
+            strips.push(strip);
+        }
+        Ok(strips)
+    }
+}
+
+fn same(content: Option<&Buffer>, other: &Buffer) -> bool {
+    let Some(content) = content else { return false };
+    let mut equal = true;
+    access(&[content, other], &[], |bytes, _| equal = bytes[0] == bytes[1]);
+    equal
+}

@@ -1,0 +1,219 @@
+//! The order in which the engine may wait for what others hold; debug builds assert it.
+//!
+//! A wait is allowed only for what stands *behind* everything that the waiting code holds:
+//!
+//! 1. a request's admission, a range of a volume that is converted, the turn to change drives or
+//!    volumes;
+//! 2. stripes: all at once and holding none ([`StripeTable::lock_all`]; a write leads each of its
+//!    stripes by itself, and no stripe it leads waits for another one);
+//! 3. room in the journal for a write in place: holding only stripes of which nothing is pending,
+//!    and that were written before;
+//! 4. the completion of regions and the flush that makes them known ([`Inner::flush`]): holding no
+//!    stripe. It takes stripes that were never written ahead of whatever waits for them;
+//! 5. room in the journal for destaging: the journal keeps it free (`journal/space.rs`);
+//! 6. checksum pages, pages of the region map, commits of the pool, drives.
+//!
+//! Room comes from releasing the journal's oldest records. Those need 4 where their region is not
+//! known as written yet, else 5 for a stripe that is free, reserved, or in the hands of code that
+//! waits for nothing above 5. So there is no circle.
+//!
+//! [`scope`] marks one course of work. Scopes nest as futures do: what an outer one holds counts
+//! for an inner one, which it waits for; work that is joined with other work needs a scope of its
+//! own, since what the other holds is given up independently. Release builds do nothing of this.
+//!
+//! [`StripeTable::lock_all`]: crate::stripes::stripe_table::StripeTable::lock_all
+//! [`Inner::flush`]: crate::array::Inner::flush
+
+#[cfg(debug_assertions)]
+pub(crate) use checked::{Holding, assert_holds_only, scope, took};
+#[cfg(not(debug_assertions))]
+pub(crate) use unchecked::{Holding, assert_holds_only, scope, took};
+
+/// A table of stripes, told from others by where it is.
+pub(crate) trait Stripes {}
+
+/// Before a wait for which no stripe of the table may be held.
+pub(crate) fn assert_holds_none(table: &impl Stripes, wait: &str) {
+    assert_holds_only(table, wait, |_| false);
+}
+
+#[cfg(debug_assertions)]
+mod checked {
+    use std::cell::RefCell;
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::rc::Rc;
+
+    use super::Stripes;
+
+    thread_local! {
+        static CURRENT: RefCell<Option<Rc<Scope>>> = const { RefCell::new(None) };
+    }
+
+    /// What one course of work holds: which table, which stripe.
+    struct Scope {
+        held: RefCell<Vec<(usize, u64)>>,
+        outer: Option<Rc<Scope>>,
+    }
+
+    /// Makes a scope the current one until dropped.
+    struct Entered(Option<Rc<Scope>>);
+
+    impl Entered {
+        fn enter(scope: &Rc<Scope>) -> Self {
+            Self(CURRENT.replace(Some(scope.clone())))
+        }
+    }
+
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            CURRENT.replace(self.0.take());
+        }
+    }
+
+    /// Runs a future as one course of work. What is around it is looked at when it runs: a task
+    /// that was spawned has nothing around it.
+    pub(crate) async fn scope<F: Future>(work: F) -> F::Output {
+        let outer = CURRENT.with_borrow(Clone::clone);
+        let scope = Rc::new(Scope { held: RefCell::default(), outer });
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let _entered = Entered::enter(&scope);
+            work.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// A stripe is held until this is dropped, wherever that is.
+    pub(crate) struct Holding {
+        scope: Rc<Scope>,
+        table: usize,
+        stripe: u64,
+    }
+
+    impl Drop for Holding {
+        fn drop(&mut self) {
+            let mut held = self.scope.held.borrow_mut();
+            let index = held.iter().position(|held| *held == (self.table, self.stripe));
+            held.swap_remove(index.expect("noted when it was taken"));
+        }
+    }
+
+    fn name_of(table: &impl Stripes) -> usize {
+        std::ptr::from_ref(table).addr()
+    }
+
+    /// The current scope has taken a stripe.
+    pub(crate) fn took(table: &impl Stripes, stripe: u64) -> Holding {
+        let scope =
+            CURRENT.with_borrow(Clone::clone).expect("stripes are taken in a scope (stripes/lock_order.rs)");
+        let table = name_of(table);
+        scope.held.borrow_mut().push((table, stripe));
+        Holding { scope, table, stripe }
+    }
+
+    /// Before a wait: of this table, only stripes are held that may be.
+    pub(crate) fn assert_holds_only(table: &impl Stripes, wait: &str, may_be: impl Fn(u64) -> bool) {
+        let mut next = CURRENT.with_borrow(Clone::clone);
+        while let Some(scope) = next {
+            for &(held, stripe) in scope.held.borrow().iter() {
+                assert!(
+                    held != name_of(table) || may_be(stripe),
+                    "lock order: waits for {wait} while it holds stripe {stripe} (stripes/lock_order.rs)"
+                );
+            }
+            next = scope.outer.clone();
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod unchecked {
+    use super::Stripes;
+
+    /// A stripe is held.
+    pub(crate) struct Holding;
+
+    pub(crate) fn scope<F: Future>(work: F) -> F {
+        work
+    }
+
+    pub(crate) fn took(_: &impl Stripes, _: u64) -> Holding {
+        Holding
+    }
+
+    pub(crate) fn assert_holds_only(_: &impl Stripes, _: &str, _: impl Fn(u64) -> bool) {}
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use futures_util::future::join;
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    /// With a size: two of none may be at the same place.
+    #[derive(Default)]
+    struct Table {
+        _size: u64,
+    }
+
+    impl Stripes for Table {}
+
+    fn refuses(work: impl Future<Output = ()>) -> bool {
+        let executor = VirtualExecutor::new();
+        catch_unwind(AssertUnwindSafe(|| executor.block_on(scope(work)))).is_err()
+    }
+
+    #[test]
+    fn a_wait_is_refused_to_what_holds_a_stripe_itself_or_around_it() {
+        let (table, other) = (Table::default(), Table::default());
+        assert!(refuses(async {
+            let _held = took(&table, 7);
+            assert_holds_none(&table, "a test");
+        }));
+        assert!(refuses(async {
+            let _held = took(&table, 7);
+            scope(async { assert_holds_none(&table, "a test") }).await;
+        }));
+        assert!(!refuses(async {
+            let held = took(&table, 7);
+            assert_holds_none(&other, "a test");
+            assert_holds_only(&table, "a test", |stripe| stripe == 7);
+            drop(held);
+            assert_holds_none(&table, "a test");
+        }));
+    }
+
+    #[test]
+    fn work_that_is_joined_or_spawned_does_not_count() {
+        let table = Table::default();
+        assert!(!refuses(async {
+            let (event, wait) = (stripewise_drive::Event::new(), stripewise_drive::Event::new());
+            let holder = scope(async {
+                let _held = took(&table, 1);
+                let until = wait.wait();
+                event.notify_all();
+                until.await;
+            });
+            let waiter = scope(async {
+                event.wait().await;
+                assert_holds_none(&table, "a test");
+                wait.notify_all();
+            });
+            join(waiter, holder).await;
+        }));
+    }
+
+    #[test]
+    fn a_stripe_is_given_up_in_whatever_scope_its_holder_ended() {
+        let table = Table::default();
+        assert!(!refuses(async {
+            let held = scope(async { took(&table, 3) }).await;
+            drop(held);
+            assert_holds_none(&table, "a test");
+        }));
+    }
+}

@@ -1,0 +1,645 @@
+//! Who works on which stripe: every write, degraded read, repair and rebuild of a stripe goes one
+//! at a time, in order of arrival, and writes that wait for the same stripe are handed over
+//! together, so that they can become one.
+//!
+//! The first to ask for an idle stripe *leads* it: it holds the stripe and works for itself and for
+//! all writes queued there that fit. A write that finds the stripe held queues its piece and later
+//! learns either that it was carried out by a leader, or that it leads now itself. The table holds
+//! only stripes in use, so its size is bounded by the requests admitted.
+//!
+//! Work on many stripes (rebuild, discard, scrub, moves) takes them as a *group*: it queues in all
+//! of them in one step and holds none until it is its turn in every one. A stripe in which only a
+//! group's turn has come is *reserved*: later requests wait, but destaging may have it in between.
+//! So the record that the journal's room hangs on is never held by work that waits for another
+//! stripe (`stripes/lock_order.rs`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustc_hash::FxHashMap;
+use stripewise_drive::{Buffer, Event};
+
+use crate::error::ArrayError;
+use crate::member::Class;
+use crate::mutation::{self, Mutation};
+use crate::stripes::lock_order::{self, Holding};
+use crate::write_back::pending::Room;
+
+/// New data for a contiguous range of a stripe's data, bytes from the start of the stripe's data.
+#[derive(Clone)]
+pub(crate) struct Piece {
+    pub from: u64,
+    pub data: Buffer,
+    pub fua: bool,
+    /// Who waits for it.
+    pub class: Class,
+    /// What it may be deferred with, see `write_back/destage.rs`.
+    pub room: Option<Rc<RefCell<Option<Room>>>>,
+}
+
+impl Piece {
+    pub fn to(&self) -> u64 {
+        self.from + self.data.len() as u64
+    }
+}
+
+pub(crate) enum Turn {
+    /// The caller holds the stripe now, and its piece (if any) is first in the queue.
+    Lead,
+    /// A leader carried the piece out, with this result.
+    Done(Result<(), ArrayError>),
+}
+
+enum Signal {
+    Waiting(Option<Waker>),
+    Lead,
+    Done(Result<(), ArrayError>),
+    Taken,
+}
+
+pub(crate) struct Ticket(RefCell<Signal>);
+
+impl Ticket {
+    fn new() -> Rc<Self> {
+        Rc::new(Self(RefCell::new(Signal::Waiting(None))))
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Signal::Waiting(Some(waker)) = self.0.replace(signal) {
+            waker.wake();
+        }
+    }
+
+    pub fn finish(&self, result: Result<(), ArrayError>) {
+        self.signal(Signal::Done(result));
+    }
+}
+
+enum Wish {
+    /// Write this, alone or together with neighbours.
+    Write(Piece),
+    /// Have the stripe alone, together with the group's others.
+    Group(Rc<Group>),
+    /// Have it beside other readers: for reads that decode, which need data and parity to belong
+    /// together.
+    Shared,
+}
+
+struct Entry {
+    ticket: Rc<Ticket>,
+    wish: Wish,
+}
+
+impl Entry {
+    fn piece(&self) -> Option<&Piece> {
+        match &self.wish {
+            Wish::Write(piece) => Some(piece),
+            Wish::Group(_) | Wish::Shared => None,
+        }
+    }
+
+    fn group(&self) -> Option<&Rc<Group>> {
+        match &self.wish {
+            Wish::Group(group) => Some(group),
+            Wish::Write(_) | Wish::Shared => None,
+        }
+    }
+}
+
+/// Stripes that are taken together.
+struct Group {
+    stripes: Vec<u64>,
+    /// Goes before whatever is queued.
+    is_ahead: bool,
+    /// In how many of the stripes it is the group's turn.
+    reserved: Cell<usize>,
+    has_begun: Cell<bool>,
+    ticket: Rc<Ticket>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// Reserved for the group whose turn it is.
+    Free,
+    Alone,
+    /// By so many readers.
+    Shared(u32),
+}
+
+struct StripeState {
+    hold: Hold,
+    /// Groups that go before the queue.
+    ahead: Vec<Rc<Group>>,
+    queue: VecDeque<Entry>,
+    /// Told of every piece that joins the queue, for a leader that holds back for more.
+    joined: Option<Rc<Event>>,
+}
+
+impl StripeState {
+    /// The group that is next, if it is a group's turn.
+    fn next_group(&self) -> Option<&Rc<Group>> {
+        self.ahead.first().or_else(|| self.queue.front().and_then(Entry::group))
+    }
+}
+
+type Stripes = FxHashMap<u64, StripeState>;
+
+/// All stripes in use of one array.
+#[derive(Default)]
+pub(crate) struct StripeTable {
+    stripes: RefCell<Stripes>,
+    spare_queues: RefCell<Vec<VecDeque<Entry>>>,
+    contended: Cell<u64>,
+}
+
+impl lock_order::Stripes for StripeTable {}
+
+const KEPT_QUEUES: usize = 256;
+
+impl StripeTable {
+    /// Queues a write. Returns its ticket if the caller leads the stripe at once, else what to wait
+    /// for.
+    pub fn enter(&self, stripe: u64, piece: Piece) -> Result<Rc<Ticket>, Waiting> {
+        self.enter_with(stripe, Wish::Write(piece))
+    }
+
+    fn enter_with(&self, stripe: u64, wish: Wish) -> Result<Rc<Ticket>, Waiting> {
+        let ticket = Ticket::new();
+        let mut stripes = self.stripes.borrow_mut();
+        let shared = matches!(wish, Wish::Shared);
+        let entry = Entry { ticket: ticket.clone(), wish };
+        if let Some(state) = stripes.get_mut(&stripe) {
+            if shared
+                && let Hold::Shared(readers) = &mut state.hold
+                && state.ahead.is_empty()
+                && state.queue.is_empty()
+            {
+                *readers += 1;
+                return Ok(ticket);
+            }
+            state.queue.push_back(entry);
+            if let Some(joined) = &state.joined {
+                joined.notify_all();
+            }
+            self.contended.set(self.contended.get() + 1);
+            return Err(Waiting { ticket });
+        }
+        let mut state = self.new_state(if shared { Hold::Shared(1) } else { Hold::Alone });
+        if !shared {
+            state.queue.push_back(entry);
+        }
+        stripes.insert(stripe, state);
+        Ok(ticket)
+    }
+
+    fn new_state(&self, hold: Hold) -> StripeState {
+        let queue = self.spare_queues.borrow_mut().pop().unwrap_or_default();
+        StripeState { hold, ahead: Vec::new(), queue, joined: None }
+    }
+
+    /// Takes the stripe alone, waiting for its turn.
+    pub async fn lock(self: &Rc<Self>, stripe: u64) -> StripeGuard {
+        self.lock_all(vec![stripe]).await.pop().expect("one stripe, one guard")
+    }
+
+    /// Takes these stripes (in order, each once) alone, all at the same time. Until then it holds
+    /// none.
+    pub async fn lock_all(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
+        self.lock_group(stripes, false).await
+    }
+
+    /// As [`Self::lock_all`], before all that wait for any of the stripes. Those that have one now
+    /// must not be waiting for what the caller is to bring about.
+    pub async fn lock_all_ahead(self: &Rc<Self>, stripes: Vec<u64>) -> Vec<StripeGuard> {
+        self.lock_group(stripes, true).await
+    }
+
+    async fn lock_group(self: &Rc<Self>, stripes: Vec<u64>, is_ahead: bool) -> Vec<StripeGuard> {
+        debug_assert!(stripes.is_sorted_by(|a, b| a < b), "a group has each of its stripes once");
+        if stripes.len() > 1 && mutation::is_chosen(Mutation::LockOneByOne) {
+            let mut guards = Vec::new();
+            for stripe in stripes {
+                guards.extend(Box::pin(self.lock_group(vec![stripe], false)).await);
+            }
+            return guards;
+        }
+        if !mutation::is_chosen(Mutation::LockOneByOne) {
+            lock_order::assert_holds_none(&**self, "stripes");
+        }
+        if stripes.is_empty() {
+            return Vec::new();
+        }
+        let table = match mutation::is_chosen(Mutation::LockWithoutWaiting) {
+            true => Rc::new(Self::default()),
+            false => self.clone(),
+        };
+        let ticket = Ticket::new();
+        let (reserved, has_begun) = (Cell::new(0), Cell::new(false));
+        let group = Rc::new(Group { stripes, is_ahead, reserved, has_begun, ticket: ticket.clone() });
+        table.join(&group);
+        let mut membership = Membership { table: &table, group: &group, is_over: false };
+        if !group.has_begun.get() {
+            let turn = Waiting { ticket }.await;
+            assert!(matches!(turn, Turn::Lead), "nothing else can carry out a lock");
+        }
+        membership.is_over = true;
+        group.stripes.iter().map(|&stripe| StripeGuard::new(&table, stripe)).collect()
+    }
+
+    /// Queues a group in all of its stripes.
+    fn join(&self, group: &Rc<Group>) {
+        let mut stripes = self.stripes.borrow_mut();
+        for &stripe in &group.stripes {
+            let state = stripes.entry(stripe).or_insert_with(|| self.new_state(Hold::Free));
+            let was_next = state.next_group().cloned();
+            if group.is_ahead {
+                state.ahead.push(group.clone());
+            } else {
+                let entry = Entry { ticket: group.ticket.clone(), wish: Wish::Group(group.clone()) };
+                state.queue.push_back(entry);
+                if let Some(joined) = &state.joined {
+                    joined.notify_all();
+                }
+            }
+            let is_next = state.next_group().is_some_and(|next| Rc::ptr_eq(next, group));
+            if state.hold == Hold::Free && is_next {
+                if let Some(before) = was_next {
+                    before.reserved.set(before.reserved.get() - 1);
+                }
+                group.reserved.set(group.reserved.get() + 1);
+            } else {
+                self.contended.set(self.contended.get() + 1);
+            }
+        }
+        Self::begin_if_all_are_reserved(&mut stripes, group);
+    }
+
+    fn begin_if_all_are_reserved(stripes: &mut Stripes, group: &Rc<Group>) {
+        if group.reserved.get() < group.stripes.len() {
+            return;
+        }
+        for stripe in &group.stripes {
+            let state = stripes.get_mut(stripe).expect("a reserved stripe is in the table");
+            if group.is_ahead {
+                state.ahead.remove(0);
+            } else {
+                state.queue.pop_front();
+            }
+            state.hold = Hold::Alone;
+        }
+        group.has_begun.set(true);
+        group.ticket.signal(Signal::Lead);
+    }
+
+    /// A group that is no longer wanted leaves the queues, or the stripes where it has them.
+    fn withdraw(&self, group: &Rc<Group>) {
+        if group.has_begun.get() {
+            group.stripes.iter().for_each(|&stripe| self.leave(stripe));
+            return;
+        }
+        let mut stripes = self.stripes.borrow_mut();
+        for &stripe in &group.stripes {
+            let state = stripes.get_mut(&stripe).expect("a group is queued in its stripes");
+            let was_reserved =
+                state.hold == Hold::Free && state.next_group().is_some_and(|next| Rc::ptr_eq(next, group));
+            state.ahead.retain(|other| !Rc::ptr_eq(other, group));
+            state.queue.retain(|entry| entry.group().is_none_or(|other| !Rc::ptr_eq(other, group)));
+            if was_reserved {
+                self.pass_on(&mut stripes, stripe);
+            }
+        }
+    }
+
+    /// Takes a stripe alone if nothing holds it: one that is idle, or reserved.
+    pub fn try_lock(self: &Rc<Self>, stripe: u64) -> Option<StripeGuard> {
+        if mutation::is_chosen(Mutation::LockWithoutWaiting) {
+            let own = Rc::new(Self::default());
+            own.stripes.borrow_mut().insert(stripe, self.new_state(Hold::Alone));
+            return Some(StripeGuard::new(&own, stripe));
+        }
+        let mut stripes = self.stripes.borrow_mut();
+        match stripes.get_mut(&stripe) {
+            None => {
+                stripes.insert(stripe, self.new_state(Hold::Alone));
+            }
+            Some(state) if state.hold == Hold::Free => {
+                let group = state.next_group().expect("a stripe is reserved for a group");
+                group.reserved.set(group.reserved.get() - 1);
+                state.hold = Hold::Alone;
+            }
+            Some(_) => return None,
+        }
+        Some(StripeGuard::new(self, stripe))
+    }
+
+    /// Shares the stripe with other readers, waiting for writers that came before.
+    pub async fn lock_shared(self: &Rc<Self>, stripe: u64) -> StripeGuard {
+        lock_order::assert_holds_none(&**self, "a stripe");
+        if let Err(waiting) = self.enter_with(stripe, Wish::Shared) {
+            let turn = waiting.await;
+            assert!(matches!(turn, Turn::Lead), "nothing else can carry out a lock");
+        }
+        StripeGuard::new(self, stripe)
+    }
+
+    /// For a leader: the pieces at the front of the queue that `fits` accepts, the first always.
+    pub fn take_pieces(
+        &self,
+        stripe: u64,
+        mut fits: impl FnMut(&[(Rc<Ticket>, Piece)], &Piece) -> bool,
+    ) -> Vec<(Rc<Ticket>, Piece)> {
+        let mut stripes = self.stripes.borrow_mut();
+        let state = stripes.get_mut(&stripe).expect("a leader's stripe is in the table");
+        state.joined = None;
+        let mut taken: Vec<(Rc<Ticket>, Piece)> = Vec::with_capacity(1);
+        while let Some(piece) = state.queue.front().and_then(Entry::piece) {
+            if !taken.is_empty() && !fits(&taken, piece) {
+                break;
+            }
+            let piece = piece.clone();
+            let entry = state.queue.pop_front().expect("just seen");
+            taken.push((entry.ticket, piece));
+        }
+        taken
+    }
+
+    /// For a leader that holds back: bytes of the stripe's data covered by the pieces queued, and
+    /// an event that tells of the next one. Pieces that overlap count twice: then the stripe is
+    /// taken for complete early, which is harmless.
+    pub fn gathered(&self, stripe: u64) -> (u64, Rc<Event>) {
+        let mut stripes = self.stripes.borrow_mut();
+        let state = stripes.get_mut(&stripe).expect("a leader's stripe is in the table");
+        let bytes = state.queue.iter().map_while(Entry::piece).map(|piece| piece.data.len() as u64).sum();
+        (bytes, state.joined.get_or_insert_with(|| Rc::new(Event::new())).clone())
+    }
+
+    /// Whether nobody works on any stripe, nor waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.stripes.borrow().is_empty()
+    }
+
+    /// For whoever holds the stripe and is done: hands it to the next in its queue.
+    pub fn leave(&self, stripe: u64) {
+        let mut stripes = self.stripes.borrow_mut();
+        let state = stripes.get_mut(&stripe).expect("a held stripe is in the table");
+        match &mut state.hold {
+            Hold::Shared(readers) if *readers > 1 => *readers -= 1,
+            _ => self.pass_on(&mut stripes, stripe),
+        }
+    }
+
+    /// Nothing holds the stripe now: it is the turn of what is next.
+    fn pass_on(&self, stripes: &mut Stripes, stripe: u64) {
+        let state = stripes.get_mut(&stripe).expect("a stripe that is passed on is in the table");
+        state.hold = Hold::Free;
+        if let Some(group) = state.next_group().cloned() {
+            group.reserved.set(group.reserved.get() + 1);
+            Self::begin_if_all_are_reserved(stripes, &group);
+            return;
+        }
+        let mut readers = 0;
+        while matches!(state.queue.front(), Some(Entry { wish: Wish::Shared, .. })) {
+            let reader = state.queue.pop_front().expect("just seen");
+            readers += 1;
+            reader.ticket.signal(Signal::Lead);
+        }
+        if readers > 0 {
+            state.hold = Hold::Shared(readers);
+            return;
+        }
+        match state.queue.front() {
+            Some(next) => {
+                state.hold = Hold::Alone;
+                next.ticket.signal(Signal::Lead);
+            }
+            None => {
+                let state = stripes.remove(&stripe).expect("just seen");
+                let mut spare = self.spare_queues.borrow_mut();
+                if spare.len() < KEPT_QUEUES {
+                    spare.push(state.queue);
+                }
+            }
+        }
+    }
+}
+
+/// A group that waits; it withdraws when this is dropped before it has its stripes.
+struct Membership<'a> {
+    table: &'a StripeTable,
+    group: &'a Rc<Group>,
+    is_over: bool,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.table.withdraw(self.group);
+        }
+    }
+}
+
+/// Future of a piece or lock that has to wait. Once polled it must be driven to its end: a leader
+/// may count on it.
+pub(crate) struct Waiting {
+    ticket: Rc<Ticket>,
+}
+
+impl Future for Waiting {
+    type Output = Turn;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
+        let mut signal = self.ticket.0.borrow_mut();
+        match std::mem::replace(&mut *signal, Signal::Taken) {
+            Signal::Waiting(_) => {
+                *signal = Signal::Waiting(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            Signal::Lead => {
+                // Its own piece is still to be finished, by itself.
+                *signal = Signal::Waiting(None);
+                Poll::Ready(Turn::Lead)
+            }
+            Signal::Done(result) => Poll::Ready(Turn::Done(result)),
+            Signal::Taken => unreachable!("not polled after completion"),
+        }
+    }
+}
+
+/// Holds one stripe, alone or shared; gives it on when dropped.
+pub(crate) struct StripeGuard {
+    table: Rc<StripeTable>,
+    stripe: u64,
+    _holding: Holding,
+}
+
+impl StripeGuard {
+    fn new(table: &Rc<StripeTable>, stripe: u64) -> Self {
+        Self { table: table.clone(), stripe, _holding: lock_order::took(&**table, stripe) }
+    }
+}
+
+impl Drop for StripeGuard {
+    fn drop(&mut self) {
+        self.table.leave(self.stripe);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::FutureExt;
+    use stripewise_drive::SplitMix64;
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+    use crate::stripes::lock_order::scope;
+
+    fn piece() -> Piece {
+        let data = Buffer::from_bytes(&[0; 512]);
+        Piece { from: 0, data, fua: false, class: Class::Foreground, room: None }
+    }
+
+    /// A stripe that is idle or reserved, held by none of the scopes that wait later.
+    async fn alone(table: &Rc<StripeTable>, stripe: u64) -> StripeGuard {
+        scope(async { table.try_lock(stripe) }).await.expect("nothing holds it")
+    }
+
+    #[test]
+    fn a_group_holds_nothing_until_it_has_all() {
+        let table: Rc<StripeTable> = Rc::default();
+        VirtualExecutor::new().block_on(async {
+            let writer = alone(&table, 2).await;
+            let mut group = Box::pin(scope(table.lock_all(vec![1, 2, 3])));
+            assert!(group.as_mut().now_or_never().is_none());
+            // What only the group waits for can be had in between, and goes back to it.
+            let destaging = alone(&table, 1).await;
+            assert!(table.try_lock(1).is_none());
+            drop(writer);
+            assert!(group.as_mut().now_or_never().is_none(), "1 is in use");
+            drop(destaging);
+            let guards = group.await;
+            assert_eq!(guards.len(), 3);
+            assert!((1..4).all(|stripe| table.try_lock(stripe).is_none()));
+            drop(guards);
+            assert!(table.is_idle());
+        });
+    }
+
+    #[test]
+    fn what_comes_after_a_group_waits_for_it_and_what_goes_ahead_does_not() {
+        let table: Rc<StripeTable> = Rc::default();
+        VirtualExecutor::new().block_on(async {
+            let first = alone(&table, 1).await;
+            let mut group = Box::pin(scope(table.lock_all(vec![1, 2])));
+            assert!(group.as_mut().now_or_never().is_none());
+            let Err(mut write) = table.enter(2, piece()) else { panic!("2 is reserved") };
+            let ahead = scope(table.lock_all_ahead(vec![2])).await;
+            drop(first);
+            assert!(group.as_mut().now_or_never().is_none(), "2 is in use");
+            drop(ahead);
+            let guards = group.await;
+            assert!((&mut write).now_or_never().is_none());
+            drop(guards);
+            assert!(matches!(write.await, Turn::Lead));
+            table.take_pieces(2, |_, _| true);
+            table.leave(2);
+            assert!(table.is_idle());
+        });
+    }
+
+    #[test]
+    fn a_group_that_is_dropped_leaves_no_trace() {
+        let table: Rc<StripeTable> = Rc::default();
+        VirtualExecutor::new().block_on(async {
+            let held = alone(&table, 1).await;
+            let mut waiting = Box::pin(scope(table.lock_all(vec![1, 2])));
+            assert!(waiting.as_mut().now_or_never().is_none());
+            let mut next = Box::pin(scope(table.lock_all(vec![2, 3])));
+            assert!(next.as_mut().now_or_never().is_none());
+            drop(waiting);
+            drop(next.await);
+            // One that has got its stripes and does not know it yet.
+            let mut waiting = Box::pin(scope(table.lock_all(vec![1, 2])));
+            assert!(waiting.as_mut().now_or_never().is_none());
+            drop(held);
+            drop(waiting);
+            assert!(table.is_idle());
+        });
+    }
+
+    /// Groups, writers, readers and attempts at random: none is with another where it must not be,
+    /// and all end.
+    #[test]
+    fn all_get_their_turn_and_none_is_in_a_stripe_with_another() {
+        for seed in 0..30 {
+            let executor = VirtualExecutor::shuffled(seed);
+            let context = executor.context();
+            let table: Rc<StripeTable> = Rc::default();
+            let inside: Rc<RefCell<FxHashMap<u64, i32>>> = Rc::default();
+            let mut random = SplitMix64::new(seed);
+            let tasks: Vec<_> = (0..120)
+                .map(|_| {
+                    let (kind, pause, work) = (random.below(5), random.below(400), random.below(50));
+                    let (first, count) = (random.below(8), 1 + random.below(6));
+                    let stripes: Vec<u64> = (first..first + count).collect();
+                    let (table, inside, clock) = (table.clone(), inside.clone(), context.clone());
+                    let enter = move |stripes: &[u64], is_shared: bool| {
+                        for stripe in stripes {
+                            let mut inside = inside.borrow_mut();
+                            let there = inside.entry(*stripe).or_default();
+                            assert!(if is_shared { *there >= 0 } else { *there == 0 }, "seed {seed}");
+                            *there += if is_shared { 1 } else { -1 };
+                        }
+                        let inside = inside.clone();
+                        move |stripes: &[u64]| {
+                            let change = if is_shared { -1 } else { 1 };
+                            stripes.iter().for_each(|stripe| {
+                                *inside.borrow_mut().get_mut(stripe).expect("entered") += change;
+                            });
+                        }
+                    };
+                    context.spawn(scope(async move {
+                        clock.sleep_ns(pause).await;
+                        let guards = match kind {
+                            0 => table.lock_all(stripes.clone()).await,
+                            1 => table.lock_all_ahead(stripes.clone()).await,
+                            2 => vec![table.lock_shared(first).await],
+                            3 => table.try_lock(first).into_iter().collect(),
+                            _ => {
+                                if let Err(waiting) = table.enter(first, piece())
+                                    && matches!(waiting.await, Turn::Done(_))
+                                {
+                                    return;
+                                }
+                                let leave = enter(&[first], false);
+                                let taken = table.take_pieces(first, |_, _| true);
+                                clock.sleep_ns(work).await;
+                                leave(&[first]);
+                                taken.iter().for_each(|(ticket, _)| ticket.finish(Ok(())));
+                                table.leave(first);
+                                return;
+                            }
+                        };
+                        let held = if kind < 2 { &stripes[..] } else { &stripes[..guards.len()] };
+                        let leave = enter(held, kind == 2);
+                        clock.sleep_ns(work).await;
+                        leave(held);
+                    }))
+                })
+                .collect();
+            executor.block_on(async {
+                let all = async {
+                    for task in tasks {
+                        task.await;
+                    }
+                };
+                let ended = context.time_limit_ns(1_000_000, std::pin::pin!(all)).await;
+                assert!(ended.is_ok(), "seed {seed}: not all get their turn");
+            });
+            assert!(table.is_idle(), "seed {seed}");
+        }
+    }
+}

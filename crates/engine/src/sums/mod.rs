@@ -1,0 +1,262 @@
+//! Where an array meets its checksums: verified reads, regions that begin and end, and when the
+//! journal may forget. Where the pages lie on the slabs is in `sums/pages.rs`, what is recorded of
+//! what is written in `sums/recorded.rs`.
+//!
+//! What was read without its stripe's lock and does not agree may have met a write under way, so it
+//! is looked at again under the lock; only then it is the drive's fault, counted against it once,
+//! and put right from the rest of the stripe (`read/recover.rs`). The sums of a write are in the
+//! journal before anything is written in place (`log/mod.rs`), and in the pages when all of it is
+//! in place; until a checkpoint has made the pages durable the journal keeps its record.
+//!
+//! The sums of all columns are kept up, also of those that are missing, so that what is
+//! reconstructed can be verified; where parity that nobody has is not even computed, nothing is
+//! recorded of it.
+//!
+//! Memory: the pages' cache, and [`crate::tuning::Tuning::known_bad_blocks`] names of blocks.
+
+pub(crate) mod pages;
+pub(crate) mod recorded;
+pub(crate) mod state;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::future::join;
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Completion, Event, IoResult};
+use stripewise_layout::{Place, Stripe, UnitRange};
+
+use crate::array::{BLOCK_BYTES, Inner};
+use crate::checksums::{ChecksumOptions, ChecksumSpec, Checksums};
+use crate::error::ArrayError;
+use crate::map::regions::RegionState;
+use crate::mutation::{self, Mutation};
+use pages::SlabPages;
+pub(crate) use pages::page_bytes_per_slab;
+pub(crate) use recorded::{NewSums, OLD_SUMS, Recording, UnitSums};
+use state::{BlockSums, SumsInit};
+
+impl Inner {
+    /// Gives a new array its checksums.
+    pub fn begin_sums(&self, init: SumsInit) {
+        let spec = ChecksumSpec {
+            volume_id: self.spec.id,
+            width: self.geometry.width() as u16,
+            slab_bytes: self.spec.slab_bytes,
+        };
+        let options = ChecksumOptions {
+            cache_bytes: init.cache_bytes,
+            window_pages: self.options.tuning.checksum_window_pages,
+            prefer_newest: true,
+            first_stamp: init.first_stamp,
+        };
+        let io = Rc::new(SlabPages(self.me.clone()));
+        let sums = BlockSums {
+            table: Checksums::new(&self.buffers, spec, options, io),
+            begun: RefCell::default(),
+            beginning: Cell::new(false),
+            began: Event::new(),
+            known_bad: RefCell::default(),
+            lenient: Cell::new(false),
+        };
+        self.block_bytes.set(self.block_bytes.get().max(BLOCK_BYTES));
+        assert!(self.sums.set(sums).is_ok(), "set once");
+    }
+
+    /// Pages that are torn or old are put down to the stop before this opening.
+    pub fn forgive_pages(&self) {
+        if let Some(sums) = self.sums.get() {
+            sums.lenient.set(true);
+        }
+    }
+
+    /// A drive has come in: pages of which no place was there may have one now.
+    pub fn reload_sums(&self) {
+        if let Some(sums) = self.sums.get() {
+            sums.table.reload_all();
+        }
+    }
+
+    /// Waits for a read, and meanwhile for the pages that it will be verified against.
+    pub async fn read_with_pages(
+        &self,
+        column: usize,
+        offset_bytes: u64,
+        length_bytes: u64,
+        answer: Completion,
+    ) -> IoResult {
+        let Some(sums) = self.sums.get() else { return answer.await };
+        let column = column as u16;
+        if sums.table.has_pages(column, offset_bytes, length_bytes) {
+            return answer.await;
+        }
+        // What keeps pages from being loaded shows when they are needed.
+        join(answer, Box::pin(sums.table.pin(column, offset_bytes, length_bytes))).await.0
+    }
+
+    /// Whether what was read at a place of a column is what should be there. Not where that is not
+    /// known any more: then it is to be compared with its redundancy ([`Self::fetch_unit`]).
+    pub async fn is_right(
+        &self,
+        column: usize,
+        offset_bytes: u64,
+        data: &Buffer,
+    ) -> Result<bool, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(true) };
+        if mutation::is_chosen(Mutation::ChecksumsAlwaysAgree) {
+            return Ok(true);
+        }
+        let column = column as u16;
+        let verdict = match sums.table.try_verify(column, offset_bytes, data) {
+            Some(verdict) => verdict,
+            None => Box::pin(sums.table.verify(column, offset_bytes, data)).await?,
+        };
+        Ok(verdict.is_good() && verdict.doubted_blocks.is_empty())
+    }
+
+    /// As [`Self::is_right`], of a range of a unit.
+    pub async fn is_unit_right(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<bool, ArrayError> {
+        let place = stripe.units[range.unit];
+        self.is_right(place.member, place.offset_bytes + range.start, data).await
+    }
+
+    /// Whether nothing that is recorded speaks against a range of a unit: for what was computed
+    /// from others.
+    pub async fn is_possible(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<bool, ArrayError> {
+        Ok(self.bad_blocks(stripe, range, data).await?.is_empty())
+    }
+
+    /// Blocks of a range of a unit of which something was recorded that nobody has any more, each
+    /// by its first byte in the strip.
+    pub async fn doubted_blocks(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(SmallVec::new()) };
+        let place = stripe.units[range.unit];
+        let verdict = sums.table.verify(place.member as u16, place.offset_bytes + range.start, data).await?;
+        Ok(verdict.doubted_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
+    }
+
+    /// The bad blocks of a range of a unit, each by its first byte in the strip.
+    pub async fn bad_blocks(
+        &self,
+        stripe: &Stripe,
+        range: UnitRange,
+        data: &Buffer,
+    ) -> Result<SmallVec<[u64; 4]>, ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(SmallVec::new()) };
+        if mutation::is_chosen(Mutation::ChecksumsAlwaysAgree) {
+            return Ok(SmallVec::new());
+        }
+        let place = stripe.units[range.unit];
+        let verdict = sums.table.verify(place.member as u16, place.offset_bytes + range.start, data).await?;
+        Ok(verdict.bad_blocks.iter().map(|block| block * BLOCK_BYTES - place.offset_bytes).collect())
+    }
+
+    /// A block was found bad, by somebody who holds its stripe: counts it against its drive, once.
+    pub fn note_bad_block(&self, place: Place, start: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        let mut known = sums.known_bad.borrow_mut();
+        if known.len() >= self.options.tuning.known_bad_blocks {
+            known.clear();
+        }
+        if known.insert((place.member, (place.offset_bytes + start) / BLOCK_BYTES))
+            && let Some(member) = self.columns.member_at(place)
+        {
+            member.count_checksum_errors(1);
+        }
+    }
+
+    /// A range of a column was written: what was bad there is so no more.
+    pub fn forget_bad(&self, column: usize, offset_bytes: u64, length_bytes: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        let mut known = sums.known_bad.borrow_mut();
+        if known.is_empty() {
+            return;
+        }
+        for block in offset_bytes / BLOCK_BYTES..(offset_bytes + length_bytes).div_ceil(BLOCK_BYTES) {
+            known.remove(&(column, block));
+        }
+    }
+
+    /// Before the first write of a region: its pages record nothing, whatever was there before.
+    pub async fn begin_region_sums(&self, region: u64) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        loop {
+            let is_begun = sums.begun.borrow().contains(&region);
+            if is_begun || self.regions.state(region) != RegionState::Unwritten {
+                return Ok(());
+            }
+            if !sums.beginning.replace(true) {
+                break;
+            }
+            sums.began.wait().await;
+        }
+        let length = self.regions.shape.member_region_bytes;
+        let mut result = Ok(());
+        for column in 0..self.geometry.width() {
+            match sums.table.fresh(column as u16, region * length, length).await {
+                // Not kept in memory but where a column is being filled: what is lost of them to
+                // others is written first.
+                Ok(pages) => self.keep_fresh_pages(column, region, pages),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        if result.is_ok() {
+            let mut begun = sums.begun.borrow_mut();
+            if begun.len() >= self.options.tuning.begun_regions {
+                begun.retain(|&region| self.regions.state(region) == RegionState::Unwritten);
+            }
+            begun.insert(region);
+        }
+        sums.beginning.set(false);
+        sums.began.notify_all();
+        result
+    }
+
+    /// The region is unwritten again.
+    pub fn forget_sums(&self, region: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        sums.begun.borrow_mut().remove(&region);
+        let length = self.regions.shape.member_region_bytes;
+        for column in 0..self.geometry.width() {
+            sums.table.forget(column as u16, region * length, length);
+        }
+        let bad = sums.known_bad.borrow().len();
+        if bad > 0 {
+            let blocks = region * length / BLOCK_BYTES..(region + 1) * length / BLOCK_BYTES;
+            sums.known_bad.borrow_mut().retain(|(_, block)| !blocks.contains(block));
+        }
+    }
+
+    /// Makes all sums recorded so far durable, and lets the journal forget what was kept for them.
+    pub async fn release_records(&self) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let Some(log) = self.write_log() else { return sums.table.checkpoint().await.map(drop) };
+        // One at a time: of records of one stripe a later one must not go before an earlier one.
+        let Some(round) = log.releases.begin().await else { return Ok(()) };
+        let settled = log.take_settled();
+        let result = sums.table.checkpoint().await;
+        log.release_settled(settled, result.is_ok());
+        if result.is_ok() {
+            round.ends_well();
+        }
+        result.map(drop)
+    }
+}

@@ -1,0 +1,449 @@
+//! Write-back: partial stripes are acknowledged when the journal has them, and written in place
+//! later.
+//!
+//! A deferred piece is logged as *data*, kept in memory (`write_back/pending.rs`) and acknowledged.
+//! Destaging takes a stripe and puts pending pieces together, as many as pays
+//! (`write_back/destage_round.rs`), plans them as one write, logs the new *parity* (replay has the
+//! data already) and writes in place. It begins when a stripe has waited for
+//! [`crate::tuning::Tuning::destage_hold_ns`], so that neighbours can join it, or at once when the
+//! journal fills; oldest records first, since a ring is freed from its oldest end, and within a
+//! batch in the order of the drives. Clients that find no room in the journal write in place
+//! (`write_back/defer_pace.rs` says when else).
+//!
+//! Whoever writes a stripe in place by another way destages what is pending of it first, under the
+//! same lock. So a record of a write in place stands for all data records of its stripe before it.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::future::{FutureExt, join_all};
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, SemaphorePermit};
+use stripewise_layout::Stripe;
+
+use crate::array::parts::{StripeParts, UnitParts};
+use crate::array::stripe_write::{NewContent, StripeWrite};
+use crate::array::{Array, BLOCK_BYTES, Inner};
+use crate::error::ArrayError;
+use crate::journal::{Journal, Kind, Part, Quota, Record};
+use crate::log::{Logged, WriteLog};
+use crate::member::Class;
+use crate::stripes::lock_order;
+use crate::stripes::stripe_table::{Piece, StripeGuard};
+use crate::write_back::destage_round::Shape;
+use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, PendingPiece, Room};
+
+/// After a failure destaging is tried again this much later.
+const RETRY_NS: u64 = 100_000_000;
+/// Where all stripes are in use, it looks again this much later.
+const BUSY_NS: u64 = 100_000;
+/// What a drive transfers in the time of one request is at least this where that begins with a
+/// seek.
+const SEEK_BYTES: u64 = 64 << 10;
+
+impl Array {
+    /// Writes in place all that is acknowledged and only in the journal.
+    pub async fn destage(&self) -> Result<(), ArrayError> {
+        self.0.destage_all().await
+    }
+
+    /// Bytes acknowledged that are not in place yet.
+    pub fn pending_bytes(&self) -> u64 {
+        self.0.deferred.pending.bytes()
+    }
+}
+
+impl Inner {
+    /// Whether a request may be acknowledged from the journal.
+    pub fn may_defer(&self, bytes: u64) -> bool {
+        self.deferred.is_on && bytes <= LARGEST_DEFERRED_BYTES && self.geometry.parity_units() > 0
+    }
+
+    /// Room for each of the parts of a request (`ranges`: bytes of their stripes), all at once, or
+    /// none if there is not enough now. Such a request goes in place: clients that waited would be
+    /// served at the rate of destaging, while drives that have nothing else to do could write for
+    /// them.
+    pub fn reserve_rooms(
+        &self,
+        log: &WriteLog,
+        ranges: &[Range<u64>],
+    ) -> Result<Option<Vec<Room>>, ArrayError> {
+        // Widened to whole blocks, and what describes it. No more than that: what is promised is
+        // not there for others.
+        let bytes: SmallVec<[u64; 4]> = ranges
+            .iter()
+            .map(|range| {
+                range.end.next_multiple_of(BLOCK_BYTES) - range.start / BLOCK_BYTES * BLOCK_BYTES + 512
+            })
+            .collect();
+        // Each is an append of its own, in whole pages.
+        let rounding_bytes = 4 * BLOCK_BYTES * bytes.len() as u64;
+        if !log.journal.fits(bytes.iter().sum::<u64>() + rounding_bytes) {
+            return Ok(None);
+        }
+        if !self.deferred.pace.may_defer(self.context.now_ns(), self.deferred.pending.bytes()) {
+            return Ok(None);
+        }
+        let lengths = || ranges.iter().map(|range| range.end - range.start);
+        let memory = self.deferred.pending.room.acquire(lengths().sum()).now_or_never();
+        let journal = log.journal.reserve_many(&bytes, Quota::Client).now_or_never();
+        let (Some(mut memory), Some(journal)) = (memory, journal) else {
+            self.note_full(log);
+            return Ok(None);
+        };
+        let rooms = journal?
+            .into_iter()
+            .zip(lengths())
+            .map(|(journal, length)| Room { journal, memory: memory.split(length) });
+        Ok(Some(rooms.collect()))
+    }
+
+    /// There is no room to defer a write with.
+    fn note_full(&self, log: &WriteLog) {
+        let held = log.journal.held(self.deferred.pending.oldest_sequence());
+        let from_oldest_pending = held.bytes - held.bytes_before;
+        if from_oldest_pending * 2 < log.journal.fill().capacity_bytes {
+            // It is full of what is over: the next release makes room, however much is destaged.
+            return;
+        }
+        self.deferred.pace.note_full(self.deferred.pending.bytes());
+        let request_bytes = self.destage_shape().request_bytes;
+        // Where there is no seek to save, what is saved by putting together few writes is less than
+        // what more checkpoints cost.
+        if request_bytes == 0 || (request_bytes < SEEK_BYTES && log.keeps_sums) {
+            self.deferred.pace.rest_unless_merged(self.context.now_ns());
+        }
+    }
+
+    /// Logs pieces of a stripe that the caller leads and keeps them; they are acknowledged when
+    /// this ends.
+    pub async fn defer(
+        &self,
+        log: &WriteLog,
+        stripe: &Stripe,
+        pieces: Vec<(Piece, Room)>,
+    ) -> Result<(), ArrayError> {
+        self.check_writable()?;
+        let virgin = self.regions.is_virgin(stripe.index);
+        let mut deferred = Vec::new();
+        let mut appends = Vec::new();
+        for (piece, room) in pieces {
+            let data = self.own_copy(stripe, &piece, virgin, &deferred).await?;
+            let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
+            let record = self.data_record(stripe.index, from, &data);
+            appends.push(log.journal.append(SmallVec::from_iter([record]), room.journal));
+            deferred.push((from, data, room.memory));
+        }
+        let mut result = Ok(());
+        for ((from, data, memory), sequences) in deferred.into_iter().zip(join_all(appends).await) {
+            match sequences {
+                Ok(sequences) => {
+                    let piece = PendingPiece { from, data, sequence: sequences[0], room: Some(memory) };
+                    log.note_data(stripe.index);
+                    self.deferred.pending.insert(stripe.index, piece, self.context.now_ns());
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        self.start_destaging();
+        result
+    }
+
+    /// The piece's bytes in memory of the array's own, since the client may use its buffer again;
+    /// widened to whole blocks with what the stripe holds now.
+    async fn own_copy(
+        &self,
+        stripe: &Stripe,
+        piece: &Piece,
+        virgin: bool,
+        before: &[(u64, Buffer, SemaphorePermit)],
+    ) -> Result<Buffer, ArrayError> {
+        let from = piece.from / BLOCK_BYTES * BLOCK_BYTES;
+        let to = piece.to().next_multiple_of(BLOCK_BYTES);
+        let whole = if (from, to) == (piece.from, piece.to()) {
+            self.buffers.allocate(piece.data.len())
+        } else {
+            Box::pin(self.complete_blocks(stripe, piece.from, &piece.data, virgin)).await?.1
+        };
+        let patches = before.iter().map(|(from, data, _)| (*from, data.clone()));
+        let pending = self.deferred.pending.overlapping(stripe.index, from, to);
+        for (start, bytes) in pending.into_iter().chain(patches) {
+            patch(&whole, from, start, &bytes);
+        }
+        let at = (piece.from - from) as usize;
+        whole.slice(at..at + piece.data.len()).copy_from(&piece.data);
+        Ok(whole)
+    }
+
+    fn data_record(&self, stripe: u64, from: u64, data: &Buffer) -> Record {
+        let mut at = 0;
+        let mut parts = SmallVec::new();
+        for range in self.geometry.data_ranges(from, from + data.len() as u64) {
+            let length = range.length() as usize;
+            let segments = SmallVec::from_iter([data.slice(at..at + length)]);
+            parts.push(Part { unit: range.unit as u16, start: range.start as u32, segments });
+            at += length;
+        }
+        Record { sequence: 0, kind: Kind::Data, stripe, covers: 0, parts, sums: Vec::new() }
+    }
+
+    /// Writes in place what is pending of a stripe that the caller holds alone.
+    pub async fn destage_held(&self, log: &Rc<WriteLog>, index: u64) -> Result<(), ArrayError> {
+        let stripe = self.geometry.stripe(index);
+        while let Some((pieces, covers)) = self.deferred.pending.next_round(index, self.destage_shape()) {
+            self.deferred.pace.note_round(pieces.len());
+            let parts = self.pending_parts(&stripe, &pieces).await?;
+            self.write_parts(index, parts, covers).await?;
+            for sequence in self.deferred.pending.remove(index, covers) {
+                log.note_applied(Logged { sequence, stripe: index, kind: Kind::Data });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to a stripe that the caller holds alone what was put together from pending pieces;
+    /// the journal has the data up to the record `covers`.
+    async fn write_parts(&self, index: u64, parts: StripeParts, covers: u64) -> Result<(), ArrayError> {
+        self.check_writable()?;
+        let content = NewContent::Parts(Box::new(parts));
+        let write =
+            StripeWrite { index, content, fua: false, class: Class::Foreground, covers: Some(covers) };
+        let sent = self.send_stripes(SmallVec::from_iter([write])).await;
+        let mut result = Ok(());
+        for stripe in sent.stripes {
+            result = self.until_in_place(sent.log.as_ref(), stripe).await;
+        }
+        result
+    }
+
+    fn destage_shape(&self) -> Shape {
+        let members = self.columns.members.borrow();
+        let request_bytes = members.iter().map(|member| member.member.info().gap_bytes).min();
+        Shape {
+            interleave_bytes: self.geometry.interleave_bytes(),
+            parity_units: self.geometry.parity_units() as u64,
+            request_bytes: request_bytes.unwrap_or(0),
+        }
+    }
+
+    /// As [`Self::destage_held`], of all stripes of a region, which the caller holds.
+    pub async fn destage_held_region(&self, region: u64) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.deferred.pending.stripes_in(self.regions.stripes_of(region)) {
+            self.destage_held(&log, stripe).await?;
+        }
+        Ok(())
+    }
+
+    /// Destages stripes that nobody writes to any more.
+    pub async fn destage_stripes(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        for stripe in self.deferred.pending.stripes_in(stripes) {
+            let destaging = async {
+                let _alone = self.table.lock(stripe).await;
+                self.destage_held(&log, stripe).await
+            };
+            lock_order::scope(destaging).await?;
+        }
+        Ok(())
+    }
+
+    /// For each data unit one contiguous range that covers what is pending; what lies between
+    /// pieces is read.
+    async fn pending_parts(
+        &self,
+        stripe: &Stripe,
+        pieces: &[(u64, Buffer)],
+    ) -> Result<StripeParts, ArrayError> {
+        let interleave = self.geometry.interleave_bytes();
+        let virgin = self.regions.is_virgin(stripe.index);
+        let mut parts = StripeParts::new();
+        for unit in 0..self.geometry.data_units() {
+            let base = unit as u64 * interleave;
+            let mut ranges: Vec<(u64, u64)> = pieces
+                .iter()
+                .map(|(from, data)| ((*from).max(base), (from + data.len() as u64).min(base + interleave)))
+                .filter(|(start, end)| start < end)
+                .collect();
+            ranges.sort_unstable();
+            let mut unit_parts = UnitParts::new();
+            if let Some(&(start, _)) = ranges.first() {
+                let end = ranges.iter().map(|(_, end)| *end).max().expect("not empty");
+                let whole = self.buffers.allocate((end - start) as usize);
+                if has_gap(&ranges) {
+                    match virgin {
+                        true => whole.fill(0),
+                        false => Box::pin(self.fetch_data(stripe, start, &whole, Class::Foreground)).await?,
+                    }
+                }
+                for (from, data) in pieces {
+                    patch(&whole, start, *from, data);
+                }
+                unit_parts.push((start - base, whole));
+            }
+            parts.push(unit_parts);
+        }
+        Ok(parts)
+    }
+
+    /// What is pending of a range of the volume: to be looked up before its reads are sent, and put
+    /// over what they bring.
+    pub fn pending_patches(&self, start: u64, end: u64) -> Vec<(u64, Buffer)> {
+        if self.deferred.pending.is_empty() {
+            return Vec::new();
+        }
+        let mut patches = Vec::new();
+        let mut at = start;
+        for segment in self.geometry.segments(start, end - start) {
+            for (from, bytes) in self.deferred.pending.overlapping(segment.stripe, segment.from, segment.to) {
+                patches.push((at + from - segment.from, bytes));
+            }
+            at += segment.to - segment.from;
+        }
+        patches
+    }
+
+    pub async fn destage_all(&self) -> Result<(), ArrayError> {
+        while !self.deferred.pending.is_empty() {
+            self.check_writable()?;
+            lock_order::scope(self.destage_batch()).await?;
+        }
+        self.flush().await
+    }
+
+    /// Writes in place what is pending now, however much comes meanwhile, and has the journal
+    /// release all that is in place.
+    pub async fn put_in_place_what_is_logged(&self) -> Result<(), ArrayError> {
+        let newest = self.deferred.pending.newest_sequence().unwrap_or(0);
+        while self.deferred.pending.oldest_sequence().is_some_and(|oldest| oldest <= newest) {
+            self.check_writable()?;
+            lock_order::scope(self.destage_batch()).await?;
+        }
+        self.flush().await?;
+        self.release_records().await
+    }
+
+    /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no
+    /// longer matter: replayed later, it would come over what is written there next.
+    pub async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        if !log.has_any(stripes.clone()) {
+            // What was released is still found after a crash until that is said durably, for which
+            // it is not enough that a batch which says so is on its way.
+            return log.journal.mark_releases().await;
+        }
+        for stripe in self.deferred.pending.stripes_in(stripes.clone()) {
+            for sequence in self.deferred.pending.remove(stripe, u64::MAX) {
+                log.note_applied(Logged { sequence, stripe, kind: Kind::Data });
+            }
+        }
+        // Not all that a flush does: it would wait for stripes that the caller may hold.
+        self.flush_members().await?;
+        log.forget_early(stripes);
+        self.release_records().await?;
+        log.journal.mark().await
+    }
+
+    /// Writes the oldest pending stripes in place and flushes the drives. It waits for nobody who
+    /// may wait for room in the journal, for that comes from here.
+    async fn destage_batch(&self) -> Result<(), ArrayError> {
+        let Some(log) = self.write_log() else { return Ok(()) };
+        let held = self.hold_oldest();
+        if held.is_empty() {
+            self.context.sleep_ns(BUSY_NS).await;
+        }
+        let destaging = held.iter().map(|(stripe, _)| self.destage_held(&log, *stripe));
+        join_all(destaging).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        drop(held);
+        self.flush_members().await
+    }
+
+    /// The oldest pending stripes that are idle, or reserved. Others are not waited for: what
+    /// writes one in place has destaged it before, and may be waiting for room; what else has one
+    /// waits for no room (`stripes/lock_order.rs`).
+    fn hold_oldest(&self) -> Vec<(u64, StripeGuard)> {
+        let most = self.options.tuning.destage_stripes;
+        let oldest = self.deferred.pending.oldest(2 * most);
+        let free = oldest.iter().filter_map(|&stripe| Some((stripe, self.table.try_lock(stripe)?)));
+        let mut held: Vec<(u64, StripeGuard)> = free.take(most).collect();
+        // In the order in which they lie on the drives.
+        held.sort_unstable_by_key(|(stripe, _)| *stripe);
+        held
+    }
+
+    /// Starts the task that destages, unless it runs. It ends when nothing is pending.
+    pub fn start_destaging(&self) {
+        if self.deferred.is_destaging.get()
+            || self.lifecycle.is_closed()
+            || self.deferred.pending.is_empty()
+            || self.has_replayed()
+        {
+            return;
+        }
+        self.deferred.is_destaging.set(true);
+        let Some(inner) = self.me.upgrade() else { return };
+        self.context.spawn(async move {
+            while !inner.deferred.pending.is_empty()
+                && !inner.lifecycle.is_closed()
+                && inner.lifecycle.stopped().is_none()
+            {
+                if let Some(wait_ns) = inner.destage_pause_ns() {
+                    let pressure = std::pin::pin!(inner.pressure());
+                    if inner.context.time_limit_ns(wait_ns, pressure).await.is_err() {
+                        continue;
+                    }
+                }
+                if lock_order::scope(inner.destage_batch()).await.is_err() {
+                    // It stays in the journal, and is tried again: drives may have been excluded
+                    // meanwhile.
+                    inner.context.sleep_ns(RETRY_NS).await;
+                } else if let Some(log) = inner.write_log() {
+                    // Regions written for the first time have to be known as written before the
+                    // journal may forget.
+                    inner.start_marking_regions(&log);
+                }
+            }
+            inner.deferred.is_destaging.set(false);
+        });
+    }
+
+    /// How long destaging can still wait for neighbours; `None` when it is time.
+    fn destage_pause_ns(&self) -> Option<u64> {
+        let log = self.write_log()?;
+        if log.journal.fill().percent() >= 50
+            || self.deferred.pending.bytes() >= self.options.tuning.pending_bytes / 2
+        {
+            return None;
+        }
+        let since = self.deferred.pending.waiting_since_ns()?;
+        let waited = self.context.now_ns().saturating_sub(since);
+        self.options.tuning.destage_hold_ns.checked_sub(waited).filter(|left_ns| *left_ns > 0)
+    }
+
+    async fn pressure(&self) {
+        if let Some(log) = self.write_log() {
+            let journal: Journal = log.journal.clone();
+            journal.pressure().wait().await;
+        }
+    }
+}
+
+/// Puts the bytes that begin at `start` over a buffer that begins at `at`, as far as they lie in
+/// it.
+pub(crate) fn patch(target: &Buffer, at: u64, start: u64, bytes: &Buffer) {
+    let end = start + bytes.len() as u64;
+    let (from, to) = (start.max(at), end.min(at + target.len() as u64));
+    if from < to {
+        let source = bytes.slice((from - start) as usize..(to - start) as usize);
+        target.slice((from - at) as usize..(to - at) as usize).copy_from(&source);
+    }
+}
+
+fn has_gap(sorted: &[(u64, u64)]) -> bool {
+    let mut end = sorted[0].1;
+    sorted.iter().any(|&(start, to)| {
+        let gap = start > end;
+        end = end.max(to);
+        gap
+    })
+}

@@ -1,0 +1,33 @@
+//! Write-back of one array: what is pending, and whether more may be.
+
+pub(crate) mod defer_pace;
+pub(crate) mod destage;
+pub(crate) mod destage_round;
+pub(crate) mod pending;
+
+use std::cell::Cell;
+
+use crate::write_back::defer_pace::DeferPace;
+use crate::write_back::pending::{LARGEST_DEFERRED_BYTES, Pending};
+
+/// Writes that are acknowledged before they are in place.
+pub(crate) struct Deferred {
+    /// Partial stripes are acknowledged when the journal has them.
+    pub is_on: bool,
+    pub pending: Pending,
+    /// The task that destages runs.
+    pub is_destaging: Cell<bool>,
+    pub pace: DeferPace,
+}
+
+impl Deferred {
+    /// At most so many bytes pending; never less than the largest request that may be deferred.
+    pub fn new(is_on: bool, pending_bytes: u64) -> Self {
+        Self {
+            is_on,
+            pending: Pending::new(pending_bytes.max(LARGEST_DEFERRED_BYTES)),
+            is_destaging: Cell::new(false),
+            pace: DeferPace::new(),
+        }
+    }
+}

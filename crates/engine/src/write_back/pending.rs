@@ -1,0 +1,187 @@
+//! Writes that are acknowledged and in the journal, but not yet in place: what reads must see, and
+//! what destaging has to do.
+//!
+//! One entry per stripe with the pieces in the order in which they were acknowledged; where they
+//! overlap the last counts. A piece stays until it is in place, so a read always finds the newest
+//! version either here or there.
+//!
+//! Memory: the pieces are copies, at most [`crate::tuning::Tuning::pending_bytes`] of them; further
+//! writes wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use stripewise_drive::{Buffer, Semaphore, SemaphorePermit};
+
+use crate::journal::Reservation;
+use crate::write_back::destage_round::{Extent, Shape, next_round};
+
+/// Requests larger than this go to their place at once: they are full stripes for the most part.
+pub(crate) const LARGEST_DEFERRED_BYTES: u64 = 256 << 10;
+
+/// Room that a deferred piece has before it waits for its stripe.
+pub(crate) struct Room {
+    pub journal: Reservation,
+    pub memory: SemaphorePermit,
+}
+
+/// New data of a contiguous range of a stripe's data.
+pub(crate) struct PendingPiece {
+    /// Byte of the stripe's data.
+    pub from: u64,
+    pub data: Buffer,
+    /// Its record in the journal.
+    pub sequence: u64,
+    /// Held until the piece is in place.
+    #[expect(dead_code, reason = "its drop is what it is for")]
+    pub room: Option<SemaphorePermit>,
+}
+
+impl PendingPiece {
+    pub fn to(&self) -> u64 {
+        self.from + self.data.len() as u64
+    }
+}
+
+struct PendingStripe {
+    /// In the order of their sequences.
+    pieces: Vec<PendingPiece>,
+    since_ns: u64,
+}
+
+/// Bytes of a stripe's data: where they begin, and what they are.
+pub(crate) type Pieces = SmallVec<[(u64, Buffer); 2]>;
+
+/// All pending writes of an array.
+pub(crate) struct Pending {
+    stripes: RefCell<BTreeMap<u64, PendingStripe>>,
+    /// Stripes by the sequence of the first of their pieces.
+    by_age: RefCell<BTreeMap<u64, u64>>,
+    bytes: Cell<u64>,
+    pub room: Semaphore,
+}
+
+impl Pending {
+    /// For at most so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self {
+            stripes: RefCell::default(),
+            by_age: RefCell::default(),
+            bytes: Cell::new(0),
+            room: Semaphore::new(bytes),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes.get() == 0
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    pub fn insert(&self, stripe: u64, piece: PendingPiece, now_ns: u64) {
+        self.bytes.set(self.bytes.get() + piece.data.len() as u64);
+        let mut stripes = self.stripes.borrow_mut();
+        let entry =
+            stripes.entry(stripe).or_insert_with(|| PendingStripe { pieces: Vec::new(), since_ns: now_ns });
+        if entry.pieces.is_empty() {
+            self.by_age.borrow_mut().insert(piece.sequence, stripe);
+        }
+        entry.pieces.push(piece);
+    }
+
+    /// What is pending of a range of a stripe's data, oldest first: where it begins and the bytes.
+    pub fn overlapping(&self, stripe: u64, from: u64, to: u64) -> Pieces {
+        let stripes = self.stripes.borrow();
+        let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
+        let pieces = entry.pieces.iter().filter(|piece| piece.from < to && from < piece.to());
+        pieces
+            .map(|piece| {
+                let (start, end) = (piece.from.max(from), piece.to().min(to));
+                (start, piece.data.slice((start - piece.from) as usize..(end - piece.from) as usize))
+            })
+            .collect()
+    }
+
+    /// What is pending of a stripe up to this sequence, oldest first.
+    pub fn up_to(&self, stripe: u64, sequence: u64) -> Pieces {
+        let stripes = self.stripes.borrow();
+        let Some(entry) = stripes.get(&stripe) else { return SmallVec::new() };
+        let pieces = entry.pieces.iter().take_while(|piece| piece.sequence <= sequence);
+        pieces.map(|piece| (piece.from, piece.data.clone())).collect()
+    }
+
+    /// What one write takes of a stripe, oldest first, and the last of their sequences.
+    pub fn next_round(&self, stripe: u64, shape: Shape) -> Option<(Pieces, u64)> {
+        let stripes = self.stripes.borrow();
+        let pieces = &stripes.get(&stripe)?.pieces;
+        let extent =
+            |piece: &PendingPiece| Extent { from: piece.from, to: piece.to(), sequence: piece.sequence };
+        let extents: SmallVec<[Extent; 8]> = pieces.iter().map(extent).collect();
+        let round = &pieces[..next_round(&extents, shape)];
+        let covers = round.last()?.sequence;
+        Some((round.iter().map(|piece| (piece.from, piece.data.clone())).collect(), covers))
+    }
+
+    /// The stripe's pieces up to this sequence are in place. Gives their sequences.
+    pub fn remove(&self, stripe: u64, covers: u64) -> Vec<u64> {
+        let mut stripes = self.stripes.borrow_mut();
+        let Some(entry) = stripes.get_mut(&stripe) else { return Vec::new() };
+        let Some(first) = entry.pieces.first().map(|piece| piece.sequence) else { return Vec::new() };
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut entry.pieces).into_iter().partition(|piece| piece.sequence <= covers);
+        let mut by_age = self.by_age.borrow_mut();
+        by_age.remove(&first);
+        if let Some(next) = kept.first() {
+            by_age.insert(next.sequence, stripe);
+            entry.pieces = kept;
+        } else {
+            stripes.remove(&stripe);
+        }
+        let bytes: u64 = gone.iter().map(|piece| piece.data.len() as u64).sum();
+        self.bytes.set(self.bytes.get() - bytes);
+        let mut sequences: Vec<u64> = gone.into_iter().map(|piece| piece.sequence).collect();
+        sequences.dedup();
+        sequences
+    }
+
+    /// Whether a record's data is pending.
+    pub fn holds(&self, stripe: u64, sequence: u64) -> bool {
+        let stripes = self.stripes.borrow();
+        stripes.get(&stripe).is_some_and(|entry| entry.pieces.iter().any(|piece| piece.sequence == sequence))
+    }
+
+    /// Whether anything is pending of the stripe.
+    pub fn has_stripe(&self, stripe: u64) -> bool {
+        self.stripes.borrow().contains_key(&stripe)
+    }
+
+    /// Stripes in a range.
+    pub fn stripes_in(&self, range: std::ops::Range<u64>) -> Vec<u64> {
+        self.stripes.borrow().range(range).map(|(stripe, _)| *stripe).collect()
+    }
+
+    /// The stripes whose records are oldest, oldest first, at most `count`.
+    pub fn oldest(&self, count: usize) -> Vec<u64> {
+        self.by_age.borrow().values().take(count).copied().collect()
+    }
+
+    /// The sequence of the oldest piece.
+    pub fn oldest_sequence(&self) -> Option<u64> {
+        self.by_age.borrow().first_key_value().map(|(sequence, _)| *sequence)
+    }
+
+    /// The sequence of the newest piece.
+    pub fn newest_sequence(&self) -> Option<u64> {
+        let stripes = self.stripes.borrow();
+        stripes.values().filter_map(|entry| entry.pieces.last().map(|piece| piece.sequence)).max()
+    }
+
+    /// When the stripe with the oldest piece began to wait.
+    pub fn waiting_since_ns(&self) -> Option<u64> {
+        let (_, stripe) = self.by_age.borrow().first_key_value().map(|(age, stripe)| (*age, *stripe))?;
+        self.stripes.borrow().get(&stripe).map(|entry| entry.since_ns)
+    }
+}

@@ -1,0 +1,206 @@
+//! The files of a crate import each other in no circle, but for a file and those in its own folder:
+//! what stands in a circle can be understood, tested and changed only as a whole.
+//!
+//! Looked at are the paths that files name, in `use` lines and in between; tests are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Circles that are still there, each with its crate. They may only shrink: what is found must lie
+/// within one of these, and one of which nothing is left must be struck out here.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("drive", &["cause", "completion", "error", "request"]),
+    ("lab", &["study/findings", "study/measure"]),
+    ("layout", &["error", "spec"]),
+    ("layout", &["geometry", "plan", "read"]),
+    ("model", &["hdd/geometry", "hdd/parameters", "hdd/seek"]),
+    ("parity", &["avx2", "gfni", "kernel", "neon", "recovery"]),
+    ("runtime", &["file_drive", "identity", "lock", "message_file", "open", "ring", "socket_op", "uring"]),
+    ("runtime", &["tasks", "waker"]),
+    ("torture", &["clients", "history", "life", "losses", "manner", "plan", "verify", "world"]),
+];
+
+/// Crates that are looked at. Of the command line nothing is said yet.
+const CRATES: &[&str] =
+    &["drive", "engine", "export", "lab", "layout", "model", "parity", "runtime", "torture"];
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn no_import_circle_beyond_a_file_and_its_own_folder() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
+    for name in CRATES {
+        let circles = circles(&graph(&crates.join(name).join("src")));
+        found.extend(circles.into_iter().map(|circle| (*name, circle)));
+    }
+    let lies_within = |(name, files): &(&str, Vec<String>), known: &(&str, &[&str])| {
+        *name == known.0 && files.iter().all(|file| known.1.contains(&&**file))
+    };
+    for circle in &found {
+        let is_known = KNOWN.iter().any(|known| lies_within(circle, known));
+        assert!(is_known, "a new import circle, in the crate {}: {:?}", circle.0, circle.1);
+    }
+    for known in KNOWN {
+        let is_left = found.iter().any(|circle| lies_within(circle, known));
+        assert!(is_left, "this import circle is gone, strike it out here: {known:?}");
+    }
+}
+
+#[test]
+fn circles_are_found_and_those_of_a_file_with_its_folder_are_not() {
+    let graph = |edges: &[(&str, &str)]| -> Graph {
+        let mut graph = Graph::new();
+        for (from, to) in edges {
+            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+            graph.entry((*to).to_owned()).or_default();
+        }
+        graph
+    };
+    let is_found = |edges: &[(&str, &str)]| !circles(&graph(edges)).is_empty();
+    assert!(is_found(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]));
+    assert!(!is_found(&[("a", "b"), ("b", "c"), ("a", "c")]));
+    assert!(is_kin("a", "a/b") && is_kin("a/b", "a") && !is_kin("a", "ab") && !is_kin("a/b", "a/c"));
+    let named = |text: &str| paths(text, "a/b");
+    let all: Vec<String> = named("use crate::{c::{D, e::F}, g};").into_iter().collect();
+    assert_eq!(all, ["c/D/", "c/e/F/", "g/"]);
+    assert!(named("fn f() { super::h::i() }").contains("a/h/i/"));
+    assert!(named("// use crate::z;").is_empty());
+    assert!(named("#[cfg(test)]\nmod tests {\n    use crate::z;\n}").is_empty());
+}
+
+/// Which file names which others, each by its path without the ending.
+fn graph(source: &Path) -> Graph {
+    let mut files = BTreeMap::new();
+    collect(source, source, &mut files);
+    let is_test = |file: &str| file.split('/').any(|part| part == "tests" || part == "testing");
+    let mut graph = Graph::new();
+    for (file, text) in files.iter().filter(|(file, _)| !is_test(file)) {
+        let mut named = BTreeSet::new();
+        for path in paths(text, file) {
+            // The longest beginning of the path that is a file.
+            let parts: Vec<&str> = path.trim_end_matches('/').split('/').collect();
+            let target = (1..=parts.len()).rev().map(|count| parts[..count].join("/"));
+            named.extend(target.into_iter().find(|target| files.contains_key(target)));
+        }
+        named.retain(|other| other != file && !is_test(other) && !is_kin(file, other));
+        graph.insert(file.clone(), named);
+    }
+    graph
+}
+
+fn collect(source: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            collect(source, &path, files);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            let inside = path.strip_prefix(source).expect("within the source").with_extension("");
+            let name = inside.to_str().expect("a plain name").to_owned();
+            let name = name.strip_suffix("/mod").map(str::to_owned).unwrap_or(name);
+            if !["lib", "main"].contains(&&*name) {
+                files.insert(name, fs::read_to_string(&path).expect("a source file"));
+            }
+        }
+    }
+}
+
+/// Whether one of two files lies in the folder of the other.
+fn is_kin(one: &str, other: &str) -> bool {
+    let is_in =
+        |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    is_in(one, other) || is_in(other, one)
+}
+
+/// The paths within the crate that a file names, from the crate on, each with `/` behind every
+/// part.
+fn paths(text: &str, file: &str) -> BTreeSet<String> {
+    let code: String = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .fold(String::new(), |all, line| all + line + "\n");
+    let end = ["#[cfg(test)]\nmod tests {", "#[cfg(all(test, debug_assertions))]\nmod tests {"]
+        .iter()
+        .filter_map(|tests| code.find(tests))
+        .min();
+    let code = &code[..end.unwrap_or(code.len())];
+    let mut found = BTreeSet::new();
+    for (word, levels_up) in [("crate::", None), ("super::", Some(1)), ("self::", Some(0))] {
+        for (at, _) in code.match_indices(word) {
+            let before = code[..at].chars().next_back();
+            if before.is_some_and(|before| before.is_alphanumeric() || before == '_' || before == ':') {
+                continue;
+            }
+            let mut base: Vec<&str> = match levels_up {
+                None => Vec::new(),
+                Some(levels) => {
+                    let parts: Vec<&str> = file.split('/').collect();
+                    parts[..parts.len() - levels].to_vec()
+                }
+            };
+            let mut rest = &code[at + word.len()..];
+            while let Some(further) = rest.strip_prefix("super::") {
+                base.pop();
+                rest = further;
+            }
+            let base = base.iter().map(|part| format!("{part}/")).collect::<String>();
+            expand(rest, &base, &mut found);
+        }
+    }
+    found
+}
+
+/// Adds what a path begins to name, groups in braces one by one. Gives what is behind it.
+fn expand<'a>(text: &'a str, base: &str, found: &mut BTreeSet<String>) -> &'a str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = expand(rest, base, found).trim_start();
+            match rest.strip_prefix(',') {
+                Some(further) => rest = further,
+                None => return rest.strip_prefix('}').unwrap_or(rest),
+            }
+        }
+    }
+    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
+    if end == 0 {
+        found.insert(base.to_owned());
+        return text.strip_prefix('*').unwrap_or(text);
+    }
+    let path = format!("{base}{}/", &text[..end]);
+    let rest = &text[end..];
+    if let Some(further) = rest.strip_prefix("::") {
+        return expand(further, &path, found);
+    }
+    found.insert(path);
+    rest.strip_prefix(" as ").map_or(rest, |named| named.trim_start_matches(char::is_alphanumeric))
+}
+
+/// Files that reach each other, in groups of all that do.
+fn circles(graph: &Graph) -> Vec<Vec<String>> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        graph.keys().map(|file| (file.as_str(), reached_from(graph, file))).collect();
+    let reaches = |from: &str, to: &str| reached[from].contains(to);
+    let mut circles: Vec<Vec<String>> = Vec::new();
+    for file in graph.keys().filter(|file| reaches(file, file)) {
+        if !circles.iter().any(|circle| circle.contains(file)) {
+            let is_with = |other: &&String| reaches(file, other) && reaches(other, file);
+            circles.push(graph.keys().filter(is_with).cloned().collect());
+        }
+    }
+    circles
+}
+
+fn reached_from<'a>(graph: &'a Graph, file: &str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&str> = graph[file].iter().map(|other| &**other).collect();
+    while let Some(file) = next.pop() {
+        if reached.insert(file) {
+            next.extend(graph[file].iter().map(|other| &**other));
+        }
+    }
+    reached
+}
