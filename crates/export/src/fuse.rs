@@ -21,12 +21,11 @@ use std::io;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 
-use fuser::{Config, MountOption, Session, SessionACL};
 use stripewise_drive::{Context, Event};
-use stripewise_runtime::Network;
+use stripewise_runtime::{FuseMountPoint, Network};
 
 use self::carry_out::Worker;
-use self::device::{Device, Terms};
+use self::device::Device;
 use crate::pools::PoolExports;
 
 /// Requests under way hold at most this much data; more wait in the kernel.
@@ -56,7 +55,7 @@ pub struct FuseMount {
     ended: Rc<Ended>,
     worker: Weak<Worker>,
     /// Unmounts when it is dropped, if need be.
-    _session: Session<Terms>,
+    _mount_point: FuseMountPoint,
 }
 
 /// What the kernel asks of a mount.
@@ -99,19 +98,9 @@ impl FuseMount {
             Tree::Volumes(pool) => format!("stripewise:{pool}"),
             Tree::Pools => "stripewise".to_owned(),
         };
-        let mut config = Config::default();
-        config.mount_options = vec![
-            MountOption::FSName(source),
-            MountOption::Subtype("stripewise".to_owned()),
-            MountOption::DefaultPermissions,
-            MountOption::NoAtime,
-            MountOption::NoSuid,
-            MountOption::NoDev,
-            MountOption::NoExec,
-        ];
-        config.acl = SessionACL::Owner;
-        let session = device::mount(at, &config)?;
-        let device = Device::new(network, &session, MAX_UNDER_WAY_BYTES)?;
+        let mount_point = FuseMountPoint::new(at, &source)?;
+        device::agree(&mount_point)?;
+        let device = Device::new(network, &mount_point, MAX_UNDER_WAY_BYTES)?;
         let worker = Rc::new(Worker::new(exports, tree, host)?);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
@@ -121,7 +110,7 @@ impl FuseMount {
             theirs.is_so.set(true);
             theirs.changed.notify_all();
         }));
-        Ok(Self { ended, worker: of_mount, _session: session })
+        Ok(Self { ended, worker: of_mount, _mount_point: mount_point })
     }
 
     /// Whether it is mounted no more.

@@ -17,6 +17,7 @@ mod attribute;
 mod block_device;
 mod errno;
 mod file_drive;
+mod fuse_mount;
 mod identity;
 mod io_flusher;
 mod lock;
@@ -37,6 +38,7 @@ mod waker;
 
 pub use attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
 pub use file_drive::FileDrive;
+pub use fuse_mount::FuseMountPoint;
 pub use identity::{DriveIdentity, Vanished, drive_identity};
 pub use io_flusher::become_io_flusher;
 pub use lock::Holder;

@@ -82,7 +82,7 @@ const WEIGHTS: [(Action, u64); 26] = [
 
 impl Life {
     /// One action, drawn.
-    pub async fn act(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) async fn act(&self, subject: &Subject, targets: &[Target]) {
         let total = WEIGHTS.iter().map(|(_, weight)| weight).sum();
         let mut drawn = self.world.below(total);
         let chosen = WEIGHTS.iter().find(|(_, weight)| {
@@ -158,14 +158,14 @@ impl Life {
     }
 
     /// Administration may be refused for many a reason; that it ends is what is promised.
-    pub fn asked(&self, what: &str, answer: Option<Result<(), Refusal>>) {
+    pub(crate) fn asked(&self, what: &str, answer: Option<Result<(), Refusal>>) {
         if let Some(answer) = answer {
             self.note(&format!("{what}: {answer:?}"));
         }
     }
 
     /// Whether these disks may be taken; if so, they count as lost from now on.
-    pub fn try_harm(&self, disks: &BTreeSet<usize>) -> bool {
+    pub(crate) fn try_harm(&self, disks: &BTreeSet<usize>) -> bool {
         let volumes = self.world.volumes.borrow();
         let online = self.plugged.borrow();
         let is_last = online.iter().all(|(disk, plugged)| plugged.is_troubled.get() || disks.contains(disk));
@@ -177,7 +177,7 @@ impl Life {
     }
 
     /// A plugged disk without trouble.
-    pub fn any_disk(&self) -> Option<(usize, Rc<Plugged>)> {
+    pub(crate) fn any_disk(&self) -> Option<(usize, Rc<Plugged>)> {
         let plugged = self.plugged.borrow();
         let fine = plugged.iter().filter(|(_, plugged)| !plugged.is_troubled.get());
         let fine: Vec<(usize, Rc<Plugged>)> = fine.map(|(disk, plugged)| (*disk, plugged.clone())).collect();
@@ -185,7 +185,7 @@ impl Life {
     }
 
     /// As [`Self::any_disk`], harmed from now on.
-    pub fn any_victim(&self, why: &str) -> Option<(usize, Rc<Plugged>)> {
+    pub(crate) fn any_victim(&self, why: &str) -> Option<(usize, Rc<Plugged>)> {
         let (disk, plugged) = self.any_disk()?;
         if !self.try_harm(&BTreeSet::from([disk])) {
             return None;
@@ -195,12 +195,12 @@ impl Life {
     }
 
     /// A drive is lost.
-    pub fn count_loss(&self) {
+    pub(crate) fn count_loss(&self) {
         self.world.cover(|coverage| coverage.drive_losses += 1);
     }
 
     /// A drive is pulled; it may be back in another life.
-    pub fn pull_out(&self, disk: usize, plugged: &Plugged) {
+    pub(crate) fn pull_out(&self, disk: usize, plugged: &Plugged) {
         self.count_loss();
         plugged.is_troubled.set(true);
         plugged.faulty.unplug();
@@ -299,7 +299,7 @@ impl Life {
     }
 
     /// A drive gives no answers for so long.
-    pub fn stick_for(&self, plugged: Rc<Plugged>, duration_ns: u64) {
+    pub(crate) fn stick_for(&self, plugged: Rc<Plugged>, duration_ns: u64) {
         plugged.is_troubled.set(true);
         plugged.faulty.stick();
         let context = self.context.clone();
@@ -323,7 +323,7 @@ impl Life {
     }
 
     /// A place on the disk, mostly where there is something.
-    pub fn draw_place(&self, plugged: &Plugged) -> u64 {
+    pub(crate) fn draw_place(&self, plugged: &Plugged) -> u64 {
         let capacity = plugged.top.info().capacity_bytes;
         let reach = if self.world.chance(0.8) { capacity.min(6 << 20) } else { capacity };
         self.world.below(reach / 4096) * 4096
@@ -399,7 +399,7 @@ impl Life {
     }
 
     /// A disk that was pulled, plugged in again.
-    pub fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
+    pub(crate) fn brought_back(&self, disk: usize) -> Option<(usize, Rc<dyn Drive>)> {
         let known = self.plugged.borrow().get(&disk).cloned();
         let plugged = match known {
             Some(plugged) if self.world.disks.borrow()[disk].is_away => {
@@ -417,7 +417,7 @@ impl Life {
     }
 
     /// A disk that was never used.
-    pub fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
+    pub(crate) fn new_disk(&self) -> Option<(usize, Rc<dyn Drive>)> {
         let has_fast = !self.world.plan.fast_bytes.is_empty();
         if self.world.disks.borrow().len() >= if has_fast { MAX_DISKS_WITH_FAST } else { MAX_DISKS } {
             return None;
@@ -472,7 +472,7 @@ impl Life {
     }
 
     /// Volumes that are whole, on drives without trouble, can lose drives again.
-    pub fn recovered(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) fn recovered(&self, subject: &Subject, targets: &[Target]) {
         self.observe(subject);
         let troubled = |disk: &usize| {
             let plugged = self.plugged.borrow();

@@ -18,7 +18,7 @@ const LARGEST_SECTORS: u32 = 512;
 const REGION_SECTORS: u32 = 2048;
 
 /// A volume as a client sees it.
-pub type Target = (Store, Rc<Guarded>);
+pub(crate) type Target = (Store, Rc<Guarded>);
 
 fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     let total = guarded.oracle.borrow().sector_count();
@@ -39,7 +39,7 @@ fn draw_range(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
 }
 
 /// Does `steps` things, waiting now and then, until told to stop.
-pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64) {
+pub(crate) async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64) {
     let mut random = SplitMix64::new(seed);
     let nap_ns = if life.world.plan.manner.is_long { 2_000_000_000 } else { 5_000_000 };
     for _ in 0..steps {
@@ -68,7 +68,7 @@ pub async fn client(life: Rc<Life>, targets: Vec<Target>, seed: u64, steps: u64)
 }
 
 /// At least a region, if the volume is so large.
-pub fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
+pub(crate) fn widened(random: &mut SplitMix64, guarded: &Guarded) -> Range<u32> {
     let total = guarded.oracle.borrow().sector_count();
     let first = random.below(u64::from(total)) as u32 / REGION_SECTORS * REGION_SECTORS;
     first..(first.saturating_add(REGION_SECTORS * 8)).min(total)
@@ -85,7 +85,7 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
 }
 
 /// Writes, and notes what came of it.
-pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
+pub(crate) async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
     let begun_ns = life.context.now_ns();
     let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
     let (offset, length) = bytes_of(&sectors);
@@ -103,7 +103,7 @@ pub async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range
 }
 
 /// Writes zeros, and notes what came of it.
-pub async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+pub(crate) async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), false);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("zero {} {sectors:?}", guarded.name));
@@ -114,7 +114,7 @@ pub async fn write_zeroes(life: &Life, store: &Store, guarded: &Guarded, sectors
 }
 
 /// Discards, and notes what came of it.
-pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
+pub(crate) async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>) {
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), true);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("discard {} {sectors:?}", guarded.name));
@@ -125,7 +125,7 @@ pub async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Ran
 }
 
 /// Makes durable what was written to a volume.
-pub async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
+pub(crate) async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
     let begun_ns = life.context.now_ns();
     let begun = guarded.oracle.borrow_mut().tick();
     let Some(answer) = life.answered("a flush", store.flush()).await else { return };
@@ -176,7 +176,7 @@ fn changed(
 
 /// Where clients of a new volume write: a few places, so that they meet, and so that little has to
 /// be looked at.
-pub fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
+pub(crate) fn draw_hot(random: &mut SplitMix64, size_bytes: u64, stripe_bytes: u64) -> Vec<Range<u32>> {
     let total = (size_bytes / SECTOR_BYTES) as u32;
     let span = ((stripe_bytes / SECTOR_BYTES) as u32 * 2).clamp(64, 512);
     (0..1 + random.below(3))

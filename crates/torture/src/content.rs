@@ -1,22 +1,22 @@
 //! What clients write: every sector says which volume, which sector and which version it is, and
 //! every byte of it follows from that, so that whatever is read back can be named: current, old, of
-//! another place, or nobody's.
+//! another place, or unknown.
 //!
 //! Faults expected: anything at all may be read back.
 
 /// The smallest thing that clients write, bytes.
-pub const SECTOR_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// What the engine promises to keep whole, bytes.
-pub const BLOCK_BYTES: u64 = 4096;
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 const WORDS: usize = (SECTOR_BYTES / 8) as usize;
 
 /// A sector's bytes.
-pub type SectorBytes = [u8; SECTOR_BYTES as usize];
+pub(crate) type SectorBytes = [u8; SECTOR_BYTES as usize];
 
 /// What a sector that was read holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     /// Only zeros.
     Zero,
     /// What some client wrote.
@@ -52,7 +52,7 @@ fn header(volume: u32, sector: u32, version: u32) -> (u64, u64) {
 }
 
 /// Fills `bytes`, whole sectors, with what a client writes from `first_sector` on.
-pub fn stamp(bytes: &mut [u8], volume: u32, first_sector: u32, version: u32) {
+pub(crate) fn stamp(bytes: &mut [u8], volume: u32, first_sector: u32, version: u32) {
     for (index, sector) in bytes.chunks_exact_mut(SECTOR_BYTES as usize).enumerate() {
         let (first, second) = header(volume, first_sector + index as u32, version);
         for (at, to) in sector.chunks_exact_mut(8).enumerate() {
@@ -62,7 +62,7 @@ pub fn stamp(bytes: &mut [u8], volume: u32, first_sector: u32, version: u32) {
 }
 
 /// Names what a sector holds.
-pub fn identify(sector: &[u8]) -> Content {
+pub(crate) fn identify(sector: &[u8]) -> Content {
     let at = |index: usize| {
         u64::from_le_bytes(sector[index * 8..index * 8 + 8].try_into().expect("eight bytes of a sector"))
     };
@@ -82,7 +82,7 @@ pub fn identify(sector: &[u8]) -> Content {
 
 /// Whether the sector is made of pieces of these: torn, perhaps by several cuts one after the
 /// other.
-pub fn is_torn_of(sector: &[u8], versions: &[SectorBytes]) -> bool {
+pub(crate) fn is_torn_of(sector: &[u8], versions: &[SectorBytes]) -> bool {
     sector.iter().enumerate().all(|(at, byte)| versions.iter().any(|version| version[at] == *byte))
 }
 

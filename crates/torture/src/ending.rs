@@ -16,7 +16,7 @@ use crate::subject::{Place, Subject};
 use crate::world::World;
 
 /// Becomes whole, and is looked at.
-pub fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+pub(crate) fn settle(world: &Rc<World>, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     if world.options.sabotage == Some(Sabotage::Rot) {
         spoil(world);
     }
@@ -173,7 +173,7 @@ impl Life {
             return;
         }
         if !self.world.spoiled().is_empty() {
-            // Finds what nobody has read yet, and repairs it.
+            // Finds faults in blocks that were not read yet, and repairs them.
             let recorded = self.bounded("recording a scrub", subject.scrub()).await;
             let checked = self.bounded("a scrub", subject.wait_checked()).await;
             if let (Some(Err(why)), _) | (_, Some(Err(why))) = (recorded, checked) {

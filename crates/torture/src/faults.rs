@@ -19,7 +19,7 @@ use crate::world::Guarded;
 
 impl Life {
     /// In runs that have them: perhaps one of these.
-    pub async fn perhaps_fail_otherwise(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) async fn perhaps_fail_otherwise(&self, subject: &Subject, targets: &[Target]) {
         let Some(random) = self.world.later() else { return };
         // Where a volume has no redundancy little else may happen.
         let is_bare = self.world.volumes.borrow().iter().any(|guarded| guarded.facts.borrow().tolerance == 0);

@@ -16,7 +16,7 @@ use crate::subject::disk_label;
 use crate::world::World;
 
 /// What a drive held at the end of a life.
-pub struct KeptCopy {
+pub(crate) struct KeptCopy {
     disk: usize,
     life: usize,
     image: Rc<MemoryDrive>,
@@ -26,7 +26,7 @@ pub struct KeptCopy {
 
 /// The drive that alone has a copy of something, since the end of a life.
 #[derive(Clone, Copy, Debug)]
-pub struct OnlyCopy {
+pub(crate) struct OnlyCopy {
     disk: usize,
     life: usize,
 }
@@ -34,7 +34,7 @@ pub struct OnlyCopy {
 impl World {
     /// At the end of a life, when the drives have settled: volumes that were written in it, and the
     /// drive at whose copy of something power went. Perhaps keeps what a drive holds.
-    pub fn remember(&self, life: usize, changed: &BTreeSet<u32>, only_copy_on: Option<usize>) {
+    pub(crate) fn remember(&self, life: usize, changed: &BTreeSet<u32>, only_copy_on: Option<usize>) {
         let Some(random) = self.later() else { return };
         if let Some(copy) = &mut *self.copy.borrow_mut() {
             copy.changed.extend(changed);
@@ -53,7 +53,7 @@ impl World {
 
     /// Before a life: perhaps puts the drive back that a copy was kept of, when at least one life
     /// has passed since and all volumes can do without it.
-    pub fn perhaps_roll_back(&self, life: usize) {
+    pub(crate) fn perhaps_roll_back(&self, life: usize) {
         let Some(random) = self.later() else { return };
         let is_time = |copy: &KeptCopy| copy.life + 1 < life;
         if !self.copy.borrow().as_ref().is_some_and(is_time) || !random.borrow_mut().chance(0.6) {
@@ -80,12 +80,12 @@ impl World {
 
     /// Whether everything is to be there in the next life: then what a single drive has is seen,
     /// and may count.
-    pub fn is_copy_to_be_seen(&self, life: usize) -> bool {
+    pub(crate) fn is_copy_to_be_seen(&self, life: usize) -> bool {
         self.only_copy.get().is_some_and(|only| only.life + 1 == life)
     }
 
     /// The drive that is to be missing after a life in which what only it had was seen.
-    pub fn copy_to_be_lost(&self, life: usize) -> Option<usize> {
+    pub(crate) fn copy_to_be_lost(&self, life: usize) -> Option<usize> {
         let only = self.only_copy.get().filter(|only| only.life + 2 == life)?;
         self.only_copy.set(None);
         Some(only.disk)

@@ -5,7 +5,7 @@
 //! few volumes and leads it through several lives; each ends by closing the pool or by a power cut
 //! at any instant, and the next begins with what is on the drives. Clients write data that say what
 //! they are (`content.rs`), a judge knows for every sector what it may hold (`oracle.rs`), and
-//! meanwhile things happen to the pool (`actions.rs`), never more than what is promised to be
+//! things happen to the pool (`actions.rs`), never more than what is promised to be
 //! survived, or else what is lost must be reported. At the end faults stop, and the pool must
 //! become whole again, agree with itself, and hold everything with any drives missing that its
 //! layouts can do without (`ending.rs`).
@@ -17,6 +17,7 @@
 //! Faults expected: all. A panic of the engine, and a deadlock, are failures of the run, not of
 //! this program.
 
+#![warn(unreachable_pub)]
 #![forbid(unsafe_code)]
 
 mod actions;
@@ -78,7 +79,8 @@ impl Default for Features {
     }
 }
 
-/// What to do behind the engine's back that nobody promises to survive, to see that it is found.
+/// Damage behind the engine's back beyond what is promised to be survived, to see that it is
+/// found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// Drives say that they have flushed and have not.

@@ -29,7 +29,7 @@ use crate::world::{Guarded, World};
 const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// A drive that is plugged in in this life.
-pub struct Plugged {
+pub(crate) struct Plugged {
     /// Where its faults are told it.
     pub faulty: Rc<FaultyDrive>,
     /// Where its flushes are.
@@ -63,7 +63,7 @@ impl Plugged {
 }
 
 /// A life.
-pub struct Life {
+pub(crate) struct Life {
     /// The run.
     pub world: Rc<World>,
     /// Its clock and tasks.
@@ -83,7 +83,7 @@ pub struct Life {
 
 impl Life {
     /// With these drives plugged in.
-    pub fn new(world: &Rc<World>, context: Context, disks: &BTreeSet<usize>) -> Rc<Self> {
+    pub(crate) fn new(world: &Rc<World>, context: Context, disks: &BTreeSet<usize>) -> Rc<Self> {
         let life = Rc::new(Self {
             world: world.clone(),
             context,
@@ -101,7 +101,7 @@ impl Life {
     }
 
     /// Plugs a drive in, as it is.
-    pub fn plug(&self, disk: usize) -> Rc<Plugged> {
+    pub(crate) fn plug(&self, disk: usize) -> Rc<Plugged> {
         let plan = &self.world.plan;
         let crash = self.world.disks.borrow()[disk].crash.clone();
         let (wire_seed, fault_seed) = (self.world.next_seed(), self.world.next_seed());
@@ -121,29 +121,29 @@ impl Life {
     }
 
     /// Notes what happened.
-    pub fn note(&self, what: &str) {
+    pub(crate) fn note(&self, what: &str) {
         self.world.note(self.context.now_ns(), what);
     }
 
     /// A promise was broken; what the pool says of itself is added.
-    pub fn broken(&self, promise: &str, detail: String) {
+    pub(crate) fn broken(&self, promise: &str, detail: String) {
         let pool = self.subject.borrow().as_ref().map_or_else(String::new, |subject| subject.in_words());
         let at_ms = self.context.now_ns() as f64 / 1e6;
         self.world.broken(promise, format!("{detail} (at {at_ms:.3} ms; pool: {pool})"));
     }
 
     /// Whether there is nothing more to do in this life.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_ending.get() || self.power.is_off() || self.world.is_broken()
     }
 
     /// What `work` gives; `None`, and a broken promise, if it does not end.
-    pub async fn bounded<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn bounded<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
         self.bounded_by(PATIENCE_NS, what, work).await
     }
 
     /// As [`Self::bounded`], of what a client asks: in a crowded life that is to end sooner.
-    pub async fn answered<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn answered<T>(&self, what: &str, work: impl Future<Output = T>) -> Option<T> {
         let is_crowded = self.world.plan.manner.is_crowded;
         let patience_ns = if is_crowded { Manner::PATIENCE_NS } else { PATIENCE_NS };
         self.bounded_by(patience_ns, what, work).await
@@ -159,14 +159,14 @@ impl Life {
     }
 
     /// The volumes that are open, with their judges.
-    pub fn targets(&self, subject: &Subject) -> Vec<Target> {
+    pub(crate) fn targets(&self, subject: &Subject) -> Vec<Target> {
         let volumes = self.world.volumes.borrow();
         let open = |guarded: &Rc<Guarded>| Some((subject.volume(&guarded.name).ok()?, guarded.clone()));
         volumes.iter().filter_map(open).collect()
     }
 
     /// Looks at how the volumes are.
-    pub fn observe(&self, subject: &Subject) {
+    pub(crate) fn observe(&self, subject: &Subject) {
         for facts in subject.facts() {
             if let Some(guarded) = self.world.volumes.borrow().iter().find(|v| v.name == facts.name) {
                 // A drive that cannot read all of itself may have taken the place of another.
@@ -183,7 +183,7 @@ impl Life {
     }
 
     /// Drives in a random order.
-    pub fn tops(&self) -> Vec<Rc<dyn Drive>> {
+    pub(crate) fn tops(&self) -> Vec<Rc<dyn Drive>> {
         let plugged = self.plugged.borrow();
         let mut tops: Vec<Rc<dyn Drive>> = plugged.values().map(|plugged| plugged.top.clone()).collect();
         for index in (1..tops.len()).rev() {
@@ -217,7 +217,7 @@ impl Life {
     }
 
     /// Makes a volume and gives it a judge.
-    pub async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
+    pub(crate) async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
         let plan = &self.world.plan;
         let number = self.world.next_volume.replace(self.world.next_volume.get() + 1) as u32;
         let new = NewVolume { name: format!("v{number}"), ..new.clone() };
@@ -259,7 +259,7 @@ impl Life {
     }
 
     /// Opens the pool and judges how it is found.
-    pub async fn open(&self) -> Option<Subject> {
+    pub(crate) async fn open(&self) -> Option<Subject> {
         let settings = self.world.settings();
         let opened = Subject::open(&self.context, settings, self.tops(), false);
         let subject = match self.bounded("opening", opened).await? {
@@ -316,7 +316,7 @@ impl Life {
             }
         }
         if self.world.conversions.is_some() {
-            // What a drive had of a layout that is gone is nobody's any more.
+            // A drive's data of a former layout counts no more.
             let has_none = |disk: &usize| facts.columns.iter().all(|column| column.disk != *disk);
             (0..disks.len()).filter(has_none).for_each(|disk| {
                 disks[disk].stale.remove(&guarded.number);
@@ -444,7 +444,7 @@ impl Life {
     }
 
     /// Closes the pool; all that was acknowledged is durable then.
-    pub async fn end(&self, subject: &Subject) {
+    pub(crate) async fn end(&self, subject: &Subject) {
         if self.world.is_broken() {
             return;
         }
@@ -507,7 +507,7 @@ fn draw_ending(world: &World, number: usize) -> Ending {
 }
 
 /// Leads one life. `kept`: executors, which a panic must not drop.
-pub fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
+pub(crate) fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) {
     let executor = new_executor(world, kept);
     let absent = draw_absent(world, number);
     let present: BTreeSet<usize> =
@@ -524,7 +524,7 @@ pub fn live(world: &Rc<World>, number: usize, kept: &RefCell<Vec<Rc<VirtualExecu
 }
 
 /// An executor for a life.
-pub fn new_executor(world: &World, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) -> Rc<VirtualExecutor> {
+pub(crate) fn new_executor(world: &World, kept: &RefCell<Vec<Rc<VirtualExecutor>>>) -> Rc<VirtualExecutor> {
     let seed = world.next_seed();
     let executor = match world.plan.shuffled {
         true => VirtualExecutor::shuffled(seed),
@@ -588,7 +588,7 @@ fn draw_absent(world: &World, number: usize) -> BTreeSet<usize> {
 }
 
 /// Power goes, at the latest now: the drives settle what they had in their caches.
-pub fn end_of_life(life: &Life, number: usize, was_closed: bool) {
+pub(crate) fn end_of_life(life: &Life, number: usize, was_closed: bool) {
     let world = &life.world;
     if let Some(subject) = &*life.subject.borrow() {
         life.observe(subject);

@@ -17,7 +17,7 @@ use crate::life::{Life, Plugged};
 /// With which answer power goes: the first that is durable, to a request that began and was
 /// answered after these times.
 #[derive(Clone, Copy, Debug)]
-pub struct LastAnswer {
+pub(crate) struct LastAnswer {
     began_after_ns: u64,
     answered_after_ns: u64,
 }
@@ -25,7 +25,7 @@ pub struct LastAnswer {
 impl Life {
     /// In runs that have it: perhaps a drive is pulled, or hangs, and power is to go with the first
     /// answer that counts without it.
-    pub async fn perhaps_lose_power_with_a_drive(&self) {
+    pub(crate) async fn perhaps_lose_power_with_a_drive(&self) {
         let Some(random) = &self.world.losses else { return };
         if !random.borrow_mut().chance(0.3) || self.is_over() || self.is_beyond.get() {
             return;
@@ -48,8 +48,8 @@ impl Life {
             self.last_answer.set(Some(LastAnswer { began_after_ns: now_ns, answered_after_ns: 0 }));
             return;
         }
-        // Who writes to it waits until the engine does so no longer; by then all other drives have
-        // long answered.
+        // Writers wait for it until the engine gives it up; by then all other drives have long
+        // answered.
         self.note(&format!("disk{disk} hangs, and the power goes with it"));
         let timeout_ns = self.world.plan.settings.timeout_ns;
         let answered_after_ns = now_ns + timeout_ns / 10 * 9;
@@ -60,7 +60,7 @@ impl Life {
     }
 
     /// What was begun at this time is acknowledged, durably.
-    pub fn acknowledged_durably(&self, began_ns: u64) {
+    pub(crate) fn acknowledged_durably(&self, began_ns: u64) {
         let Some(last) = self.last_answer.get() else { return };
         if began_ns > last.began_after_ns && self.context.now_ns() > last.answered_after_ns {
             self.note("acknowledged without the drive that was lost: power goes");

@@ -15,9 +15,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// What the lives of a run have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
-    /// Many clients of volumes that acknowledge from the journal write to the same few regions, and
-    /// these are discarded and zeroed, filled and moved meanwhile. All that clients ask ends within
+pub(crate) struct Manner {
+    /// Many clients of write-back volumes write to the same few regions, which are discarded,
+    /// zeroed, filled and migrated at the same time. Each request ends within
     /// [`Manner::PATIENCE_NS`].
     pub is_crowded: bool,
     /// Many lives of a few milliseconds, most of them closed in order.
@@ -29,10 +29,10 @@ pub struct Manner {
 impl Manner {
     /// So long a client of a crowded life waits for an answer at most: several times as long as it
     /// takes to give up two drives one after the other.
-    pub const PATIENCE_NS: u64 = 30 * SECOND_NS;
+    pub(crate) const PATIENCE_NS: u64 = 30 * SECOND_NS;
 
     /// Drawn from `random`.
-    pub fn draw(random: &mut SplitMix64) -> Self {
+    pub(crate) fn draw(random: &mut SplitMix64) -> Self {
         let usual = Self::default();
         match random.below(10) {
             0..=1 => Self { is_crowded: true, ..usual },
@@ -44,7 +44,7 @@ impl Manner {
 }
 
 /// Sizes of fast drives, where a run has any.
-pub fn draw_fast_drives(random: &mut SplitMix64) -> Vec<u64> {
+pub(crate) fn draw_fast_drives(random: &mut SplitMix64) -> Vec<u64> {
     let count = if random.chance(0.3) { 1 + random.below(5) } else { 0 };
     (0..count).map(|_| (8 + random.below(33)) * MIB).collect()
 }
@@ -52,7 +52,7 @@ pub fn draw_fast_drives(random: &mut SplitMix64) -> Vec<u64> {
 impl Life {
     /// In a crowded life: goes on giving up whole regions that clients write to, until the life is
     /// over.
-    pub async fn stir(self: Rc<Self>, targets: Vec<Target>, seed: u64) {
+    pub(crate) async fn stir(self: Rc<Self>, targets: Vec<Target>, seed: u64) {
         let mut random = SplitMix64::new(seed);
         for _ in 0..40 {
             self.context.sleep_ns(random.below(4_000_000)).await;
@@ -76,7 +76,7 @@ impl Life {
     }
 
     /// In runs with fast drives: perhaps pins a volume, and gives rows time to move.
-    pub async fn perhaps_pin(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) async fn perhaps_pin(&self, subject: &Subject, targets: &[Target]) {
         let Some(random) = self.world.later() else { return };
         if self.world.plan.fast_bytes.is_empty() || targets.is_empty() {
             return;
@@ -102,7 +102,7 @@ impl Life {
     }
 
     /// How long it is until the next thing happens.
-    pub fn pause_ns(&self) -> u64 {
+    pub(crate) fn pause_ns(&self) -> u64 {
         let most_ns = match (self.world.plan.manner.is_long, self.world.chance(0.8)) {
             (false, true) => 3_000_000,
             (false, false) => 60_000_000,

@@ -12,7 +12,7 @@ use crate::subject::{Place, Subject};
 
 impl Life {
     /// Replaces a drive that works; no volume may lack anything for it.
-    pub async fn replace_healthy(&self, subject: &Subject) {
+    pub(crate) async fn replace_healthy(&self, subject: &Subject) {
         let online: Vec<Place> =
             subject.places().into_iter().filter(|place| place.is_online && place.is_data).collect();
         let Some(old) = self.world.pick(&online) else { return };
@@ -34,7 +34,7 @@ impl Life {
 
     /// Perhaps has rows spread over all drives, with a drive more in one of three, or has that
     /// stopped.
-    pub async fn perhaps_rebalance(&self, subject: &Subject) {
+    pub(crate) async fn perhaps_rebalance(&self, subject: &Subject) {
         let Some(random) = &self.world.moving else { return };
         if !random.borrow_mut().chance(0.15) || self.is_over() || self.is_beyond.get() {
             return;

@@ -7,9 +7,9 @@
 //! these, until it is written again or is looked at when all is settled.
 //!
 //! What is not promised is known here too. A block that was being written at a cut is *suspect*
-//! until all of the volume was there again: if a drive is lost meanwhile, reading it may be refused
-//! ([`Oracle::lose_suspects`]), though what is read is still right. Without a journal, where there
-//! is parity, whole stripes are suspect, and anything may be read there.
+//! until all of the volume was there again: if a drive is lost before that, reading it may be
+//! refused ([`Oracle::lose_suspects`]), though what is read is still right. Without a journal,
+//! where there is parity, whole stripes are suspect, and anything may be read there.
 //!
 //! Time here is a count of events ([`Oracle::tick`]), so that "before" is exact even at one instant
 //! of the clock. Memory: 40 bytes per sector of the volume and about 40 per write that a sector may
@@ -26,7 +26,7 @@ const IN_FLIGHT: u64 = u64::MAX;
 
 /// What a write leaves in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Zeros.
     Zero,
     /// A client's data of this version.
@@ -70,7 +70,7 @@ struct Sector {
 }
 
 /// Zeros that were always there.
-const VIRGIN: [Entry; 1] = [Entry {
+const UNWRITTEN: [Entry; 1] = [Entry {
     value: Value::Zero,
     begun: 0,
     ended: 0,
@@ -89,13 +89,13 @@ impl Entry {
 
     /// Of something that was not there before: it was never acknowledged, and no cut takes it away.
     fn of(value: Value, now: u64) -> Self {
-        Self { value, begun: now, ended: now, acknowledged: false, ..VIRGIN[0] }
+        Self { value, begun: now, ended: now, acknowledged: false, ..UNWRITTEN[0] }
     }
 }
 
 impl Sector {
     fn entries(&self) -> &[Entry] {
-        if self.entries.is_empty() { &VIRGIN } else { &self.entries }
+        if self.entries.is_empty() { &UNWRITTEN } else { &self.entries }
     }
 
     /// What a read that began at `since` may give.
@@ -129,7 +129,7 @@ impl Sector {
 
 /// A write under way; to be given back when it ends.
 #[derive(Clone, Debug)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     sectors: Range<u32>,
     /// When it began.
     pub begun: u64,
@@ -139,7 +139,7 @@ pub struct Ticket {
 
 /// Something was read that the promises do not allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub(crate) struct Wrong {
     /// The sector.
     pub sector: u32,
     /// What it holds, and what it may hold.
@@ -152,7 +152,7 @@ pub struct Wrong {
 }
 
 /// The judge of one volume.
-pub struct Oracle {
+pub(crate) struct Oracle {
     volume: u32,
     promises: Promises,
     /// What is suspect together: a block, without a journal the data of a stripe. Zero: nothing is.
@@ -170,7 +170,12 @@ pub struct Oracle {
 impl Oracle {
     /// Of a new volume: all zeros. `parity_stripe_bytes`: data bytes of a stripe where there is
     /// parity.
-    pub fn new(volume: u32, size_bytes: u64, parity_stripe_bytes: Option<u64>, promises: Promises) -> Self {
+    pub(crate) fn new(
+        volume: u32,
+        size_bytes: u64,
+        parity_stripe_bytes: Option<u64>,
+        promises: Promises,
+    ) -> Self {
         let count = (size_bytes / SECTOR_BYTES) as usize;
         let mut sectors = Vec::with_capacity(count);
         sectors.resize_with(count, Sector::default);
@@ -191,12 +196,12 @@ impl Oracle {
     }
 
     /// The volume's sectors.
-    pub fn sector_count(&self) -> u32 {
+    pub(crate) fn sector_count(&self) -> u32 {
         self.sectors.len() as u32
     }
 
     /// The volume has this size now: what is new reads as zeros, what is gone is gone.
-    pub fn resize(&mut self, size_bytes: u64) {
+    pub(crate) fn resize(&mut self, size_bytes: u64) {
         let count = (size_bytes / SECTOR_BYTES) as usize;
         if count < self.sectors.len() {
             let first_gone = count as u32;
@@ -209,27 +214,27 @@ impl Oracle {
     }
 
     /// The first sector from this one on that surely holds data of a client.
-    pub fn surely_holds_data_from(&self, first: u32) -> Option<u32> {
+    pub(crate) fn surely_holds_data_from(&self, first: u32) -> Option<u32> {
         let is_data = |entry: &Entry| matches!(entry.value, Value::Data(_));
         (first..self.sector_count())
             .find(|&sector| self.sectors[sector as usize].candidates(self.now + 1).all(is_data))
     }
 
     /// A moment later than all before.
-    pub fn tick(&mut self) -> u64 {
+    pub(crate) fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
 
     /// A write begins. The data are to be stamped with the ticket's version.
-    pub fn begin_write(&mut self, sectors: Range<u32>) -> Ticket {
+    pub(crate) fn begin_write(&mut self, sectors: Range<u32>) -> Ticket {
         let version = self.next_version;
         self.next_version += 1;
         self.begin(sectors, Value::Data(version), version, false)
     }
 
     /// A write of zeros begins; `weak` for a discard, which may leave what was there.
-    pub fn begin_zeroes(&mut self, sectors: Range<u32>, weak: bool) -> Ticket {
+    pub(crate) fn begin_zeroes(&mut self, sectors: Range<u32>, weak: bool) -> Ticket {
         self.begin(sectors, Value::Zero, 0, weak)
     }
 
@@ -238,7 +243,7 @@ impl Oracle {
         for sector in sectors.clone() {
             let state = &mut self.sectors[sector as usize];
             if state.entries.is_empty() {
-                state.entries.push(VIRGIN[0]);
+                state.entries.push(UNWRITTEN[0]);
             }
             state.entries.push(Entry {
                 value,
@@ -257,12 +262,12 @@ impl Oracle {
 
     /// A write was answered: acknowledged or refused; `durable` for a FUA write that was
     /// acknowledged.
-    pub fn end_write(&mut self, ticket: &Ticket, acknowledged: bool, durable: bool) {
+    pub(crate) fn end_write(&mut self, ticket: &Ticket, acknowledged: bool, durable: bool) {
         let ended = self.tick();
         for sector in ticket.sectors.clone() {
             let state = &mut self.sectors[sector as usize];
             let entry = state.entries.iter_mut().find(|entry| entry.begun == ticket.begun);
-            // An entry that is gone was written over meanwhile.
+            // An entry that is gone was overwritten.
             if let Some(entry) = entry {
                 entry.ended = ended;
                 entry.acknowledged = acknowledged;
@@ -282,7 +287,7 @@ impl Oracle {
     }
 
     /// A flush that began at `begun` was acknowledged.
-    pub fn end_flush(&mut self, begun: u64) {
+    pub(crate) fn end_flush(&mut self, begun: u64) {
         let now = self.tick();
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
@@ -301,7 +306,7 @@ impl Oracle {
     /// gone, or older, and may be refused where that shows; but no flush may be acknowledged as if
     /// it were there, before a client was told. A block is written whole for any sector of it, and
     /// checked as a whole: where part of it is gone all of it may be refused.
-    pub fn put_at_risk(&mut self) {
+    pub(crate) fn put_at_risk(&mut self) {
         let now = self.tick();
         let blocks: BTreeSet<u32> = self.dirty.iter().map(|sector| sector / SECTORS_PER_BLOCK).collect();
         for block in blocks {
@@ -311,7 +316,7 @@ impl Oracle {
                 let risked = state.entries.iter_mut().filter(|entry| !entry.durable);
                 risked.for_each(|entry| entry.at_risk = true);
                 if state.entries.is_empty() {
-                    state.entries.push(VIRGIN[0]);
+                    state.entries.push(UNWRITTEN[0]);
                 }
                 state.entries.push(Entry::of(Value::Lost, now));
             }
@@ -320,7 +325,7 @@ impl Oracle {
 
     /// A client was told that something was lost: from now on what was at risk and had ended is any
     /// of what it may be.
-    pub fn told(&mut self) {
+    pub(crate) fn told(&mut self) {
         let sectors = &mut self.sectors;
         self.dirty.retain(|&sector| {
             let state = &mut sectors[sector as usize];
@@ -337,14 +342,14 @@ impl Oracle {
     }
 
     /// What is being written, or was since the last flush, may not agree with its parity any more.
-    pub fn suspect_dirty(&mut self) {
+    pub(crate) fn suspect_dirty(&mut self) {
         if self.suspects_exist() {
             self.suspects.extend(self.dirty.iter().map(|sector| sector / self.grain_sectors));
         }
     }
 
     /// Power went: what was not durable is any of what it may be.
-    pub fn power_cut(&mut self) {
+    pub(crate) fn power_cut(&mut self) {
         self.suspect_dirty();
         if self.promises.journal && !self.promises.atomic_drives {
             self.forget_suspects();
@@ -364,8 +369,8 @@ impl Oracle {
 
     /// Something was lost, or may be given up at any moment, that suspects may need: until they are
     /// resynchronised they may be refused (without a journal, anything may be read), and what is
-    /// written there meanwhile may go the same way.
-    pub fn lose_suspects(&mut self) {
+    /// written there until then may be lost as well.
+    pub(crate) fn lose_suspects(&mut self) {
         self.are_suspects_lost = true;
         self.forget_suspects();
     }
@@ -390,7 +395,7 @@ impl Oracle {
                     state.entries.pop();
                 }
                 if state.entries.is_empty() {
-                    state.entries.push(VIRGIN[0]);
+                    state.entries.push(UNWRITTEN[0]);
                 }
                 state.entries.push(Entry::of(value, now));
             }
@@ -404,7 +409,7 @@ impl Oracle {
     }
 
     /// All stripes agree with their parity again.
-    pub fn resynchronised(&mut self) {
+    pub(crate) fn resynchronised(&mut self) {
         if self.are_suspects_lost {
             self.forget_suspects();
         }
@@ -414,7 +419,7 @@ impl Oracle {
 
     /// Whether a read of the range, or a write that has to read there, may be refused if it began
     /// at `since`.
-    pub fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
+    pub(crate) fn may_refuse(&self, sectors: Range<u32>, since: u64) -> bool {
         sectors.into_iter().any(|sector| {
             let state = &self.sectors[sector as usize];
             self.is_suspect_lost(sector)
@@ -424,12 +429,12 @@ impl Oracle {
     }
 
     /// Whether the sector was ever written.
-    pub fn is_touched(&self, sector: u32) -> bool {
+    pub(crate) fn is_touched(&self, sector: u32) -> bool {
         !self.sectors[sector as usize].entries.is_empty()
     }
 
     /// Judges what a read gave that began at `since`.
-    pub fn check(&self, first: u32, bytes: &[u8], since: u64) -> Result<(), Wrong> {
+    pub(crate) fn check(&self, first: u32, bytes: &[u8], since: u64) -> Result<(), Wrong> {
         let mut found = Vec::with_capacity(bytes.len() / SECTOR_BYTES as usize);
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             found.push(self.check_sector(first + index as u32, sector, since)?);
@@ -526,7 +531,7 @@ impl Oracle {
 
     /// After all is settled: what was read (and found right) is what is there from now on, and
     /// durable.
-    pub fn settle(&mut self, first: u32, bytes: &[u8]) {
+    pub(crate) fn settle(&mut self, first: u32, bytes: &[u8]) {
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES as usize).enumerate() {
             let number = first + index as u32;
             let value = match identify(sector) {
@@ -542,7 +547,7 @@ impl Oracle {
             if state.entries.is_empty() || state.is_dirty() {
                 continue;
             }
-            state.entries = vec![Entry { value, begun: now, ended: now, ..VIRGIN[0] }];
+            state.entries = vec![Entry { value, begun: now, ended: now, ..UNWRITTEN[0] }];
             state.dropped_at = now;
         }
     }

@@ -27,7 +27,7 @@ const LEVELS: [Level; 10] = [
 
 /// The beginning of a run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Sizes of the data drives.
     pub data_bytes: Vec<u64>,
     /// Sizes of the spares.
@@ -60,7 +60,7 @@ pub struct Plan {
 
 impl Plan {
     /// Drawn from `random`.
-    pub fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
+    pub(crate) fn draw(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let plan = Self::draw_first(seed, random, options);
         if options.drawn == Drawn::Now { plan.and_later(seed) } else { plan }
     }
@@ -211,7 +211,12 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
 
 /// A volume for a pool of so many drives, which can do without `tolerance` of them if that is
 /// possible.
-pub fn draw_volume(random: &mut SplitMix64, drives: usize, tolerance: usize, number: u64) -> NewVolume {
+pub(crate) fn draw_volume(
+    random: &mut SplitMix64,
+    drives: usize,
+    tolerance: usize,
+    number: u64,
+) -> NewVolume {
     let mut layout = LayoutSpec { columns: Some(2), ..LayoutSpec::new(Level::Raid1) };
     for _ in 0..40 {
         let level = LEVELS[random.below(LEVELS.len() as u64) as usize];

@@ -16,7 +16,7 @@ use stripewise_drive::{
 };
 
 /// One life's power.
-pub struct Power {
+pub(crate) struct Power {
     off: Cell<bool>,
     writes: Cell<u64>,
     /// Power goes at this write.
@@ -32,7 +32,7 @@ pub struct Power {
 
 impl Power {
     /// On.
-    pub fn new() -> Rc<Self> {
+    pub(crate) fn new() -> Rc<Self> {
         Rc::new(Self {
             off: Cell::new(false),
             writes: Cell::new(0),
@@ -45,18 +45,18 @@ impl Power {
     }
 
     /// Power goes at the so-many-th write from now.
-    pub fn cut_at_write(&self, count: u64) {
+    pub(crate) fn cut_at_write(&self, count: u64) {
         self.at_write.set(self.writes.get() + count);
     }
 
     /// Power goes at the so-many-th write of this structure from now: that one is in its drive, and
     /// of others that were sent with it only what has arrived.
-    pub fn cut_at_copy(&self, structure: Structure, count: u64) {
+    pub(crate) fn cut_at_copy(&self, structure: Structure, count: u64) {
         self.at_copy.set(Some((structure, count)));
     }
 
     /// The label of the drive at whose copy power went.
-    pub fn only_copy_on(&self) -> Option<Rc<str>> {
+    pub(crate) fn only_copy_on(&self) -> Option<Rc<str>> {
         self.only_copy_on.borrow().clone()
     }
 
@@ -71,18 +71,18 @@ impl Power {
     }
 
     /// Power goes now.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.off.set(true);
         self.went.notify_all();
     }
 
     /// Whether it is gone.
-    pub fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         self.off.get()
     }
 
     /// Ends when it goes.
-    pub async fn until_off(&self) {
+    pub(crate) async fn until_off(&self) {
         while !self.off.get() {
             self.went.wait().await;
         }
@@ -91,7 +91,7 @@ impl Power {
 
 /// What the engine keeps several copies of on different drives, known by how it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Structure {
+pub(crate) enum Structure {
     /// A page of a region map.
     Map,
     /// The header of an area of a journal.
@@ -106,7 +106,7 @@ pub enum Structure {
 
 impl Structure {
     /// All of them.
-    pub const ALL: [Self; 5] =
+    pub(crate) const ALL: [Self; 5] =
         [Self::Map, Self::JournalHeader, Self::JournalBatch, Self::Commit, Self::Checksums];
 
     fn magic(self) -> &'static [u8; 8] {
@@ -137,7 +137,7 @@ const EIO: i32 = 5;
 
 /// How long a drive takes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// At least, each way.
     pub least_ns: u64,
     /// At most, each way.
@@ -161,12 +161,12 @@ struct Shared {
 }
 
 /// A drive on the life's power.
-pub struct Wire(Rc<Shared>);
+pub(crate) struct Wire(Rc<Shared>);
 
 impl Wire {
     /// To `inner`. `queued`: says that it is no memory, so that the engine puts a queue in front of
     /// it.
-    pub fn new(
+    pub(crate) fn new(
         context: &Context,
         inner: Rc<CrashDrive>,
         power: Rc<Power>,
@@ -182,7 +182,7 @@ impl Wire {
     }
 
     /// The next flush fails, and takes what is in the drive's cache with it; then this is called.
-    pub fn fail_next_flush(&self, struck: impl FnOnce() + 'static) {
+    pub(crate) fn fail_next_flush(&self, struck: impl FnOnce() + 'static) {
         *self.0.flush_fault.borrow_mut() = Some(Box::new(struck));
     }
 }

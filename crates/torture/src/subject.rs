@@ -19,7 +19,7 @@ use stripewise_layout::LayoutSpec;
 
 /// Why something was refused.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// For people.
     text: String,
     /// There is no space for a thin volume to grow into.
@@ -42,7 +42,7 @@ fn refused(error: ArrayError) -> Refusal {
 
 /// How a pool is run, the same in all its lives.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The run's seed: identities come from it.
     pub seed: u64,
     /// After so long without an answer a drive has failed.
@@ -85,7 +85,7 @@ impl Settings {
 
 /// A drive of the pool as its record has it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     /// Its identity.
     pub id: DriveId,
     /// The number in its label.
@@ -102,7 +102,7 @@ pub struct Place {
 
 /// One column of a volume: whose it is, and whether it is current.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     /// The disk's number.
     pub disk: usize,
     /// Holds all that it should.
@@ -113,7 +113,7 @@ pub struct Column {
 
 /// A volume as the pool describes it.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Its name.
     pub name: String,
     /// How many drives it can do without when whole.
@@ -136,41 +136,41 @@ pub struct Facts {
 
 impl Facts {
     /// Disks that hold some of its data.
-    pub fn disks(&self) -> BTreeSet<usize> {
+    pub(crate) fn disks(&self) -> BTreeSet<usize> {
         self.columns.iter().map(|column| column.disk).collect()
     }
 
     /// Disks that hold anything of it.
-    pub fn all_disks(&self) -> BTreeSet<usize> {
+    pub(crate) fn all_disks(&self) -> BTreeSet<usize> {
         &self.disks() | &self.copies
     }
 
     /// Nothing of what it should have is lost.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.counted_lost == 0 && self.behind().is_empty()
     }
 
     /// Of those with data, disks that hold nothing of what they should.
-    pub fn lacking(&self) -> BTreeSet<usize> {
+    pub(crate) fn lacking(&self) -> BTreeSet<usize> {
         let lacking = self.columns.iter().filter(|column| !column.is_current && !column.is_filling);
         lacking.map(|column| column.disk).collect()
     }
 
     /// Of those, disks that do not hold all that they should.
-    pub fn behind(&self) -> BTreeSet<usize> {
+    pub(crate) fn behind(&self) -> BTreeSet<usize> {
         self.columns.iter().filter(|column| !column.is_current).map(|column| column.disk).collect()
     }
 }
 
 /// An open pool.
 #[derive(Clone)]
-pub struct Subject {
+pub(crate) struct Subject {
     pool: Pool,
 }
 
 /// Where a volume's rows belong.
 #[derive(Clone, Copy, Debug)]
-pub enum Pinned {
+pub(crate) enum Pinned {
     /// On fast drives.
     Fast,
     /// On data drives.
@@ -181,7 +181,7 @@ pub enum Pinned {
 
 /// A new volume.
 #[derive(Clone, Debug)]
-pub struct NewVolume {
+pub(crate) struct NewVolume {
     /// Its name.
     pub name: String,
     /// Its layout.
@@ -196,7 +196,7 @@ pub struct NewVolume {
 
 impl Subject {
     /// Makes a pool.
-    pub async fn create(
+    pub(crate) async fn create(
         context: &Context,
         settings: Settings,
         drives: Vec<Rc<dyn Drive>>,
@@ -220,7 +220,7 @@ impl Subject {
     }
 
     /// Opens a pool.
-    pub async fn open(
+    pub(crate) async fn open(
         context: &Context,
         settings: Settings,
         drives: Vec<Rc<dyn Drive>>,
@@ -233,7 +233,7 @@ impl Subject {
     }
 
     /// Makes a volume.
-    pub async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
+    pub(crate) async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
         let spec = VolumeSpec {
             size_bytes: Some(new.size_bytes),
             write_back: Some(new.write_back),
@@ -245,12 +245,12 @@ impl Subject {
     }
 
     /// Finds a volume.
-    pub fn volume(&self, name: &str) -> Result<Store, Refusal> {
+    pub(crate) fn volume(&self, name: &str) -> Result<Store, Refusal> {
         self.pool.volume(name).map(|volume| Store { volume }).map_err(refusal)
     }
 
     /// All drives of the pool.
-    pub fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<Place> {
         let status = self.pool.status();
         let place = |drive: &stripewise_engine::DriveStatus| {
             Some(Place {
@@ -269,7 +269,7 @@ impl Subject {
     }
 
     /// All volumes.
-    pub fn facts(&self) -> Vec<Facts> {
+    pub(crate) fn facts(&self) -> Vec<Facts> {
         let status = self.pool.status();
         let disk_of = |id: DriveId| {
             let drive = status.drives.iter().find(|drive| drive.id == id);
@@ -298,7 +298,7 @@ impl Subject {
     }
 
     /// What the pool says of itself, for the report of a failure.
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let status = self.pool.status();
         let drives: Vec<String> =
             status.drives.iter().map(|drive| format!("{} {}", drive.path, drive.state)).collect();
@@ -316,42 +316,42 @@ impl Subject {
     }
 
     /// Whether all volumes have all of their redundancy.
-    pub fn is_online(&self) -> bool {
+    pub(crate) fn is_online(&self) -> bool {
         self.pool.status().state == PoolState::Online
     }
 
     /// Whether the pool says that there is no room for what is on a drive that is to be emptied.
-    pub fn lacks_room_to_retire(&self) -> bool {
+    pub(crate) fn lacks_room_to_retire(&self) -> bool {
         self.pool.status().notices.iter().any(|notice| notice.contains("cannot be emptied"))
     }
 
     /// Whether the pool says that there is no room for more of a layout that a volume is converted
     /// to.
-    pub fn lacks_room_to_convert(&self) -> bool {
+    pub(crate) fn lacks_room_to_convert(&self) -> bool {
         let status = self.pool.status();
         let waits = status.volumes.iter().filter_map(|volume| volume.conversion.as_ref()?.waits.as_ref());
         waits.into_iter().any(|why| why.contains("there is no room"))
     }
 
     /// Whether a volume is on its way to another layout.
-    pub fn is_converting(&self) -> bool {
+    pub(crate) fn is_converting(&self) -> bool {
         self.pool.status().volumes.iter().any(|volume| volume.conversion.is_some())
     }
 
     /// Begins to convert a volume.
-    pub async fn convert(&self, name: &str, layout: LayoutSpec) -> Result<(), Refusal> {
+    pub(crate) async fn convert(&self, name: &str, layout: LayoutSpec) -> Result<(), Refusal> {
         self.pool.convert_volume(name, layout).await.map_err(refusal)
     }
 
     /// Works until no conversion is left that nothing stands in the way of.
-    pub async fn wait_converted(&self) -> Result<(), Refusal> {
+    pub(crate) async fn wait_converted(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Convert).await.map_err(refusal)
     }
 
     /// Whether what is on drives that retire surely has room elsewhere: there are as many others as
     /// any row has columns, so each row is without one of them, and each of them has room for all
     /// of it.
-    pub fn has_room_beyond_doubt(&self) -> bool {
+    pub(crate) fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
         let to_move: u64 = status.drives.iter().filter(|drive| drive.state == "retiring").map(taken).sum();
@@ -362,57 +362,57 @@ impl Subject {
     }
 
     /// Whether a rebuild is under way or due.
-    pub fn is_rebuilding(&self) -> bool {
+    pub(crate) fn is_rebuilding(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebuild)
     }
 
     /// Whether a drive that works is being replaced.
-    pub fn is_replacing(&self) -> bool {
+    pub(crate) fn is_replacing(&self) -> bool {
         self.pool.status().drives.iter().any(|drive| drive.state == "replacing")
     }
 
     /// Whether rows are being spread over all drives, or about to be.
-    pub fn is_rebalancing(&self) -> bool {
+    pub(crate) fn is_rebalancing(&self) -> bool {
         self.pool.activity().iter().any(|activity| activity.kind == JobKind::Rebalance)
     }
 
     /// Has rows spread over all drives; whether anything is gained by it.
-    pub async fn rebalance(&self) -> Result<bool, Refusal> {
+    pub(crate) async fn rebalance(&self) -> Result<bool, Refusal> {
         self.pool.rebalance().await.map_err(refusal)
     }
 
     /// Has that stopped.
-    pub async fn stop_rebalance(&self) -> Result<(), Refusal> {
+    pub(crate) async fn stop_rebalance(&self) -> Result<(), Refusal> {
         self.pool.stop_rebalance().await.map(|_| ()).map_err(refusal)
     }
 
     /// Works until rows are spread.
-    pub async fn wait_rebalanced(&self) -> Result<(), Refusal> {
+    pub(crate) async fn wait_rebalanced(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Rebalance).await.map_err(refusal)
     }
 
     /// Begins all jobs.
-    pub fn start_jobs(&self) {
+    pub(crate) fn start_jobs(&self) {
         self.pool.start_jobs();
     }
 
     /// Works until nothing is left to rebuild.
-    pub async fn wait_rebuilt(&self) -> Result<(), Refusal> {
+    pub(crate) async fn wait_rebuilt(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Rebuild).await.map_err(refusal)
     }
 
     /// Works until nothing is left to check or to resynchronise.
-    pub async fn wait_checked(&self) -> Result<(), Refusal> {
+    pub(crate) async fn wait_checked(&self) -> Result<(), Refusal> {
         self.pool.wait(JobKind::Scrub).await.map_err(refusal)
     }
 
     /// Has everything checked when jobs run.
-    pub async fn scrub(&self) -> Result<(), Refusal> {
+    pub(crate) async fn scrub(&self) -> Result<(), Refusal> {
         self.pool.scrub().await.map_err(refusal)
     }
 
     /// What the last scrub found wrong; `None`: nothing.
-    pub fn scrub_findings(&self) -> Option<String> {
+    pub(crate) fn scrub_findings(&self) -> Option<String> {
         let reports = self.pool.scrub_reports();
         let is_clean = |summary: &stripewise_engine::ScrubSummary| {
             let report = &summary.report;
@@ -424,47 +424,47 @@ impl Subject {
     }
 
     /// Takes a drive out; recorded when this ends.
-    pub async fn fail_drive(&self, id: DriveId) -> Result<(), Refusal> {
+    pub(crate) async fn fail_drive(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.fail_drive(id, "torture").await.map_err(refusal)
     }
 
     /// Puts a drive in the place of another.
-    pub async fn replace(&self, old: DriveId, new: Rc<dyn Drive>) -> Result<(), Refusal> {
+    pub(crate) async fn replace(&self, old: DriveId, new: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.replace(old, new, false).await.map(|_| ()).map_err(refusal)
     }
 
     /// Adds a spare.
-    pub async fn add_spare(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+    pub(crate) async fn add_spare(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.add_spare(drive, false).await.map(|_| ()).map_err(refusal)
     }
 
     /// Adds a drive for data.
-    pub async fn add_data(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+    pub(crate) async fn add_data(&self, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.add(drive, Role::Data, false).await.map(|_| ()).map_err(refusal)
     }
 
     /// Takes a drive out for a while.
-    pub async fn offline(&self, id: DriveId) -> Result<(), Refusal> {
+    pub(crate) async fn offline(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.offline(id).await.map_err(refusal)
     }
 
     /// Takes back a drive that was taken out or went.
-    pub async fn online(&self, id: DriveId, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
+    pub(crate) async fn online(&self, id: DriveId, drive: Rc<dyn Drive>) -> Result<(), Refusal> {
         self.pool.online(id, Some(drive)).await.map_err(refusal)
     }
 
     /// Has a drive emptied and let go of.
-    pub async fn retire(&self, id: DriveId) -> Result<(), Refusal> {
+    pub(crate) async fn retire(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.retire(id).await.map_err(refusal)
     }
 
     /// Lets go of a drive that holds nothing.
-    pub async fn remove(&self, id: DriveId) -> Result<(), Refusal> {
+    pub(crate) async fn remove(&self, id: DriveId) -> Result<(), Refusal> {
         self.pool.remove(id).await.map_err(refusal)
     }
 
     /// Says where a volume's rows belong.
-    pub async fn pin(&self, name: &str, pinned: Pinned) -> Result<(), Refusal> {
+    pub(crate) async fn pin(&self, name: &str, pinned: Pinned) -> Result<(), Refusal> {
         let pin = match pinned {
             Pinned::Fast => Pin::Fast,
             Pinned::Slow => Pin::Slow,
@@ -474,22 +474,22 @@ impl Subject {
     }
 
     /// Makes a volume larger or smaller.
-    pub async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
+    pub(crate) async fn resize(&self, name: &str, size_bytes: u64) -> Result<(), Refusal> {
         self.pool.resize_volume(name, size_bytes).await.map_err(refusal)
     }
 
     /// Deletes a volume.
-    pub async fn delete_volume(&self, name: &str) -> Result<(), Refusal> {
+    pub(crate) async fn delete_volume(&self, name: &str) -> Result<(), Refusal> {
         self.pool.delete_volume(name).await.map_err(refusal)
     }
 
     /// Sets how much of the drives' time a rebuild gets.
-    pub async fn set_rebuild_priority(&self, percent: u32) -> Result<(), Refusal> {
+    pub(crate) async fn set_rebuild_priority(&self, percent: u32) -> Result<(), Refusal> {
         self.pool.set_rebuild_priority(percent).await.map_err(refusal)
     }
 
     /// Ends the pool.
-    pub async fn close(&self) -> Result<(), Refusal> {
+    pub(crate) async fn close(&self) -> Result<(), Refusal> {
         self.pool.close().await.map_err(refusal)
     }
 }
@@ -502,47 +502,47 @@ fn tolerance(volume: &stripewise_engine::VolumeInfo) -> usize {
 }
 
 /// The number in the label that a disk was given.
-pub fn disk_number(path: &str) -> Option<usize> {
+pub(crate) fn disk_number(path: &str) -> Option<usize> {
     path.strip_prefix("disk")?.parse().ok()
 }
 
 /// The label of a disk.
-pub fn disk_label(number: usize) -> String {
+pub(crate) fn disk_label(number: usize) -> String {
     format!("disk{number}")
 }
 
 /// An open volume.
 #[derive(Clone)]
-pub struct Store {
+pub(crate) struct Store {
     volume: Volume,
 }
 
 impl Store {
     /// Its size.
-    pub fn capacity_bytes(&self) -> u64 {
+    pub(crate) fn capacity_bytes(&self) -> u64 {
         self.volume.capacity_bytes()
     }
 
     /// Data bytes of a stripe.
-    pub fn stripe_bytes(&self) -> u64 {
+    pub(crate) fn stripe_bytes(&self) -> u64 {
         self.volume.geometry().stripe_data_bytes()
     }
 
     /// Data bytes of a region, about: what lies on 1 MiB of each column.
-    pub fn region_bytes(&self) -> u64 {
+    pub(crate) fn region_bytes(&self) -> u64 {
         let geometry = self.volume.geometry();
         (1 << 20) / geometry.interleave_bytes() * geometry.stripe_data_bytes()
     }
 
     /// Whether it has parity, and so stripes of which a part cannot be written alone.
-    pub fn has_parity(&self) -> bool {
+    pub(crate) fn has_parity(&self) -> bool {
         self.volume.geometry().parity_units() > 0
     }
 
     /// Whether it surely cannot be read as a whole without these disks, where `facts` are its own.
     /// Rows may lie on different disks, and of copies and groups it matters which are lost; where
     /// that would have to be known the answer is no.
-    pub fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
+    pub(crate) fn surely_fails(&self, facts: &Facts, disks: &BTreeSet<usize>) -> bool {
         let geometry = self.volume.geometry();
         let shape = geometry.shape();
         let lost = facts.columns.iter().filter(|column| disks.contains(&column.disk)).count();
@@ -554,35 +554,35 @@ impl Store {
     }
 
     /// Whether a cut left stripes that have yet to be made to agree.
-    pub fn needs_resync(&self) -> bool {
+    pub(crate) fn needs_resync(&self) -> bool {
         self.volume.needs_resync()
     }
 
     /// Reads.
-    pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
+    pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
         let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
         Ok(buffer.to_vec())
     }
 
     /// Writes.
-    pub async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
+    pub(crate) async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
         let buffer = self.volume.buffers().allocate(data.len());
         buffer.with_mut(|bytes| bytes.copy_from_slice(data));
         self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
     }
 
     /// Makes durable.
-    pub async fn flush(&self) -> Result<(), Refusal> {
+    pub(crate) async fn flush(&self) -> Result<(), Refusal> {
         self.volume.flush().await.map_err(refusal)
     }
 
     /// Gives up a range.
-    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+    pub(crate) async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
         self.volume.discard(offset_bytes, length_bytes).await.map_err(refusal)
     }
 
     /// Writes zeros.
-    pub async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
+    pub(crate) async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), Refusal> {
         self.volume.write_zeroes(offset_bytes, length_bytes).await.map_err(refused)
     }
 }

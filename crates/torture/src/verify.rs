@@ -14,7 +14,7 @@ const BLOCK_SECTORS: u32 = (BLOCK_BYTES / SECTOR_BYTES) as u32;
 const STRETCH_SECTORS: u32 = 512;
 
 /// The promise that a wrong sector breaks.
-pub fn broken_promise(wrong: &Wrong) -> &'static str {
+pub(crate) fn broken_promise(wrong: &Wrong) -> &'static str {
     match wrong {
         Wrong { is_torn_block: true, .. } => "old-or-new",
         Wrong { is_old: true, .. } => "flushed-data-survives",
@@ -23,7 +23,7 @@ pub fn broken_promise(wrong: &Wrong) -> &'static str {
 }
 
 /// Bytes of a range of sectors: where, and how many.
-pub fn bytes_of(sectors: &Range<u32>) -> (u64, usize) {
+pub(crate) fn bytes_of(sectors: &Range<u32>) -> (u64, usize) {
     let length = u64::from(sectors.end - sectors.start) * SECTOR_BYTES;
     (u64::from(sectors.start) * SECTOR_BYTES, length as usize)
 }
@@ -46,9 +46,9 @@ fn touched(guarded: &Guarded) -> Vec<Range<u32>> {
 }
 
 impl Life {
-    /// Reads all that was written, and a place where nothing was. With `settle` nobody writes
-    /// meanwhile, and what is found is what there is from now on; and what is lost is written.
-    pub async fn verify(&self, store: &Store, guarded: &Guarded, settle: bool, when: &str) {
+    /// Reads all that was written, and a place where nothing was. With `settle` there are no
+    /// concurrent writes: what is read becomes the expected contents, and lost blocks are written.
+    pub(crate) async fn verify(&self, store: &Store, guarded: &Guarded, settle: bool, when: &str) {
         let mut stretches = touched(guarded);
         let blocks = u64::from(guarded.oracle.borrow().sector_count() / BLOCK_SECTORS);
         if blocks > 0 {
@@ -86,8 +86,8 @@ impl Life {
                 Some(Err(why)) => {
                     self.judge_refusal(guarded, &block, since, &why.to_string(), when);
                     if settle && !self.world.is_broken() {
-                        // What is lost, as it may be, its user writes anew; then nothing is lost
-                        // any more.
+                        // A block that is lost, as it may be, is written again by its user, and is
+                        // whole then.
                         write(self, store, guarded, block, false).await;
                     }
                 }
@@ -97,7 +97,7 @@ impl Life {
     }
 
     /// Whether what was read is right.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         guarded: &Guarded,
         sectors: &Range<u32>,
@@ -121,7 +121,14 @@ impl Life {
     }
 
     /// Whether a read may be refused.
-    pub fn judge_refusal(&self, guarded: &Guarded, sectors: &Range<u32>, since: u64, why: &str, when: &str) {
+    pub(crate) fn judge_refusal(
+        &self,
+        guarded: &Guarded,
+        sectors: &Range<u32>,
+        since: u64,
+        why: &str,
+        when: &str,
+    ) {
         if guarded.is_failed.get()
             || guarded.is_leaving.get()
             || guarded.oracle.borrow().may_refuse(sectors.clone(), since)

@@ -27,7 +27,7 @@ enum Change {
 
 impl Life {
     /// Perhaps changes a volume. Gives what is open afterwards.
-    pub async fn change_volumes(&self, subject: &Subject, targets: Vec<Target>) -> Vec<Target> {
+    pub(crate) async fn change_volumes(&self, subject: &Subject, targets: Vec<Target>) -> Vec<Target> {
         if !self.world.chance(0.3) || targets.len() != self.world.volumes.borrow().len() {
             return targets;
         }
@@ -57,7 +57,7 @@ impl Life {
 
     /// In runs that convert volumes: perhaps begins to convert one, to a layout that can do without
     /// what is lost now.
-    pub async fn perhaps_convert(&self, subject: &Subject, targets: &[Target]) {
+    pub(crate) async fn perhaps_convert(&self, subject: &Subject, targets: &[Target]) {
         let Some(random) = &self.world.conversions else { return };
         let is_wanted = random.borrow_mut().chance(0.4);
         if !is_wanted || targets.is_empty() || self.is_over() || self.is_beyond.get() {

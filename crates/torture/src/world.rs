@@ -15,7 +15,7 @@ use crate::subject::{Facts, Settings, disk_label};
 use crate::{Coverage, Drawn, Failure, Options, RunReport};
 
 /// A drive of the run, whether or not it is plugged in.
-pub struct Disk {
+pub(crate) struct Disk {
     /// Its memory, with its cache.
     pub crash: Rc<CrashDrive>,
     /// Pulled: it may come back in another life.
@@ -30,7 +30,7 @@ pub struct Disk {
 }
 
 /// A volume and its judge.
-pub struct Guarded {
+pub(crate) struct Guarded {
     /// Its number; its name is `v` and this.
     pub number: u32,
     /// Its name.
@@ -63,13 +63,13 @@ pub struct Guarded {
 
 impl Guarded {
     /// Disks that count as lost to the volume now.
-    pub fn lost(&self) -> BTreeSet<usize> {
+    pub(crate) fn lost(&self) -> BTreeSet<usize> {
         let facts = self.facts.borrow();
         &*self.harmed.borrow() | &facts.lacking()
     }
 
     /// Whether the volume can do without these too, whatever the engine knows already.
-    pub fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
+    pub(crate) fn can_spare(&self, disks: &BTreeSet<usize>) -> bool {
         let facts = self.facts.borrow();
         let lost = self.lost();
         // A drive that has only its map or its journal counts like any other: the engine says how
@@ -81,14 +81,14 @@ impl Guarded {
     }
 
     /// These are harmed from now on.
-    pub fn harm(&self, disks: &BTreeSet<usize>) {
+    pub(crate) fn harm(&self, disks: &BTreeSet<usize>) {
         self.harmed.borrow_mut().extend(disks);
         self.oracle.borrow_mut().lose_suspects();
     }
 }
 
 /// A run.
-pub struct World {
+pub(crate) struct World {
     /// Its seed.
     pub seed: u64,
     /// How it is run.
@@ -129,7 +129,7 @@ const MAX_FAILURES: usize = 4;
 
 impl World {
     /// Before anything happened.
-    pub fn new(seed: u64, options: &Options) -> Rc<Self> {
+    pub(crate) fn new(seed: u64, options: &Options) -> Rc<Self> {
         let mut random = SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x7052_7475_7265);
         let plan = Plan::draw(seed, &mut random, options);
         let has_later = options.drawn != Drawn::BeforeConversions;
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// A new, empty drive; gives its number.
-    pub fn make_disk(&self, capacity_bytes: u64) -> usize {
+    pub(crate) fn make_disk(&self, capacity_bytes: u64) -> usize {
         let mut disks = self.disks.borrow_mut();
         let label = disk_label(disks.len());
         let empty = MemoryDrive::with_block(&label, capacity_bytes, self.plan.block_bytes);
@@ -191,51 +191,51 @@ impl World {
     /// How the pool is set the next time it is opened: what it draws identities from is never the
     /// same, as it would be where what an opening gave to one drive was lost for all others, and
     /// the next opening gave it to another drive.
-    pub fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         self.openings.set(self.openings.get() + 1);
         let settings = self.plan.settings;
         Settings { seed: settings.seed ^ self.openings.get() << 48, ..settings }
     }
 
     /// Drives of which something may be wrong that only checksums tell.
-    pub fn spoiled(&self) -> Vec<usize> {
+    pub(crate) fn spoiled(&self) -> Vec<usize> {
         let disks = self.disks.borrow();
         (0..disks.len()).filter(|disk| disks[*disk].is_spoiled).collect()
     }
 
     /// Where faults and lives that torture did not always have are drawn from, in runs that have
     /// them.
-    pub fn later(&self) -> Option<&RefCell<SplitMix64>> {
+    pub(crate) fn later(&self) -> Option<&RefCell<SplitMix64>> {
         self.later.as_ref()
     }
 
     /// A random number below `limit`.
-    pub fn below(&self, limit: u64) -> u64 {
+    pub(crate) fn below(&self, limit: u64) -> u64 {
         self.random.borrow_mut().below(limit)
     }
 
     /// True with `probability`.
-    pub fn chance(&self, probability: f64) -> bool {
+    pub(crate) fn chance(&self, probability: f64) -> bool {
         self.random.borrow_mut().chance(probability)
     }
 
-    /// A seed for somebody else.
-    pub fn next_seed(&self) -> u64 {
+    /// A seed for another stream of random numbers.
+    pub(crate) fn next_seed(&self) -> u64 {
         self.random.borrow_mut().next_u64()
     }
 
     /// One of these.
-    pub fn pick<T: Clone>(&self, from: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Clone>(&self, from: &[T]) -> Option<T> {
         (!from.is_empty()).then(|| from[self.below(from.len() as u64) as usize].clone())
     }
 
     /// Counts.
-    pub fn cover(&self, count: impl FnOnce(&mut Coverage)) {
+    pub(crate) fn cover(&self, count: impl FnOnce(&mut Coverage)) {
         count(&mut self.coverage.borrow_mut());
     }
 
     /// Something happened: part of the trace.
-    pub fn note(&self, now_ns: u64, what: &str) {
+    pub(crate) fn note(&self, now_ns: u64, what: &str) {
         let bytes = now_ns.to_le_bytes();
         let hash = bytes.iter().chain(what.as_bytes()).fold(self.trace_hash.get(), |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -247,7 +247,7 @@ impl World {
     }
 
     /// A promise was broken.
-    pub fn broken(&self, promise: &str, detail: String) {
+    pub(crate) fn broken(&self, promise: &str, detail: String) {
         self.note(0, &format!("BROKEN {promise}: {detail}"));
         let mut failures = self.failures.borrow_mut();
         if failures.len() < MAX_FAILURES {
@@ -256,12 +256,12 @@ impl World {
     }
 
     /// Whether anything was broken yet.
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         !self.failures.borrow().is_empty()
     }
 
     /// What came of it.
-    pub fn report(&self) -> RunReport {
+    pub(crate) fn report(&self) -> RunReport {
         RunReport {
             coverage: *self.coverage.borrow(),
             failures: self.failures.borrow().clone(),

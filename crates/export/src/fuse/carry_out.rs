@@ -5,14 +5,13 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
-use fuser::{Errno, FileType};
 use stripewise_drive::{Buffer, Context, Event, SemaphorePermit};
 use stripewise_engine::ArrayError;
 
 use super::device::{Answer, Asked, Device};
 use super::files::{Files, Open};
 use super::trouble::Trouble;
-use super::wire::{self, Listing, Look, Question, Transfer};
+use super::wire::{self, Errno, FileType, Listing, Look, Question, Transfer};
 use super::{Host, Tree};
 use crate::block::{self, Export};
 use crate::pools::PoolExports;
@@ -88,7 +87,7 @@ impl Worker {
                     nodes.into_iter().for_each(|(node, lookups)| self.files.forget(node, lookups));
                     answer.none();
                 }
-                Question::Refused(number) => answer.error(Errno::from_i32(number)),
+                Question::Refused(number) => answer.error(Errno(number)),
                 Question::Done(bytes) => answer.bytes(bytes),
                 Question::End => break,
             }

@@ -1,22 +1,22 @@
 //! The kernel's end of a mount: its requests are taken here, as many in a row as wait, and what is
 //! answered to them goes back.
 //!
-//! The crate `fuser` mounts and agrees with the kernel on how to talk. What is said after that is
-//! read on the executor's own thread: a thread beside it would have to wake it for every request.
+//! Requests are read on the executor's own thread: a thread beside it would have to wake it for
+//! every request. Only the first message, in which version and sizes are agreed, is waited for.
 //!
-//! Expected faults: a mount that ends at any moment, with requests under way; requests that are
-//! taken back while they are read; answers to nobody.
+//! Expected faults: a kernel that speaks another version, a mount that ends at any moment, with
+//! requests under way; requests that are taken back while they are read; answers that no process
+//! waits for.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::rc::Rc;
 
-use fuser::{Config, Errno, Filesystem, InitFlags, KernelConfig, Session};
 use stripewise_drive::{Buffer, BufferPool, Semaphore, SemaphorePermit, yield_now};
-use stripewise_runtime::{MessageFile, Network, Piece};
+use stripewise_runtime::{FuseMountPoint, MessageFile, Network, Piece};
 
-use super::wire::{self, Question, Transfer, WRITE_HEAD_BYTES};
+use super::wire::{self, Agreement, Errno, Question, Transfer, WRITE_HEAD_BYTES};
 
 /// Reads and writes come in pieces of at most this.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -32,25 +32,30 @@ const RETAINED_BYTES: usize = 16 << 20;
 /// Requests taken in a row before those that were begun go on.
 const MAX_IN_A_ROW: usize = 32;
 
-/// What is agreed with the kernel when it is mounted.
-pub(super) struct Terms;
+/// Room for the first message; the kernel wants this much for any.
+const FIRST_MESSAGE_BYTES: usize = 8192;
 
-impl Filesystem for Terms {
-    fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each of these at least as the kernel has it; it takes less where it knows less.
-        for capability in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_PARALLEL_DIROPS] {
-            let _ = config.add_capabilities(capability);
+/// Agrees with the kernel on version, sizes and abilities. Blocks until the kernel has asked, which
+/// it does when it mounts.
+pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
+    let mut device = File::from(mount_point.as_fd().try_clone_to_owned()?);
+    let mut message = [0; FIRST_MESSAGE_BYTES];
+    loop {
+        let length = match device.read(&mut message) {
+            Ok(length) => length,
+            // It was taken back, or a signal came.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
+            Err(error) => return Err(error),
+        };
+        match wire::agree(&message[..length], MAX_REQUEST_BYTES as u32, MAX_BACKGROUND) {
+            Agreement::Reached(answer) => return device.write_all(&answer),
+            Agreement::AskAgain(answer) => device.write_all(&answer)?,
+            Agreement::Impossible(answer) => {
+                device.write_all(&answer)?;
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel speaks another FUSE"));
+            }
         }
-        let _ = config.set_max_write(MAX_REQUEST_BYTES as u32);
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        Ok(())
     }
-}
-
-/// Mounts at the folder `at`. Blocks briefly. It is mounted until the session is dropped, or
-/// somebody unmounts it.
-pub(super) fn mount(at: &Path, config: &Config) -> io::Result<Session<Terms>> {
-    Session::new(Terms, at, config)
 }
 
 /// A request, with what its answer needs.
@@ -75,10 +80,14 @@ pub(super) struct Device {
 
 impl Device {
     /// The requests of a mount, of which at most `under_way_bytes` are under way at a time.
-    pub(super) fn new(network: &Network, session: &Session<Terms>, under_way_bytes: u64) -> io::Result<Self> {
+    pub(super) fn new(
+        network: &Network,
+        mount_point: &FuseMountPoint,
+        under_way_bytes: u64,
+    ) -> io::Result<Self> {
         let buffers = BufferPool::new(RETAINED_BYTES);
         Ok(Self {
-            file: Rc::new(network.message_file(session.as_fd())?),
+            file: Rc::new(network.message_file(mount_point.as_fd())?),
             next_data: buffers.allocate(MAX_REQUEST_BYTES),
             buffers,
             room: Semaphore::new(under_way_bytes),
@@ -166,7 +175,7 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn error(mut self, number: Errno) {
-        self.give(number.code(), None);
+        self.give(number.0, None);
     }
 
     /// Well done, with these bytes.

@@ -16,11 +16,11 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use fuser::{FileAttr, FileType, INodeNo};
 use stripewise_engine::Pool;
 use stripewise_engine::pool::VolumeId;
 
 use super::Tree;
+use super::wire::{FileAttr, FileType};
 use crate::block::{Export, Exports, VolumeExport};
 use crate::pools::PoolExports;
 
@@ -296,21 +296,14 @@ impl Files {
 
     fn attributes_of(&self, node: u64, place: &Place) -> Option<FileAttr> {
         let folder = FileAttr {
-            ino: INodeNo(node),
+            node,
             size: 0,
             blocks: 0,
-            atime: self.since,
-            mtime: self.since,
-            ctime: self.since,
-            crtime: self.since,
+            since: self.since,
             kind: FileType::Directory,
-            perm: 0o500,
-            nlink: 2,
-            uid: self.user.0,
-            gid: self.user.1,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            mode: 0o500,
+            links: 2,
+            user: self.user,
         };
         match place {
             Place::Root => Some(folder),
@@ -323,8 +316,8 @@ impl Files {
                     size,
                     blocks: written.min(size).div_ceil(512),
                     kind: FileType::RegularFile,
-                    perm: if export.is_read_only() { 0o400 } else { 0o600 },
-                    nlink: 1,
+                    mode: if export.is_read_only() { 0o400 } else { 0o600 },
+                    links: 1,
                     ..folder
                 })
             }

@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
 
-use fuser::Errno;
 use stripewise_engine::ArrayError;
 
 use super::Host;
+use super::wire::Errno;
 
 /// What was said already.
 pub(super) struct Trouble {

@@ -2,14 +2,13 @@
 //! answers are put together. Numbers and layouts are those of Linux's `include/uapi/linux/fuse.h`,
 //! in the machine's own byte order.
 //!
-//! Expected faults: kinds of requests that are not known here (refused by number), and messages
-//! that are too short for what they say they are (refused as well: the kernel does not send such).
+//! Expected faults: a kernel of another version, kinds of requests that are not known here (refused
+//! by number), and messages that are too short for what they say they are (refused as well: the
+//! kernel does not send such).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use fuser::{FileAttr, FileType};
 
 /// What every request begins with.
 const HEAD_BYTES: usize = 40;
@@ -21,9 +20,29 @@ pub(super) const ANSWER_HEAD_BYTES: usize = 16;
 const ENTRY_ALIGNMENT: usize = 8;
 const ENTRY_HEAD_BYTES: usize = 24;
 const OPENED_BYTES: usize = 16;
+/// In which the kernel counts what a request may have.
+const PAGE_BYTES: u32 = 4096;
+/// What programs are told to read and write at a time.
+const PREFERRED_BYTES: u32 = 4096;
+
+/// What the answers here follow: major and minor version. The kernel goes back to it where it is
+/// newer.
+const VERSION: [u32; 2] = [7, 40];
+/// Answers to older kernels would be shorter.
+const OLDEST_MINOR_VERSION: u32 = 23;
+
+/// What is asked of the kernel when it is mounted (`FUSE_*` of its `INIT`).
+mod ability {
+    pub const ASYNC_READ: u32 = 1 << 0;
+    pub const BIG_WRITES: u32 = 1 << 5;
+    pub const ASYNC_DIO: u32 = 1 << 15;
+    pub const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub const MAX_PAGES: u32 = 1 << 22;
+}
 
 /// Kinds of requests (`enum fuse_opcode`).
 mod kind {
+    pub const INIT: u32 = 26;
     pub const LOOKUP: u32 = 1;
     pub const FORGET: u32 = 2;
     pub const GETATTR: u32 = 3;
@@ -61,6 +80,60 @@ const CHANGES_SIZE: u32 = 8;
 
 /// The file goes past the page cache, and may be written by many at once (`FOPEN_*`).
 pub(super) const OPENED_DIRECT: u32 = 1 | 64;
+
+/// The number of an error, as `errno.h` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Errno(pub(super) i32);
+
+impl Errno {
+    pub(super) const EBADF: Self = Self(libc::EBADF);
+    pub(super) const EBUSY: Self = Self(libc::EBUSY);
+    pub(super) const EINVAL: Self = Self(libc::EINVAL);
+    pub(super) const EIO: Self = Self(libc::EIO);
+    pub(super) const EISDIR: Self = Self(libc::EISDIR);
+    pub(super) const ENOENT: Self = Self(libc::ENOENT);
+    pub(super) const ENOSPC: Self = Self(libc::ENOSPC);
+    pub(super) const ENOTDIR: Self = Self(libc::ENOTDIR);
+    pub(super) const ENXIO: Self = Self(libc::ENXIO);
+    pub(super) const EOVERFLOW: Self = Self(libc::EOVERFLOW);
+    pub(super) const EPERM: Self = Self(libc::EPERM);
+    pub(super) const EROFS: Self = Self(libc::EROFS);
+    pub(super) const ESTALE: Self = Self(libc::ESTALE);
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileType {
+    Directory,
+    RegularFile,
+}
+
+/// What `stat` tells of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileAttr {
+    pub(super) node: u64,
+    pub(super) size: u64,
+    /// Of 512 bytes.
+    pub(super) blocks: u64,
+    /// When it was read, written and changed.
+    pub(super) since: SystemTime,
+    pub(super) kind: FileType,
+    /// Who may read, write and enter it.
+    pub(super) mode: u32,
+    pub(super) links: u32,
+    /// User and group.
+    pub(super) user: (u32, u32),
+}
+
+/// What became of the kernel's first message. Each has the answer to it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Agreement {
+    Reached(Vec<u8>),
+    /// The kernel's version is newer: it asks again when it knows ours.
+    AskAgain(Vec<u8>),
+    /// The version is too old, or it is another message.
+    Impossible(Vec<u8>),
+}
 
 /// What the kernel asks. `node` is a number that [`super::files`] gave, `handle` that of an open
 /// file.
@@ -178,6 +251,54 @@ pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
     Some((unique, question(kind, node, front).unwrap_or(Question::Refused(libc::EINVAL))))
 }
 
+/// The answer to the kernel's first message: writes of up to `max_write_bytes`, so many requests of
+/// its own at a time.
+pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -> Agreement {
+    let mut front = Front(message);
+    let head = |front: &mut Front| {
+        let (_length, kind, unique) = (front.number32()?, front.number32()?, front.number64()?);
+        front.bytes(HEAD_BYTES - 16).map(|_| (kind, unique))
+    };
+    let Some((kind, unique)) = head(&mut front) else {
+        return Agreement::Impossible(answer_head(0, libc::EIO, 0).to_vec());
+    };
+    let impossible = |error| Agreement::Impossible(answer_head(unique, error, 0).to_vec());
+    let terms = |front: &mut Front| {
+        Some((front.number32()?, front.number32()?, front.number32()?, front.number32()?))
+    };
+    let (major, minor, max_readahead_bytes, abilities) = match terms(&mut front) {
+        Some(terms) if kind == kind::INIT => terms,
+        _ => return impossible(libc::EIO),
+    };
+    let answer = |numbers: [u32; 4], pages: u16| {
+        let background = pair(max_background, max_background / 4 * 3);
+        let nanoseconds_per_tick = 1;
+        let sizes = [background, max_write_bytes, nanoseconds_per_tick, pair(pages, 0)];
+        let body = Body::default().numbers32(numbers).numbers32(sizes).numbers32([0; 8]).0;
+        [&answer_head(unique, 0, body.len())[..], &body].concat()
+    };
+    if major > VERSION[0] {
+        return Agreement::AskAgain(answer([VERSION[0], VERSION[1], 0, 0], 0));
+    }
+    if major < VERSION[0] || minor < OLDEST_MINOR_VERSION {
+        return impossible(libc::EPROTO);
+    }
+    // The kernel takes less where it knows less.
+    let wanted = ability::ASYNC_READ
+        | ability::BIG_WRITES
+        | ability::ASYNC_DIO
+        | ability::PARALLEL_DIROPS
+        | ability::MAX_PAGES;
+    let pages = max_write_bytes.max(max_readahead_bytes).div_ceil(PAGE_BYTES).min(u32::from(u16::MAX)) as u16;
+    Agreement::Reached(answer([VERSION[0], VERSION[1], max_readahead_bytes, wanted & abilities], pages))
+}
+
+/// Two numbers of 16 bits beside each other, as one of 32.
+fn pair(first: u16, second: u16) -> u32 {
+    let [[a, b], [c, d]] = [first.to_ne_bytes(), second.to_ne_bytes()];
+    u32::from_ne_bytes([a, b, c, d])
+}
+
 /// Volumes are made, renamed and deleted by commands.
 const NOT_BY_FILES: Question = Question::Refused(libc::EPERM);
 
@@ -292,12 +413,13 @@ impl Body {
     }
 
     fn attributes(self, of: &FileAttr) -> Self {
-        let times = [of.atime, of.mtime, of.ctime].map(since_1970);
-        let type_and_mode = type_bits(of.kind) | u32::from(of.perm);
-        self.numbers64([of.ino.0, of.size, of.blocks])
-            .numbers64(times.map(|(seconds, _)| seconds))
-            .numbers32(times.map(|(_, nanoseconds)| nanoseconds))
-            .numbers32([type_and_mode, of.nlink, of.uid, of.gid, of.rdev, of.blksize, of.flags])
+        let (seconds, nanoseconds) = since_1970(of.since);
+        let (user, group) = of.user;
+        let (device, flags) = (0, 0);
+        self.numbers64([of.node, of.size, of.blocks])
+            .numbers64([seconds; 3])
+            .numbers32([nanoseconds; 3])
+            .numbers32([type_bits(of.kind) | of.mode, of.links, user, group, device, PREFERRED_BYTES, flags])
     }
 }
 
@@ -309,7 +431,7 @@ fn since_1970(time: SystemTime) -> (u64, u32) {
 fn type_bits(kind: FileType) -> u32 {
     match kind {
         FileType::Directory => libc::S_IFDIR,
-        _ => libc::S_IFREG,
+        FileType::RegularFile => libc::S_IFREG,
     }
 }
 
@@ -317,7 +439,7 @@ fn type_bits(kind: FileType) -> u32 {
 /// not see.
 pub(super) fn entry(attributes: &FileAttr) -> Vec<u8> {
     let (generation, entry_valid, attributes_valid) = (0, 0, 0);
-    let body = Body::default().numbers64([attributes.ino.0, generation, entry_valid, attributes_valid]);
+    let body = Body::default().numbers64([attributes.node, generation, entry_valid, attributes_valid]);
     body.numbers32([0, 0]).attributes(attributes).0
 }
 
@@ -426,23 +548,45 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_and_we_agree_on_what_both_know() {
+        let asks = |major: u32, minor: u32, abilities: u32| {
+            message(kind::INIT, 0, &Body::default().numbers32([major, minor, 128 << 10, abilities]).0)
+        };
+        let numbers = |answer: &[u8]| -> Vec<u32> {
+            answer.chunks_exact(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap())).collect()
+        };
+        let Agreement::Reached(answer) = agree(&asks(7, 45, u32::MAX), 1 << 20, 512) else {
+            panic!("a newer minor version is no obstacle")
+        };
+        // sizeof of fuse_init_out behind the head; 77 is the number of the request.
+        assert_eq!((answer.len(), &numbers(&answer)[..4]), (16 + 64, &[80, 0, 77, 0][..]));
+        assert_eq!(numbers(&answer)[4..7], [7, 40, 128 << 10]);
+        assert_eq!(numbers(&answer)[8..12], [pair(512, 384), 1 << 20, 1, pair(256, 0)]);
+        let wanted = numbers(&answer)[7];
+        assert!(wanted & ability::ASYNC_DIO != 0 && wanted & ability::MAX_PAGES != 0);
+
+        let Agreement::Reached(answer) = agree(&asks(7, 31, ability::BIG_WRITES), 1 << 20, 512) else {
+            panic!("an older kernel is served")
+        };
+        assert_eq!(numbers(&answer)[7], ability::BIG_WRITES, "nothing that it cannot do");
+        assert!(matches!(agree(&asks(8, 0, 0), 1 << 20, 512), Agreement::AskAgain(_)));
+        let refused = |message: &[u8]| matches!(agree(message, 1 << 20, 512), Agreement::Impossible(_));
+        assert!(refused(&asks(7, 8, 0)) && refused(&message(kind::LOOKUP, 1, &[0; 16])));
+        let whole = asks(7, 40, 0);
+        assert!((0..whole.len()).all(|length| refused(&whole[..length])), "cut short anywhere");
+    }
+
+    #[test]
     fn answers_have_the_lengths_that_the_kernel_wants() {
         let attributes = FileAttr {
-            ino: fuser::INodeNo(3),
+            node: 3,
             size: 1,
             blocks: 1,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
+            since: UNIX_EPOCH,
             kind: FileType::RegularFile,
-            perm: 0o600,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            mode: 0o600,
+            links: 1,
+            user: (0, 0),
         };
         // sizeof of fuse_entry_out, fuse_attr_out, fuse_open_out, fuse_write_out, fuse_lseek_out
         // and fuse_statfs_out.

@@ -1,0 +1,226 @@
+//! Mounting a file system that a program serves: `/dev/fuse` and `mount(2)`, or the helper
+//! `fusermount3` where the process may not mount. What is said over the device is the caller's.
+//!
+//! Expected faults: no `/dev/fuse`, a folder that cannot be mounted on, no right to mount and no
+//! helper, a helper that refuses, and a mount that others have ended already.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const DEVICE: &str = "/dev/fuse";
+const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
+/// What holds of every mount: no devices, no set-user-ID programs, no programs, no access times,
+/// and the kernel checks permissions.
+const FLAGS: libc::c_ulong = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOEXEC | libc::MS_NOATIME;
+
+/// A mounted folder, and the device over which the kernel asks for what is in it. Dropping it
+/// unmounts the folder, if it is mounted still.
+pub struct FuseMountPoint {
+    device: OwnedFd,
+    folder: CString,
+}
+
+impl FuseMountPoint {
+    /// Mounts at the folder `at`, for this user alone; `source` is what the system lists as mounted
+    /// there. Blocks briefly.
+    ///
+    /// # Errors
+    /// The system's. `NotFound` without `/dev/fuse` or `at`; where the process may not mount, what
+    /// the helper says.
+    pub fn new(at: &Path, source: &str) -> io::Result<Self> {
+        let folder = at.canonicalize()?;
+        let folder = CString::new(folder.as_os_str().as_bytes())?;
+        let device = match mount_directly(&folder, source) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => mount_by_helper(&folder, source)?,
+            mounted => mounted?,
+        };
+        Ok(Self { device, folder })
+    }
+
+    /// Whether it is mounted: the device of a mount that has ended is in error.
+    fn is_mounted(&self) -> bool {
+        let mut watched = libc::pollfd { fd: self.device.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        let ready = unsafe { libc::poll(&raw mut watched, 1, 0) };
+        ready <= 0 || watched.revents & libc::POLLERR == 0
+    }
+}
+
+impl AsFd for FuseMountPoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+impl Drop for FuseMountPoint {
+    fn drop(&mut self) {
+        if !self.is_mounted() {
+            return;
+        }
+        // SAFETY: the path is a string that ends in zero.
+        let is_done = unsafe { libc::umount2(self.folder.as_ptr(), 0) } == 0;
+        if !is_done && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM) {
+            // There is no one to tell of a failure: the mount is left, without an answer.
+            let _ = help(|helper| {
+                Command::new(helper)
+                    .args(["-u", "-q", "-z", "--"])
+                    .arg(OsStr::from_bytes(self.folder.as_bytes()))
+                    .stdin(Stdio::null())
+                    .output()
+            });
+        }
+    }
+}
+
+fn mount_directly(folder: &CString, source: &str) -> io::Result<OwnedFd> {
+    let device = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+    let mode = File::open(OsStr::from_bytes(folder.as_bytes()))?.metadata()?.mode();
+    // SAFETY: these calls take nothing and cannot fail.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let options = format!(
+        "fd={},rootmode={mode:o},user_id={user},group_id={group},default_permissions",
+        device.as_raw_fd()
+    );
+    let (source, options) = (CString::new(source)?, CString::new(options)?);
+    // SAFETY: all are strings that end in zero and outlive the call.
+    let result = unsafe {
+        libc::mount(source.as_ptr(), folder.as_ptr(), c"fuse".as_ptr(), FLAGS, options.as_ptr().cast())
+    };
+    if result == 0 { Ok(device.into()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The helper mounts with more rights, and hands the device over a socket, which is its standard
+/// input: so no descriptor has to stay open for it while other programs may be started.
+fn mount_by_helper(folder: &CString, source: &str) -> io::Result<OwnedFd> {
+    let options =
+        format!("fsname={source},subtype=stripewise,default_permissions,noatime,nosuid,nodev,noexec");
+    let (ours, output) = help(|helper| {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(helper);
+        command.args(["-o", &options, "--"]).arg(OsStr::from_bytes(folder.as_bytes()));
+        command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs));
+        let output = command.output()?;
+        Ok((ours, output))
+    })?;
+    receive_descriptor(&ours).map_err(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.trim().is_empty() { error } else { io::Error::other(said.trim().to_owned()) }
+    })
+}
+
+/// Runs the first helper that is there.
+fn help<T>(run: impl Fn(&str) -> io::Result<T>) -> io::Result<T> {
+    let mut result = Err(ErrorKind::NotFound.into());
+    for helper in HELPERS {
+        result = run(helper);
+        if !matches!(&result, Err(error) if error.kind() == ErrorKind::NotFound) {
+            return result;
+        }
+    }
+    result.map_err(|_: io::Error| {
+        io::Error::new(ErrorKind::PermissionDenied, "this user may not mount, and there is no fusermount3")
+    })
+}
+
+/// The descriptor in the next message of a socket; an error if it ends without one.
+fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
+    // Aligned as control messages have to be; room for one with one descriptor.
+    let mut control = [0_u64; 8];
+    let mut byte = [0_u8; 1];
+    let mut room = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+    // SAFETY: all zeros is a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut room;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    loop {
+        // SAFETY: everything that the message points to outlives the call.
+        let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        if length > 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        match length {
+            0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "fusermount3 gave no device")),
+            _ if error.kind() == ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+    // SAFETY: the kernel has filled the control messages in, and said how long they are. The first,
+    // if there is one, lies in `control`, which lives on.
+    unsafe {
+        let first = libc::CMSG_FIRSTHDR(&raw const message);
+        if first.is_null()
+            || (*first).cmsg_level != libc::SOL_SOCKET
+            || (*first).cmsg_type != libc::SCM_RIGHTS
+        {
+            return Err(io::Error::new(ErrorKind::InvalidData, "fusermount3 gave no device"));
+        }
+        // A new descriptor of this process, which nothing else owns.
+        Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Sends a descriptor as the helper does.
+    fn send_descriptor(socket: &UnixStream, descriptor: i32) {
+        let mut control = [0_u64; 8];
+        let mut room = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
+        // SAFETY: as in `receive_descriptor`; the header lies in `control`.
+        unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut room;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(4) as _;
+            let first = libc::CMSG_FIRSTHDR(&raw const message);
+            (*first).cmsg_level = libc::SOL_SOCKET;
+            (*first).cmsg_type = libc::SCM_RIGHTS;
+            (*first).cmsg_len = libc::CMSG_LEN(4) as _;
+            libc::CMSG_DATA(first).cast::<i32>().write_unaligned(descriptor);
+            assert_eq!(libc::sendmsg(socket.as_raw_fd(), &raw const message, 0), 1);
+        }
+    }
+
+    #[test]
+    fn a_descriptor_comes_over_a_socket() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let file = File::open("/dev/zero").expect("there");
+        send_descriptor(&theirs, file.as_raw_fd());
+        let received = File::from(receive_descriptor(&ours).expect("one was sent"));
+        let same = |file: &File| file.metadata().map(|about| (about.dev(), about.ino())).expect("open");
+        assert_eq!(same(&received), same(&file));
+        // SAFETY: reads the flags of a descriptor.
+        let flags = unsafe { libc::fcntl(received.as_raw_fd(), libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "no other program inherits it");
+    }
+
+    #[test]
+    fn a_helper_that_gives_nothing_is_an_error() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        drop(theirs);
+        assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        theirs.write_all(b"x").expect("sent");
+        assert_eq!(receive_descriptor(&ours).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn what_is_no_folder_is_refused() {
+        let error = FuseMountPoint::new(Path::new("/no/such/folder"), "test").err().expect("refused");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+}
