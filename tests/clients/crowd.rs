@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use stripewise_drive::SplitMix64;
 
+use crate::damage::damage;
 use crate::drives::Alarm;
 use crate::http_rubbish::{ask_for_pools, connect, malformed, rest, send_and_be_left};
 use crate::kit::daemon::{Daemon, until, until_within};
@@ -388,15 +389,7 @@ fn a_thousand_malformed_commands() {
             let kind = b"CIOMPWX?"[random.below(8) as usize];
             bytes.extend(frame(kind, &unique_bytes(random.below(300) as usize, seed)));
         }
-        for _ in 0..random.below(4) {
-            let at = random.below(bytes.len() as u64) as usize;
-            match random.below(4) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes.truncate(at.max(1)),
-                2 => bytes[at..].fill(0xFF),
-                _ => bytes.extend_from_within(at..),
-            }
-        }
+        damage(&mut bytes, &mut random);
         let mut stream = ways.caller();
         stream.set_read_timeout(Some(BOUND)).expect("set");
         let _ = stream.write_all(&bytes);

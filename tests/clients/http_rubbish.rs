@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use stripewise_drive::SplitMix64;
 
+use crate::damage::damage;
+
 /// Longer than the server waits for any part of a request but a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -56,15 +58,7 @@ pub fn malformed(seed: u64) -> Vec<u8> {
         }
         bytes.extend(format!("\r\n{body}").into_bytes());
     }
-    for _ in 0..random.below(4) {
-        let at = random.below(bytes.len() as u64) as usize;
-        match random.below(4) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at.max(1)),
-            2 => bytes[at..].fill(0xFF),
-            _ => bytes.extend_from_within(at..),
-        }
-    }
+    damage(&mut bytes, &mut random);
     bytes
 }
 

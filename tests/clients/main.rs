@@ -14,6 +14,8 @@ mod nbd_client;
 
 mod changing;
 mod crowd;
+#[path = "../damage.rs"]
+mod damage;
 mod database;
 mod drives;
 mod file_systems;

@@ -8,5 +8,7 @@ mod programs;
 mod protocol;
 mod tls;
 
+#[path = "../../../../tests/damage.rs"]
+mod damage;
 #[path = "../../../../tests/own_process.rs"]
 mod own_process;

@@ -1,6 +1,7 @@
 //! Clients that lie, stop half-way, never listen, or come in too great numbers: each is answered or
 //! given up, and everybody else is served as if they were not there.
 
+use crate::damage::damage;
 use crate::kit;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -71,15 +72,7 @@ fn malformed(seed: u64) -> Vec<u8> {
         bytes.extend(request);
         bytes.extend(vec![0xAB; random.below(600) as usize]);
     }
-    for _ in 0..random.below(4) {
-        let at = random.below(bytes.len() as u64) as usize;
-        match random.below(4) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes.truncate(at.max(1)),
-            2 => bytes[at..].fill(0xFF),
-            _ => bytes.extend_from_within(at..),
-        }
-    }
+    damage(&mut bytes, &mut random);
     bytes
 }
 

@@ -1,8 +1,6 @@
 //! What the tests of servers share: a server on a thread of its own, over a pool on drives in
 //! memory, and a client that says exactly what it is told to.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -20,6 +18,10 @@ use tempfile::TempDir;
 
 pub mod certificates;
 pub mod client;
+#[path = "../../../../../tests/contents.rs"]
+mod contents;
+
+pub use contents::contents;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -242,18 +244,4 @@ pub fn try_run(program: &str, arguments: &[&str]) -> Result<String, String> {
 /// As [`try_run`], for what must succeed.
 pub fn run_program(program: &str, arguments: &[&str]) -> String {
     try_run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// `length` bytes that differ from place to place and from `seed` to `seed`.
-pub fn contents(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }

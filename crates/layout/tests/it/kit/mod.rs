@@ -1,8 +1,6 @@
 //! What the tests of this crate share: small geometries of every kind, and every set of missing
 //! members.
 
-#![allow(dead_code, reason = "every test file uses a part of it")]
-
 pub mod field;
 pub mod simulation;
 

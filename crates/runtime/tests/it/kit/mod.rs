@@ -1,8 +1,6 @@
 //! What the tests of real drives share: directories on the file systems at hand, contents that
 //! differ in every sector, and this test binary run again as another process.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -10,6 +8,11 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, Drive, IoRequest, IoResult, Operation};
 use stripewise_runtime::{CreateOptions, FileDrive, OpenOptions, RealExecutor, create_drive_file};
 use tempfile::TempDir;
+
+#[path = "../../../../../tests/contents.rs"]
+mod contents;
+
+pub use contents::contents;
 
 /// A directory beside the build's other files, on a disk's file system as a rule.
 pub fn disk_directory() -> TempDir {
@@ -36,20 +39,6 @@ pub fn make(directory: &Path, name: &str, size_bytes: u64) -> PathBuf {
 pub fn open_new(executor: &RealExecutor, directory: &Path, size_bytes: u64) -> Rc<FileDrive> {
     let path = make(directory, "drive.img", size_bytes);
     executor.open_drive(&path, &OpenOptions::default()).expect("a new drive opens")
-}
-
-/// `length` bytes that differ from sector to sector and from `seed` to `seed`.
-pub fn contents(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }
 
 /// Runs one request to its end.
