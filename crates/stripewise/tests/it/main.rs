@@ -5,6 +5,7 @@ mod bad_input;
 mod contract;
 mod convert;
 mod daemon;
+mod documents;
 mod drive_measure;
 mod evaluate;
 mod failures;

@@ -1,0 +1,135 @@
+//! The commands of the README and of the how-to pages, typed as they stand there: each works, and
+//! prints what the page shows. `…` in a page stands for any text; identities differ.
+
+use std::process::{Command, Stdio};
+
+use crate::kit::{Sandbox, programs};
+
+/// A line that no command prints.
+const MARK: &str = "@@@@";
+
+/// One command of a page and what the page shows of its output.
+struct Step {
+    command: String,
+    shown: String,
+}
+
+/// The commands in the `console` blocks of a page.
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut in_block = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            in_block = line == "```console";
+        } else if in_block && let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), shown: String::new() });
+        } else if in_block && let Some(step) = steps.last_mut() {
+            step.shown += line;
+            step.shown += "\n";
+        }
+    }
+    steps
+}
+
+/// The commands as a script that marks where each begins, and says how it ended. What runs in the
+/// background is waited for until it prints `ready`.
+fn script(steps: &[Step]) -> String {
+    let mut script = "exec 2>&1; trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n".to_owned();
+    for Step { command, .. } in steps {
+        script += &format!("printf '\\n{MARK}\\n'\n");
+        match command.strip_suffix(" &") {
+            Some(daemon) => {
+                script += &format!(
+                    "{{ {daemon}; }} >daemon.log 2>&1 &\nuntil grep -qx ready daemon.log; do\n    \
+                     kill -0 $! || {{ cat daemon.log; exit 1; }}; sleep 0.05\ndone\ncat daemon.log\n"
+                );
+            }
+            None => script += &format!("{command}\n"),
+        }
+        script += "printf '\\nexit %d\\n' $?\n";
+    }
+    script
+}
+
+/// Text as it is compared: any white space is one space, any identity the same.
+fn plain(text: &str) -> String {
+    let words = text.split_whitespace().map(|word| {
+        let name = word.trim_matches(|letter: char| !letter.is_ascii_hexdigit());
+        let parts: Vec<usize> = name.split('-').map(str::len).collect();
+        if parts == [8, 4, 4, 4, 12] { word.replace(name, "ID") } else { word.to_owned() }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Types the commands of a page in a folder of its own, with these programs.
+fn works(name: &str, page: &str, needs: &[&str]) {
+    if !programs::are_here(needs) {
+        return;
+    }
+    let steps = steps(page);
+    assert!(steps.len() > 5, "{name} has commands");
+    let sandbox = Sandbox::new();
+    let folder = sandbox.text("");
+    let folder = folder.trim_end_matches('/');
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_stripewise"));
+    let beside = program.parent().expect("a folder").display();
+    std::fs::create_dir(sandbox.path("home")).expect("a state folder");
+    let output = Command::new("timeout")
+        .args(["240", "bash", "-c", &script(&steps).replace("/run/", &format!("{folder}/"))])
+        .current_dir(folder)
+        .env("PATH", format!("{beside}:{}", programs::search_path()))
+        .env("STRIPEWISE_HOME", sandbox.path("home"))
+        .env("NO_COLOR", "1")
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash");
+    let said = String::from_utf8_lossy(&output.stdout).replace(folder, "/srv/tour");
+    let answers: Vec<&str> = said.split(MARK).skip(1).collect();
+    assert_eq!(answers.len(), steps.len(), "{name}: all commands were carried out:\n{said}");
+    for (Step { command, shown }, answer) in steps.iter().zip(answers) {
+        let code = answer.trim_end().rsplit(' ').next().expect("a code");
+        let expected: &[&str] = match command {
+            _ if shown.starts_with("error:") => &["1"],
+            _ if command.starts_with("stripewise pool status") => &["0", "3"],
+            _ => &["0"],
+        };
+        assert!(expected.contains(&code), "{name}: `{command}` ended with {code}:\n{answer}");
+        let answer = plain(answer);
+        let mut rest = answer.as_str();
+        for part in shown.split('…').map(plain) {
+            let at = rest.find(&part);
+            let at = at.unwrap_or_else(|| panic!("{name}: `{command}` shows\n{part}\nbut printed\n{answer}"));
+            rest = &rest[at + part.len()..];
+        }
+    }
+}
+
+#[test]
+fn the_tour_of_the_readme_works() {
+    works("README.md", include_str!("../../../../README.md"), &["bash", "nbdinfo"]);
+}
+
+#[test]
+fn replacing_a_drive_works_as_documented() {
+    works("replace-a-drive.md", include_str!("../../../../docs/replace-a-drive.md"), &["bash"]);
+}
+
+#[test]
+fn moving_a_pool_works_as_documented() {
+    works("import-a-pool.md", include_str!("../../../../docs/import-a-pool.md"), &["bash"]);
+}
+
+#[test]
+fn serving_to_qemu_works_as_documented() {
+    works(
+        "serve-to-qemu.md",
+        include_str!("../../../../docs/serve-to-qemu.md"),
+        &["bash", "qemu-img", "qemu-io"],
+    );
+}
+
+#[test]
+fn alerts_work_as_documented() {
+    works("alerts.md", include_str!("../../../../docs/alerts.md"), &["bash", "jq", "curl"]);
+}
