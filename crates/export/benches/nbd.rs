@@ -9,6 +9,7 @@
 //! spreads each load over so many connections. Server and fio share the machine's cores.
 
 #[path = "../tests/it/kit/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests use more of it")]
 mod support;
 
 use std::path::Path;

@@ -404,7 +404,7 @@ impl Oracle {
 
     /// Stripes whose data and parity may disagree.
     #[cfg(test)]
-    pub fn suspect_count(&self) -> usize {
+    pub(crate) fn suspect_count(&self) -> usize {
         self.suspects.len()
     }
 

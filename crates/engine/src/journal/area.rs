@@ -91,6 +91,7 @@ impl AreaHeader {
 struct Entry {
     number: u64,
     start: u64,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests check that batches do not overlap"))]
     pages: u64,
 }
 

@@ -24,8 +24,8 @@
 //!    stripe without unreleased records may be written in place without its bytes in the journal,
 //!    as soon as the append of the *intent* has ended. Until then `s` may come back: doing again
 //!    what it says must be harmless, as its effects were in place.
-//! 5. *Loss is known*: where more was lost than the copies could cover, [`Replay::missing_batches`]
-//!    says so.
+//! 5. *Loss is known*: where more was lost than the copies could cover,
+//!    [`replay::Replay::missing_batches`] says so.
 //!
 //! # How
 //!
@@ -58,9 +58,6 @@
 //! Faults expected: torn batches, areas that fail a write (asked again once, then the host excludes
 //! the drive and another area takes the batch), areas lost or garbage at open.
 
-// Some of it has no caller yet outside the tests.
-#![allow(dead_code)]
-
 mod append;
 mod area;
 mod batch;
@@ -85,8 +82,7 @@ use stripewise_drive::{
 
 pub(crate) use area::Area;
 pub(crate) use batch::decode_sealed;
-#[allow(unused_imports)] // as the module itself
-pub(crate) use replay::{Found, Replay};
+pub(crate) use replay::Found;
 pub(crate) use space::Reservation;
 pub(crate) use waiting::Quota;
 
@@ -424,6 +420,7 @@ impl Journal {
 
     /// From now on batches go to so many areas. What is there already stays as it is, see
     /// [`Self::restore_copies`].
+    #[cfg(test)]
     pub fn set_copies(&self, copies: usize) {
         assert!(copies > 0, "a journal has at least one copy");
         self.0.state.borrow_mut().copies = copies;
@@ -445,11 +442,6 @@ impl Journal {
         (state.batch_bytes, state.batch_notes) = (bytes, notes.max(1));
     }
 
-    /// The epoch that all batches carry.
-    pub fn epoch(&self) -> u64 {
-        self.0.epoch
-    }
-
     /// The records' effects are durable in place: replay need not see this one any more. To be
     /// called once.
     pub fn release(&self, sequence: u64) {
@@ -464,15 +456,14 @@ impl Journal {
         self.0.changed();
     }
 
-    /// Goes with the next batch: replay gives back the highest number that was ever set.
-    pub fn set_settled(&self, sequence: u64) {
-        let mut state = self.0.state.borrow_mut();
-        state.settled = state.settled.max(sequence);
-    }
-
-    /// [`Self::set_settled`], durable.
+    /// Goes with the next batch, which is durable when this ends: replay gives back the highest
+    /// number that was ever set. No product code sets one.
+    #[cfg(test)]
     pub async fn settle(&self, sequence: u64) -> Result<(), ArrayError> {
-        self.set_settled(sequence);
+        {
+            let mut state = self.0.state.borrow_mut();
+            state.settled = state.settled.max(sequence);
+        }
         self.mark().await
     }
 

@@ -15,7 +15,8 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, BufferPool, Context, Drive, DriveError, MemoryDrive, Segments};
 use stripewise_runtime::VirtualExecutor;
 
-use super::{Area, Journal, JournalHost, Kind, Part, Quota, Record, Replay, SumRun};
+use super::replay::Replay;
+use super::{Area, Journal, JournalHost, Kind, Part, Quota, Record, SumRun};
 use crate::LocalFuture;
 use crate::error::ArrayError;
 use crate::member::{Member, MemberOptions};
