@@ -96,6 +96,27 @@ impl Inner {
         self.exclude_if_failed(&member).await
     }
 
+    /// Writes to a stripe were refused twice. The write counts all the same where the stripe
+    /// survives without all that are gone.
+    pub async fn note_failed_writes(
+        &self,
+        stripe: u64,
+        mut failed: SmallVec<[DriveError; 2]>,
+    ) -> Result<(), ArrayError> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        for error in &failed {
+            self.note_write_error(error).await?;
+        }
+        if !self.lifecycle.is_protected()
+            && self.geometry.stripe_survives(stripe, &self.columns.missing_in(stripe))
+        {
+            return Ok(());
+        }
+        Err(ArrayError::Drive(failed.swap_remove(0)))
+    }
+
     async fn exclude_if_failed(&self, failed: &ArrayMember) -> Result<(), ArrayError> {
         let Some(reason) = failed.member.failed() else { return Ok(()) };
         // One at a time; a caller that waited finds the work done.

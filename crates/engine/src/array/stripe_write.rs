@@ -255,43 +255,6 @@ impl Inner {
         Ok(Box::new(Prepared { stripe, parts, fua, class, covers, is_new, plan, reads, _intent: intent }))
     }
 
-    /// A range of a stripe's data widened to whole blocks with what the stripe holds there: where
-    /// it begins, and the bytes.
-    pub async fn complete_blocks(
-        &self,
-        stripe: &Stripe,
-        start: u64,
-        data: &Buffer,
-        is_new: bool,
-    ) -> Result<(u64, Buffer), ArrayError> {
-        let end = start + data.len() as u64;
-        let from = start / BLOCK_BYTES * BLOCK_BYTES;
-        let to = end.next_multiple_of(BLOCK_BYTES);
-        let whole = self.buffers.allocate((to - from) as usize);
-        let mut edges: SmallVec<[u64; 2]> = SmallVec::new();
-        if start != from {
-            edges.push(from);
-        }
-        if end != to && edges.first() != Some(&(to - BLOCK_BYTES)) {
-            edges.push(to - BLOCK_BYTES);
-        }
-        for edge in edges {
-            let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
-            // What is left of a block that is lost cannot be told, so it would stay lost, and with
-            // it what is written now.
-            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
-            self.check_alive(at, at + BLOCK_BYTES)?;
-            if is_new {
-                target.fill(0);
-            } else {
-                self.fetch_data(stripe, edge, &target, Class::Foreground).await?;
-            }
-        }
-        let at = (start - from) as usize;
-        whole.slice(at..at + data.len()).copy_from(data);
-        Ok((from, whole))
-    }
-
     /// Plans a stripe with the members that are there now, and sends what is to be read.
     fn plan(
         &self,
@@ -614,24 +577,5 @@ impl Inner {
             self.settle_failed_write(&prepared.stripe, sums, sequence).await;
         }
         result
-    }
-
-    async fn note_failed_writes(
-        &self,
-        stripe: u64,
-        mut failed: SmallVec<[DriveError; 2]>,
-    ) -> Result<(), ArrayError> {
-        if failed.is_empty() {
-            return Ok(());
-        }
-        for error in &failed {
-            self.note_write_error(error).await?;
-        }
-        if !self.lifecycle.is_protected()
-            && self.geometry.stripe_survives(stripe, &self.columns.missing_in(stripe))
-        {
-            return Ok(());
-        }
-        Err(ArrayError::Drive(failed.swap_remove(0)))
     }
 }

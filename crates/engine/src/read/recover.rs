@@ -76,6 +76,43 @@ impl Inner {
         Ok(())
     }
 
+    /// A range of a stripe's data widened to whole blocks with what the stripe holds there: where
+    /// it begins, and the bytes.
+    pub async fn complete_blocks(
+        &self,
+        stripe: &Stripe,
+        start: u64,
+        data: &Buffer,
+        is_new: bool,
+    ) -> Result<(u64, Buffer), ArrayError> {
+        let end = start + data.len() as u64;
+        let from = start / BLOCK_BYTES * BLOCK_BYTES;
+        let to = end.next_multiple_of(BLOCK_BYTES);
+        let whole = self.buffers.allocate((to - from) as usize);
+        let mut edges: SmallVec<[u64; 2]> = SmallVec::new();
+        if start != from {
+            edges.push(from);
+        }
+        if end != to && edges.first() != Some(&(to - BLOCK_BYTES)) {
+            edges.push(to - BLOCK_BYTES);
+        }
+        for edge in edges {
+            let target = whole.slice((edge - from) as usize..(edge - from + BLOCK_BYTES) as usize);
+            // What is left of a block that is lost cannot be told, so it would stay lost, and with
+            // it what is written now.
+            let at = stripe.index * self.geometry.stripe_data_bytes() + edge;
+            self.check_alive(at, at + BLOCK_BYTES)?;
+            if is_new {
+                target.fill(0);
+            } else {
+                self.fetch_data(stripe, edge, &target, Class::Foreground).await?;
+            }
+        }
+        let at = (start - from) as usize;
+        whole.slice(at..at + data.len()).copy_from(data);
+        Ok((from, whole))
+    }
+
     /// Reads a range of a unit by every means: from its member, else from the rest of the stripe,
     /// and then repairs the member. For mirrors any copy will do. The caller holds the stripe
     /// alone.
