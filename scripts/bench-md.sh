@@ -18,6 +18,7 @@ usage: scripts/bench-md.sh [OPTION...] STRIPEWISE ARRAY_LOAD
   --layouts L   with commas [raid5,raid10]
   --guest DIR   where the guest is kept, made there if need be [${XDG_CACHE_HOME:-~/.cache}/stripewise-guest]
   --raw FILE    keep the figures of every turn there
+  --hooks       instead: md through a failure by `lab run --scenario failure` and profiles/hooks/mdadm.toml (ARRAY_LOAD may be left out)
 END
 }
 fail() {
@@ -33,6 +34,7 @@ guest=${XDG_CACHE_HOME:-$HOME/.cache}/stripewise-guest
 raw=
 tsc=
 limit_s=840
+hooks=
 files=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -44,19 +46,21 @@ while [ $# -gt 0 ]; do
     --layouts) layouts=${2:?} && shift ;;
     --guest) guest=${2:?} && shift ;;
     --raw) raw=${2:?} && shift ;;
+    --hooks) hooks=yes ;;
     --help) usage && exit 0 ;;
     -*) usage >&2 && exit 2 ;;
     *) files+=("$1") ;;
     esac
     shift
 done
-[ ${#files[@]} = 2 ] || { usage >&2; exit 2; }
+[ ${#files[@]} = 2 ] || { [ -n "$hooks" ] && [ ${#files[@]} = 1 ]; } || { usage >&2; exit 2; }
 for file in "${files[@]}"; do [ -x "$file" ] || fail "$file is no program" "make build"; done
 [ "$(id -u)" = 0 ] || fail "the guest's root folder belongs to root" "sudo $0 ..."
 
 # Where a run may be at most: drives and the guest's own memory, both in a file without a name in /dev/shm.
 drive_mib=640
 memory_mib=$((5 * drive_mib + 1300))
+[ -z "$hooks" ] || drive_mib=64 memory_mib=1100
 
 # --- the guest: a Debian, and the kernel that runs as a program ----------------------------------------------------------
 make_root() {
@@ -111,7 +115,9 @@ trap 'exit 1' INT TERM
 
 install -m 755 "$here"/md-guest/* "$run/"
 install -m 755 "${files[0]}" "$run/stripewise"
-install -m 755 "${files[1]}" "$run/array_load"
+[ -n "$hooks" ] || install -m 755 "${files[1]}" "$run/array_load"
+install -m 644 "$here/../profiles/hooks/mdadm.toml" "$run/mdadm.toml"
+if [ -n "$hooks" ]; then echo hooks.sh; else echo bench.sh; fi >"$run/script"
 install -m 755 "$here/md-guest/init" "$guest/root/bench-init"
 printf '%s\n' "pairs=$pairs" "time_ms=$time_ms" "layouts='${layouts//,/ }'" "drive_mib=$drive_mib" "limit_s=$limit_s" >"$run/settings"
 touch "$run/results"
@@ -122,7 +128,7 @@ fi
 
 # One byte at a time: a read and a write, the cheapest system calls that move anything.
 call_cost() { dd if=/dev/zero of=/dev/null bs=1 count=20000 2>&1 | awk '/copied/ { printf "%.0f\n", $(NF - 3) / 40000 * 1e9 }'; }
-echo "host call ns - 1 $(LC_ALL=C call_cost)" >>"$run/results"
+[ -n "$hooks" ] || echo "host call ns - 1 $(LC_ALL=C call_cost)" >>"$run/results"
 declare -f call_cost >>"$run/settings"
 
 TMPDIR=/dev/shm HOME=$run timeout --kill-after 5 "$limit_s" "$guest/kernel/usr/bin/linux.uml" "mem=${memory_mib}M" \
@@ -134,6 +140,13 @@ ended=0
 wait "$kernel" || ended=$?
 kernel=
 [ -z "$raw" ] || cp "$run/results" "$raw"
-awk -f "$here/md-guest/ratios.awk" "$run/results"
+if [ -n "$hooks" ]; then
+    cat "$run/results"
+    for words in normal/mixed degraded/mixed recovered/mixed "none differ"; do
+        grep -q "$words" "$run/results" || fail "the guest says nothing of: $words" "see what it printed above"
+    done
+else
+    awk -f "$here/md-guest/ratios.awk" "$run/results"
+fi
 [ "$ended" != 124 ] && [ "$ended" != 137 ] || fail "the guest was ended after $limit_s s; the figures above are those it had" "--quick"
 [ -e "$run/done" ] || fail "the guest ended early (status $ended): $(tail -n 3 "$run/kernel.err")"
