@@ -39,9 +39,10 @@ use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
 use session::Bench;
 use world::World;
 
+use crate::caches::Beyond;
 use crate::environment::Environment;
 use crate::remarks::conclude;
-use crate::results::{Evaluation, HostSpeed, OUTPUT_VERSION, PaceUsed, Settings};
+use crate::results::{Evaluation, HostSpeed, ModelUsed, OUTPUT_VERSION, PaceUsed, Settings};
 use crate::workload::Workload;
 
 /// How often progress is shown.
@@ -223,13 +224,18 @@ async fn matrix(
         subjects.iter().map(|subject| subject.shape.width as f64 * subject.size_factor).fold(1.0, f64::max);
     let replacement = subjects.iter().map(|subject| subject.size_factor).fold(1.0, f64::max);
     let drives_of_room = widest + replacement;
+    let model_bytes = world.maker().map(|maker| maker.capacity_bytes() as f64 / replacement);
     let wishes = Wishes {
         quick: options.quick,
         drive_bytes: world.given_bytes().or(options.drive_bytes.map(|bytes| bytes / 4096 * 4096)),
         runs: options.runs,
         seconds_per_run: options.seconds_per_run,
-        room_bytes: room_bytes.map_or(u64::MAX, |room| (0.9 * room as f64 / drives_of_room) as u64),
+        room_bytes: room_bytes
+            .map(|room| 0.9 * room as f64 / drives_of_room)
+            .or(model_bytes)
+            .map_or(u64::MAX, |room| room as u64),
         host_s,
+        beyond: world.maker().and_then(Beyond::of),
     };
     let plan = plan(&subjects, workloads, &rates, &wishes);
     if let (Some(room), DriveSource::Folder(folder)) = (room_bytes, &options.drives) {
@@ -325,6 +331,10 @@ fn settings(
         quick: options.quick,
         seed: options.seed,
         virtual_time: world.is_virtual(),
+        model: world.maker().map(|maker| ModelUsed {
+            cache_bytes: maker.cache_bytes(),
+            mb_per_s: maker.bytes_per_second() / 1e6,
+        }),
         rebuild_priority_percent: options.rebuild_priority_percent,
         workloads: workloads.to_vec(),
     }

@@ -69,6 +69,7 @@ pub(crate) fn quiet() -> Evaluation {
             quick: false,
             seed: 1,
             virtual_time: false,
+            model: None,
             rebuild_priority_percent: 30,
             workloads: Workload::study_004().to_vec(),
         },
@@ -115,7 +116,7 @@ fn array(
     let in_states: &[State] = if fault_tolerance > 0 { &State::ALL } else { &[State::Normal] };
     for &state in in_states {
         let keeps = match state {
-            State::Normal => 1.0,
+            State::Normal | State::Recovered => 1.0,
             State::Degraded => 0.7,
             State::Rebuilding => 0.5,
         };

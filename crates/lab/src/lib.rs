@@ -3,6 +3,7 @@
 //!
 //! How each measurement is taken, and why, is in `docs/methods.md`.
 
+mod caches;
 mod contents;
 pub mod driver;
 mod environment;

@@ -4,6 +4,7 @@
 //! thresholds are few and stand in one place. A remark is never a reason to drop a figure: both are
 //! shown.
 
+use crate::caches::{LEAST_RUN_MULTIPLE, REGION_MULTIPLE, is_beyond};
 use crate::results::{ArrayResult, Evaluation, Measurement, RebuildKind, Remark, Severity, State};
 use crate::tables::short_name;
 
@@ -124,6 +125,34 @@ fn on_the_whole(evaluation: &Evaluation, found: &mut Vec<Remark>) {
             "Modelled drives in virtual time: the engine's own code ran, but no bytes were stored, so none were compared."
                 .into(),
         );
+    }
+    if let Some(model) = &settings.model {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        if !is_beyond(settings.drive_bytes, model.cache_bytes) {
+            say(
+                Severity::Warning,
+                format!(
+                    "Caches are not defeated: drives of {:.0} MiB hold less than {REGION_MULTIPLE} times what their \
+                     modelled caches do ({:.0} MiB). Leave out --size, or make it {:.0} MiB or more.",
+                    mib(settings.drive_bytes),
+                    mib(model.cache_bytes),
+                    mib(REGION_MULTIPLE * model.cache_bytes)
+                ),
+            );
+        }
+        let cache_s = model.cache_bytes as f64 / (model.mb_per_s * 1e6).max(1.0);
+        if settings.seconds_per_run < LEAST_RUN_MULTIPLE * cache_s {
+            say(
+                Severity::Warning,
+                format!(
+                    "Caches are not defeated: a run of {} s is too short for a drive to move {LEAST_RUN_MULTIPLE} \
+                     times what its modelled caches hold ({:.0} MiB). Leave out --seconds, or make it {:.1} or more.",
+                    settings.seconds_per_run,
+                    mib(model.cache_bytes),
+                    LEAST_RUN_MULTIPLE * cache_s
+                ),
+            );
+        }
     }
     if settings.pace_asked == "none" && !settings.virtual_time {
         say(

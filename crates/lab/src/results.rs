@@ -24,15 +24,19 @@ pub const OUTPUT_VERSION: u32 = 1;
 pub enum State {
     /// All drives work.
     Normal,
-    /// One drive was removed.
+    /// One drive is missing.
     Degraded,
-    /// Its replacement is being rebuilt.
+    /// A drive has been replaced and is being filled.
     Rebuilding,
+    /// The replacement is whole.
+    Recovered,
 }
 
 impl State {
-    /// In the order in which an array goes through them.
+    /// Those that an evaluation measures, in the order in which an array goes through them.
     pub const ALL: [Self; 3] = [Self::Normal, Self::Degraded, Self::Rebuilding];
+    /// Those of the scenario of a failure.
+    pub const FAILURE: [Self; 4] = [Self::Normal, Self::Degraded, Self::Rebuilding, Self::Recovered];
 }
 
 impl std::fmt::Display for State {
@@ -41,6 +45,7 @@ impl std::fmt::Display for State {
             Self::Normal => "normal",
             Self::Degraded => "degraded",
             Self::Rebuilding => "rebuilding",
+            Self::Recovered => "recovered",
         })
     }
 }
@@ -93,6 +98,9 @@ pub struct Settings {
     pub seed: u64,
     /// Whether drives are models and time is virtual.
     pub virtual_time: bool,
+    /// What is known of drives that are modelled.
+    #[serde(default)]
+    pub model: Option<ModelUsed>,
     /// Share of drive time given to the rebuild under load, in percent.
     pub rebuild_priority_percent: u32,
     /// The loads, in the order of the tables.
@@ -111,6 +119,15 @@ impl Settings {
             None => "drives not paced".into(),
         }
     }
+}
+
+/// Modelled drives, as far as sizes and times depend on them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelUsed {
+    /// Caches of reads and writes of each drive together.
+    pub cache_bytes: u64,
+    /// 10^6 bytes a second of long transfers.
+    pub mb_per_s: f64,
 }
 
 /// The rates each drive was held to.

@@ -12,7 +12,9 @@ mod timeline;
 use std::future::Future;
 
 pub use commands::{CommandHooks, HookFile};
-pub use failure::{STATES, run_failure};
+pub use failure::run_failure;
+pub(crate) use failure::{Driven, STEP_NS, prefixes, through_failure};
+pub(crate) use timeline::Watch;
 pub use timeline::{Marker, Timeline};
 
 /// What is done to a target on its way through the states. Errors say what failed and why.

@@ -6,17 +6,22 @@
 //! a server on each, and their bins are added up.
 
 mod job;
+mod process;
+mod scenario;
+
+pub use scenario::run_failure_by_fio;
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
 
-use crate::import::{ImportError, import};
+use self::process::Fio;
+use crate::import::ImportError;
 use crate::load::Tally;
 use crate::method::{Circumstances, Profile, Step, judge, needs_more};
 use crate::record::{Latencies, MeasurementRecord};
@@ -137,19 +142,16 @@ pub fn measure(
     let mut run = 0;
     let figures = |taken: &[Taken]| taken.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
     while needs_more(profile.statistic, &figures(&taken), run, asked.runs.max(1), asked.within) {
-        let document = run_fio(step, &job::job_file(profile, step, asked, run)?, asked)?;
+        let mut process = Fio::start(&job::job_file(profile, step, asked, run)?, asked)?;
+        process.wait()?;
+        let document = process.answer(step, asked.hosts)?;
         let started_s = f64::from(run) * asked.seconds;
         run += 1;
         if run <= discarded {
             continue;
         }
         for (number, taken) in taken.iter_mut().enumerate() {
-            let sample = sample_of(&document, number, started_s);
-            if sample.requests == 0 {
-                let why = "it finished without a request".to_owned();
-                return Err(FioError::Failed { step: step.name.clone(), why });
-            }
-            taken.add(profile, asked, &sample);
+            let sample = taken.take(profile, step, asked, (&document, number), started_s)?;
             keep(number, &taken.figure, &sample, &by_host(&document, asked.hosts))
                 .map_err(FioError::Keeping)?;
         }
@@ -171,6 +173,24 @@ impl Taken {
     fn of(figure: MeasurementRecord) -> Self {
         let (mb_per_s, iops, run_bytes) = Default::default();
         Self { figure, mb_per_s, iops, all: Tally::new(), run_bytes, errors: 0 }
+    }
+
+    /// Adds a load's part of an answer.
+    fn take(
+        &mut self,
+        profile: &Profile,
+        step: &Step,
+        asked: &Asked<'_>,
+        (document, number): (&Value, usize),
+        started_s: f64,
+    ) -> Result<Sample, FioError> {
+        let sample = sample_of(document, number, started_s);
+        if sample.requests == 0 {
+            let why = "it finished without a request".to_owned();
+            return Err(FioError::Failed { step: step.name.clone(), why });
+        }
+        self.add(profile, asked, &sample);
+        Ok(sample)
     }
 
     fn add(&mut self, profile: &Profile, asked: &Asked<'_>, sample: &Sample) {
@@ -198,65 +218,6 @@ impl Taken {
         };
         judge(&mut self.figure, &around);
     }
-}
-
-/// Runs fio on a job, here or on all hosts at once, and checks that its answer is one.
-fn run_fio(step: &Step, job: &str, asked: &Asked<'_>) -> Result<Value, FioError> {
-    let hosts = asked.hosts;
-    let mut command = Command::new("fio");
-    command.arg("--output-format=json+");
-    // A second lock on the door: jobs that write are not even made. Servers are not asked by words
-    // on the command line.
-    if !asked.may_write && hosts.is_empty() {
-        command.arg("--readonly");
-    }
-    // A client sends its servers a file; without hosts fio reads its standard input.
-    let file = (!hosts.is_empty()).then(|| JobFile::write(job)).transpose().map_err(FioError::Missing)?;
-    match &file {
-        None => {
-            command.arg("-");
-        }
-        Some(file) => hosts.iter().for_each(|host| {
-            command.arg(format!("--client=ip:{},{}", host.name, host.port)).arg(&file.path);
-        }),
-    }
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(FioError::Missing)?;
-    let mut input = child.stdin.take().expect("it was asked for");
-    if file.is_none() {
-        // If it ended early the pipe is broken, and its own message says why.
-        let _ = input.write_all(job.as_bytes());
-    }
-    drop(input);
-    let output = child.wait_with_output().map_err(FioError::Missing)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned() + &text;
-    let said =
-        || errors.lines().rfind(|line| line.contains("fio:")).unwrap_or("no message").trim().to_owned();
-    let failed = |why: String| FioError::Failed { step: step.name.clone(), why };
-    if !output.status.success() {
-        return Err(failed(said()));
-    }
-    let start = text.find('{').unwrap_or(0);
-    let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-    let document = documents.next().and_then(Result::ok).unwrap_or(Value::Null);
-    if hosts.is_empty() {
-        import(&output.stdout).map_err(|source| FioError::Output { step: step.name.clone(), source })?;
-        return Ok(document);
-    }
-    for host in hosts {
-        let is_of = |one: &&Value| {
-            one["hostname"] == host.name.as_str() && one["port"].as_u64() == Some(u64::from(host.port))
-        };
-        if !jobs_of(&document).iter().any(is_of) {
-            return Err(failed(format!("{host} gave no result: {}", said())));
-        }
-    }
-    Ok(document)
 }
 
 /// A job file that goes when it was used.

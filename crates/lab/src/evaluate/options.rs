@@ -42,6 +42,16 @@ pub trait DriveMaker: Debug {
 
     /// About how many short requests a second it serves in a full queue.
     fn iops(&self) -> f64;
+
+    /// What a drive may answer without its medium: its caches of reads and writes together.
+    fn cache_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The largest that a drive can be.
+    fn capacity_bytes(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 impl DriveMaker for ModelSpec {

@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use stripewise_layout::Shape;
 
 use super::options::Status;
+use crate::caches::Beyond;
 use crate::results::State;
 use crate::workload::Workload;
 
@@ -91,6 +92,9 @@ pub(super) struct Wishes {
     pub room_bytes: u64,
     /// Spent before the first array.
     pub host_s: f64,
+    /// What takes modelled drives beyond their caches. Computing it is all the time it takes, so
+    /// nothing is made smaller or cut.
+    pub beyond: Option<Beyond>,
 }
 
 /// Chooses size and lengths.
@@ -100,7 +104,12 @@ pub(super) fn plan(
     rates: &DriveRates,
     wishes: &Wishes,
 ) -> Plan {
-    let allowed_s = if wishes.quick { 60.0 } else { 480.0 };
+    let beyond = wishes.beyond.unwrap_or_default();
+    let allowed_s = match wishes.beyond {
+        Some(_) => f64::INFINITY,
+        None if wishes.quick => 60.0,
+        None => 480.0,
+    };
     let budget_s = PLANNED_SHARE * allowed_s;
     let mut plan = Plan {
         drive_bytes: 0,
@@ -111,6 +120,11 @@ pub(super) fn plan(
         most_ramp_s: if wishes.quick { 0.2 } else { 20.0 },
         expected_s: 0.0,
     };
+    if wishes.seconds_per_run.is_none() {
+        plan.least_run_s = plan.least_run_s.max(beyond.run_s);
+        plan.ramp_s = plan.ramp_s.max(beyond.ramp_s);
+        plan.most_ramp_s = plan.most_ramp_s.max(plan.ramp_s);
+    }
     // A quick look cannot wait for latencies.
     if wishes.quick && wishes.seconds_per_run.is_none() {
         plan.most_run_s = 2.0 * plan.least_run_s;
@@ -123,7 +137,9 @@ pub(super) fn plan(
                 .sum::<f64>()
     };
     let size_of = |seconds: f64| {
-        let bytes = ((rates.bytes_per_s * seconds) as u64).clamp(LEAST_DRIVE_BYTES, MOST_DRIVE_BYTES);
+        let (least, most) =
+            (LEAST_DRIVE_BYTES.max(beyond.drive_bytes), MOST_DRIVE_BYTES.max(beyond.drive_bytes));
+        let bytes = ((rates.bytes_per_s * seconds) as u64).clamp(least, most);
         let bytes = bytes.min(wishes.room_bytes).max(16 * MIB);
         wishes.drive_bytes.unwrap_or(bytes / (4 * MIB) * (4 * MIB))
     };
@@ -212,7 +228,7 @@ fn cell_bytes_per_s(subject: &Subject, state: State, workload: &Workload, rates:
     let requests = per_request * (workload.read_share + writes * if parity { 2.5 } else { 1.0 / data });
     let by_requests = rates.iops * drives / requests * workload.mean_block_bytes();
     let kept = match state {
-        State::Normal => 1.0,
+        State::Normal | State::Recovered => 1.0,
         State::Degraded => 0.6,
         State::Rebuilding => 0.6 * (1.0 - rates.rebuild_share),
     };
@@ -306,7 +322,15 @@ mod tests {
 
     fn wishes(quick: bool) -> Wishes {
         let host_s = if quick { 2.0 } else { 8.0 };
-        Wishes { quick, drive_bytes: None, runs: None, seconds_per_run: None, room_bytes: u64::MAX, host_s }
+        Wishes {
+            quick,
+            drive_bytes: None,
+            runs: None,
+            seconds_per_run: None,
+            room_bytes: u64::MAX,
+            host_s,
+            beyond: None,
+        }
     }
 
     #[test]
@@ -351,6 +375,25 @@ mod tests {
             super::plan(&subjects, &Workload::study_004(), &rates(100.0), &little).drive_bytes,
             100 * MIB
         );
+    }
+
+    #[test]
+    fn modelled_drives_with_caches_are_many_times_as_large_and_their_runs_outlast_them() {
+        let beyond = Beyond { drive_bytes: 3072 * MIB, run_s: 3.2, ramp_s: 0.8 };
+        for quick in [false, true] {
+            let plan = |wish| {
+                let cached = Wishes { beyond: Some(beyond), ..wish };
+                plan(&subjects(&all_layouts()), &Workload::study_004(), &rates(245.0), &cached)
+            };
+            let chosen = plan(wishes(quick));
+            assert_eq!((chosen.drive_bytes, chosen.least_run_s), (3072 * MIB, 3.2));
+            assert!(chosen.ramp_s >= 0.8 && chosen.most_ramp_s >= chosen.ramp_s, "{chosen:?}");
+            let asked =
+                plan(Wishes { drive_bytes: Some(64 * MIB), seconds_per_run: Some(0.5), ..wishes(quick) });
+            assert_eq!((asked.drive_bytes, asked.least_run_s), (64 * MIB, 0.5), "what is asked for is done");
+            let small = plan(Wishes { room_bytes: 512 * MIB, ..wishes(quick) });
+            assert_eq!(small.drive_bytes, 512 * MIB, "no larger than the model can be");
+        }
     }
 
     #[test]

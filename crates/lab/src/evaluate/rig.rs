@@ -21,6 +21,15 @@ const NOTICE_LIMIT_NS: u64 = 30_000_000_000;
 /// How often waiting loops look.
 const POLL_NS: u64 = 1_000_000;
 
+/// Drives of an array that are faster than those that hold its data.
+#[derive(Default)]
+pub(crate) struct Ssds {
+    /// For the journal alone; where there are some, writes are acknowledged once they are in it.
+    pub journals: Vec<LabDrive>,
+    /// For rows that are often asked for.
+    pub tier: Vec<LabDrive>,
+}
+
 /// An array and its drives.
 pub(crate) struct Rig {
     context: Context,
@@ -46,26 +55,25 @@ impl Rig {
             groups: shape.level.is_grouped().then_some(shape.groups),
             interleave_bytes: Some(shape.interleave_bytes),
         };
-        Self::of(world, layout, drives, Vec::new(), rebuild_priority_percent, seed).await
+        Self::of(world, layout, drives, Ssds::default(), rebuild_priority_percent, seed).await
     }
 
-    /// With drives for the journal alone; where there are some, writes are acknowledged once they
-    /// are in it.
-    pub(crate) async fn with_journals(
+    /// As a user makes it who has such drives, too.
+    pub(crate) async fn with_ssds(
         world: &World,
         layout: LayoutSpec,
         drives: Vec<LabDrive>,
-        journals: Vec<LabDrive>,
+        ssds: Ssds,
         seed: u64,
     ) -> Result<Self, String> {
-        Self::of(world, layout, drives, journals, 30, seed).await
+        Self::of(world, layout, drives, ssds, 30, seed).await
     }
 
     async fn of(
         world: &World,
         layout: LayoutSpec,
         drives: Vec<LabDrive>,
-        journals: Vec<LabDrive>,
+        ssds: Ssds,
         rebuild_priority_percent: u32,
         seed: u64,
     ) -> Result<Self, String> {
@@ -74,7 +82,8 @@ impl Rig {
         let spec = PoolSpec {
             name: "lab".into(),
             drives: as_drives(&drives),
-            journals: as_drives(&journals),
+            journals: as_drives(&ssds.journals),
+            fast: as_drives(&ssds.tier),
             // A drive of an earlier array is a new one to this.
             force: true,
             options: PoolOptions {
@@ -85,7 +94,7 @@ impl Rig {
             ..PoolSpec::default()
         };
         let pool = Pool::create(&world.context, &world.buffers, spec).await.map_err(in_words)?;
-        let write_back = (!journals.is_empty()).then_some(true);
+        let write_back = (!ssds.journals.is_empty()).then_some(true);
         let spec = VolumeSpec { write_back, ..VolumeSpec::new("array", layout) };
         let volume = pool.create_volume(spec).await.map_err(in_words)?;
         pool.start_jobs();
@@ -95,7 +104,8 @@ impl Rig {
             let id = known.iter().find(|known| *known.path == *label).map(|known| known.id);
             id.map(|id| (id, drive)).ok_or_else(|| format!("the pool does not know {label}"))
         };
-        let drives = drives.into_iter().chain(journals).map(with_id).collect::<Result<_, _>>()?;
+        let all = drives.into_iter().chain(ssds.journals).chain(ssds.tier);
+        let drives = all.map(with_id).collect::<Result<_, _>>()?;
         Ok(Self {
             context: world.context.clone(),
             pool,
@@ -214,5 +224,37 @@ fn in_words(error: PoolError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} (hint: {hint})"),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stripewise_drive::ModelSpec;
+    use stripewise_engine::pool::Role;
+    use stripewise_layout::Level;
+    use stripewise_runtime::VirtualExecutor;
+
+    const DRIVE_BYTES: u64 = 64 << 20;
+
+    #[test]
+    fn drives_of_a_tier_and_of_the_journal_are_what_they_are_for() {
+        let executor = VirtualExecutor::new();
+        let disk = ModelSpec { latency_ns: 1_000_000, bytes_per_second: 100_000_000, queue_depth: 4 };
+        let world = World::of_models(executor.context(), Rc::new(disk), true);
+        let take = |name: &str| world.take(name, DRIVE_BYTES, None).expect("a drive");
+        let drives = ["one", "two"].map(take).into();
+        let ssds = Ssds { journals: ["j1", "j2"].map(take).into(), tier: ["t1", "t2"].map(take).into() };
+        let layout = LayoutSpec::new(Level::Raid1);
+        executor.block_on(async {
+            let rig = Rig::with_ssds(&world, layout, drives, ssds, 1).await.expect("an array");
+            let known = rig.pool.status().drives;
+            let roles: Vec<Role> = known.iter().map(|drive| drive.role).collect();
+            use Role::{Data, Fast, Journal};
+            assert_eq!(roles, [Data, Data, Journal, Journal, Fast, Fast]);
+            let most = DRIVE_BYTES;
+            assert!(rig.volume().capacity_bytes() < most, "the tier adds no space of its own");
+            rig.close(&world).await.expect("closed");
+        });
     }
 }

@@ -88,6 +88,14 @@ impl World {
         self.direct_io.set(Some(self.direct_io.get().unwrap_or(true) && direct));
     }
 
+    /// What makes the drives, where they are modelled.
+    pub(crate) fn maker(&self) -> Option<&dyn DriveMaker> {
+        match &self.source {
+            Source::Model(maker) => Some(&**maker),
+            _ => None,
+        }
+    }
+
     /// Whether time is virtual.
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self.source, Source::Model(_))

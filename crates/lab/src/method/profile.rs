@@ -133,6 +133,21 @@ pub enum FileMethod {
     Bonnie(Bonnie),
 }
 
+impl Profile {
+    /// Its loads for a scenario that decides about states, sizes and times: they go on until they
+    /// are stopped. None where it works on files or has loads beside each other.
+    pub fn plain_loads(&self) -> Option<Vec<Workload>> {
+        let is_plain = self.files.is_none() && self.steps.iter().all(|step| step.beside.is_none());
+        let of_step = |step: &Step| Workload {
+            name: step.name.clone(),
+            most_bytes: None,
+            most_requests: None,
+            ..step.workload.clone()
+        };
+        is_plain.then(|| self.steps.iter().map(of_step).collect())
+    }
+}
+
 impl FileMethod {
     /// The same with files shorter, or fewer of them, by a factor, so that they fit smaller drives.
     pub fn shortened(self, factor: u64) -> Self {
@@ -698,6 +713,15 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loads_of_an_evaluation_are_those_of_its_method() {
+        let loads = |name: &str| built_in(name).expect("it").plain_loads();
+        assert_eq!(loads("toshiba"), Some(Workload::study_004().to_vec()));
+        let goes_on = |load: &Workload| !load.is_counted();
+        assert!(loads("atto").expect("loads").iter().all(goes_on));
+        assert_eq!((loads("postmark"), loads("orion-normal")), (None, None));
+    }
 
     #[test]
     fn the_laboratorys_own_profiles_say_what_the_studies_say() {

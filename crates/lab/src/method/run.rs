@@ -83,6 +83,10 @@ pub struct RunSettings {
     pub size_bytes: u64,
     /// Whether anything may be written.
     pub may_write: bool,
+    /// Whether the target is written once before anything is measured, where it may be.
+    pub fills: bool,
+    /// Time before each run that does not count, in seconds, where its own tenth is not enough.
+    pub ramp_seconds: f64,
     /// Whether time is virtual.
     pub virtual_time: bool,
     /// Where all random choices start.
@@ -231,14 +235,13 @@ impl<'a, T: Target> Session<'a, T> {
         states: &[&str],
     ) -> Result<Self, RunError> {
         let settings = &runner.settings;
-        // Phantoms have no bytes to be compared; a drive of them need not be filled.
-        let has_bytes = settings.may_write && !runner.target.buffers().is_phantom();
-        let contents = has_bytes
+        let written = (settings.may_write && settings.fills)
             .then(|| Rc::new(Contents::new(settings.seed, settings.size_bytes).with_data(profile.data)));
         let mut session = Self {
             profile,
             runner,
-            contents,
+            // Phantoms have no bytes to be compared.
+            contents: written.clone().filter(|_| !runner.target.buffers().is_phantom()),
             began_ns: runner.context.now_ns(),
             plans: Vec::new(),
             notes: Vec::new(),
@@ -246,7 +249,7 @@ impl<'a, T: Target> Session<'a, T> {
             trimmed: false,
             pulse: Rc::default(),
         };
-        if let Some(contents) = &session.contents {
+        if let Some(contents) = &written {
             for _ in 0..profile.precondition_passes.max(1) {
                 precondition(runner, contents).await?;
             }
@@ -390,8 +393,9 @@ impl<'a, T: Target> Session<'a, T> {
         }
         let ns = self.run_ns();
         if !plan.loads.iter().any(Workload::is_counted) {
-            let least_ns = (ns / 10).min(SECOND_NS / 4);
-            join_all(loads.iter().map(|load| load.ramp_up(least_ns, ns))).await;
+            let ramp_ns = (runner.settings.ramp_seconds * 1e9) as u64;
+            let least_ns = (ns / 10).min(SECOND_NS / 4).max(ramp_ns);
+            join_all(loads.iter().map(|load| load.ramp_up(least_ns, ns.max(ramp_ns)))).await;
         }
         let (start_ns, start_bytes) = (context.now_ns(), moved.get());
         let pulse: Rc<Pulse> = Rc::default();
@@ -544,7 +548,8 @@ fn conclude<T: Target>(
         errors: windows.iter().map(|window| window.errors).sum(),
         trimmed_before,
         region_bytes: runner.settings.size_bytes,
-        filled_before: runner.settings.may_write,
+        filled_before: runner.settings.circumstances.filled_before
+            || (runner.settings.may_write && runner.settings.fills),
         virtual_time: runner.settings.virtual_time,
         ..runner.settings.circumstances.clone()
     };
@@ -604,6 +609,8 @@ mod tests {
             seconds: Some(0.1),
             size_bytes: 64 << 20,
             may_write: true,
+            fills: true,
+            ramp_seconds: 0.0,
             virtual_time: true,
             seed: 1,
             circumstances: Circumstances::default(),

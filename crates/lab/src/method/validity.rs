@@ -5,6 +5,7 @@
 //! study 000 groups sizes that fit a drive's cache with sizes that do not, and many print the speed
 //! of a link as that of an array.
 
+use crate::caches::is_beyond;
 use crate::record::{MeasurementRecord, Unit};
 use crate::statistics::{drifts, outliers, standard_deviation};
 
@@ -19,7 +20,7 @@ pub struct Circumstances {
     pub region_bytes: u64,
     /// Memory of the host, where reads may come from it.
     pub memory_bytes: Option<u64>,
-    /// The drives' own caches together, where known.
+    /// The drives' own caches together, where known; those of modelled drives, too.
     pub drive_cache_bytes: Option<u64>,
     /// 10^6 bytes a second of the slowest link to the drives, where known.
     pub link_mb_per_s: Option<f64>,
@@ -67,16 +68,25 @@ pub fn judge(figure: &mut MeasurementRecord, around: &Circumstances) {
         let why = format!("runs scatter by {:.0} %", 100.0 * spread / mean);
         figure.badge("repeatable", check(spread <= 0.1 * mean, why));
     }
+    let direct = around.direct_io.filter(|_| !around.virtual_time);
+    if direct.is_some() || around.drive_cache_bytes.is_some() {
+        let cache = around.drive_cache_bytes.unwrap_or(0);
+        let outcome = match direct {
+            Some(false) => Err("requests went through the host's page cache".to_owned()),
+            _ => {
+                let why =
+                    format!("{} bytes are in use, the drives' caches hold {cache}", around.region_bytes);
+                check(is_beyond(around.region_bytes, cache), why)
+            }
+        };
+        figure.badge("caches_defeated", outcome);
+    }
     if around.virtual_time {
         return;
     }
-    if let Some(direct) = around.direct_io {
-        let why = "requests went through the host's page cache".to_owned();
-        figure.badge("caches_defeated", check(direct, why));
-        if let (false, Some(memory)) = (direct, around.memory_bytes) {
-            let why = "what was measured fits into the host's memory".to_owned();
-            figure.badge("larger_than_memory", check(around.region_bytes > 2 * memory, why));
-        }
+    if let (Some(false), Some(memory)) = (direct, around.memory_bytes) {
+        let why = "what was measured fits into the host's memory".to_owned();
+        figure.badge("larger_than_memory", check(around.region_bytes > 2 * memory, why));
     }
     if let Some(cache) = around.drive_cache_bytes {
         let least = around.run_bytes.iter().copied().min().unwrap_or(0);
@@ -140,5 +150,23 @@ mod tests {
         judge(&mut figure, &around);
         assert!(figure.badges.values().all(|holds| *holds), "{:?}", figure.badge_reasons);
         assert!(!figure.badges.contains_key("caches_defeated"));
+    }
+
+    #[test]
+    fn caches_of_drives_are_defeated_by_many_times_their_size_whatever_the_clock() {
+        for virtual_time in [true, false] {
+            let defeated = |region_bytes| {
+                let mut figure = MeasurementRecord::empty("r", Operation::Read).with_runs(vec![1.0; 6]);
+                let around = Circumstances {
+                    virtual_time,
+                    region_bytes,
+                    drive_cache_bytes: Some(100),
+                    ..Circumstances::default()
+                };
+                judge(&mut figure, &around);
+                figure.badges["caches_defeated"]
+            };
+            assert!(!defeated(799) && defeated(800));
+        }
     }
 }

@@ -22,6 +22,7 @@ fn class(state: State) -> &'static str {
         State::Normal => "normal",
         State::Degraded => "degraded",
         State::Rebuilding => "rebuilding",
+        State::Recovered => "recovered",
     }
 }
 

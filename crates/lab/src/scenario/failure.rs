@@ -18,39 +18,117 @@ use super::{Hooks, Timeline};
 use crate::load::Load;
 use crate::method::{Condition, Profile, RunError, Runner, Session, Whole, end_of};
 use crate::record::MeasurementRecord;
+use crate::results::State;
 use crate::target::Target;
 
-/// The states, in order.
-pub const STATES: [&str; 4] = ["normal", "degraded", "rebuilding", "recovered"];
 /// Pieces of the timeline.
-const STEP_NS: u64 = 250_000_000;
+pub(crate) const STEP_NS: u64 = 250_000_000;
 /// How often waiting loops look.
 const POLL_NS: u64 = 20_000_000;
 
-/// Measures `profile` in each of [`STATES`]. `timeline` is told how it stands after each of them,
-/// and in the end, also when it fails.
+/// The runs of a method in every state, whichever driver takes them.
+pub(crate) trait Driven {
+    /// A load that goes on while a hook works.
+    type Load;
+
+    /// A number for each step in each state, those of a state together.
+    fn steps(&self) -> usize;
+
+    fn wants_more(&self, number: usize) -> bool;
+
+    fn is_interrupted(&self) -> bool;
+
+    /// One run. Tells whether the condition held all through.
+    fn run_once(
+        &mut self,
+        number: usize,
+        condition: &dyn Condition,
+    ) -> impl Future<Output = Result<bool, RunError>>;
+
+    /// Starts the load of the first step.
+    fn carry_on(&mut self) -> Result<Option<Self::Load>, RunError>;
+
+    /// Ends it; requests that failed while a drive went are part of what is watched.
+    fn end_load(&mut self, load: Self::Load) -> impl Future<Output = Result<(), RunError>>;
+
+    fn note(&mut self, text: String);
+}
+
+impl<T: Target> Driven for Session<'_, T> {
+    type Load = Load<T>;
+
+    fn steps(&self) -> usize {
+        Session::steps(self)
+    }
+
+    fn wants_more(&self, number: usize) -> bool {
+        Session::wants_more(self, number)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        Session::is_interrupted(self)
+    }
+
+    async fn run_once(&mut self, number: usize, condition: &dyn Condition) -> Result<bool, RunError> {
+        Session::run_once(self, number, condition).await
+    }
+
+    fn carry_on(&mut self) -> Result<Option<Load<T>>, RunError> {
+        Session::carry_on(self)
+    }
+
+    async fn end_load(&mut self, load: Load<T>) -> Result<(), RunError> {
+        let errors = load.errors();
+        if errors > 0 {
+            self.notes.push(format!("{errors} requests failed while a hook was at work"));
+        }
+        end_of(load, "the load beside a hook", 1).await
+    }
+
+    fn note(&mut self, text: String) {
+        self.notes.push(text);
+    }
+}
+
+/// What a step's name begins with in each state.
+pub(crate) fn prefixes() -> [String; 4] {
+    State::FAILURE.map(|state| format!("{state}/"))
+}
+
+/// Measures `profile` in each of [`State::FAILURE`]. `timeline` is told how it stands after each of
+/// them, and in the end, also when it fails.
 pub async fn run_failure<T: Target, H: Hooks>(
     profile: &Profile,
     runner: &Runner<'_, T>,
     hooks: &H,
     timeline: &dyn Fn(&Timeline),
 ) -> Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
-    let prefixes = STATES.map(|state| format!("{state}/"));
+    let prefixes = prefixes();
     let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
     let session = Session::begin(profile, runner, &prefixes).await?;
-    let watch = Rc::new(Watch::start(&runner.context, &session.moved, &session.pulse, STEP_NS));
-    let mut scenario = Scenario { runner, session, watch, timeline };
-    let gone_through = scenario.all_states(hooks).await;
-    // The piece under way, too.
-    runner.context.sleep_ns(scenario.watch.step_ns()).await;
-    timeline(&scenario.watch.so_far());
-    gone_through?;
-    scenario.session.end().await
+    let watch = Watch::start(&runner.context, &session.moved, &session.pulse, STEP_NS);
+    through_failure(session, &runner.context, watch, hooks, timeline).await?.end().await
 }
 
-struct Scenario<'a, T: Target> {
-    runner: &'a Runner<'a, T>,
-    session: Session<'a, T>,
+/// Takes an array through its states, and its loads with it.
+pub(crate) async fn through_failure<D: Driven, H: Hooks>(
+    driven: D,
+    context: &Context,
+    watch: Watch,
+    hooks: &H,
+    timeline: &dyn Fn(&Timeline),
+) -> Result<D, RunError> {
+    let mut scenario = Scenario { context, driven, watch: Rc::new(watch), timeline };
+    let gone_through = scenario.all_states(hooks).await;
+    // The piece under way, too.
+    context.sleep_ns(scenario.watch.step_ns()).await;
+    timeline(&scenario.watch.so_far());
+    gone_through.map(|()| scenario.driven)
+}
+
+struct Scenario<'a, D: Driven> {
+    context: &'a Context,
+    driven: D,
     watch: Rc<Watch>,
     timeline: &'a dyn Fn(&Timeline),
 }
@@ -69,40 +147,41 @@ impl Condition for Rebuild {
     }
 }
 
-impl<T: Target> Scenario<'_, T> {
+impl<D: Driven> Scenario<'_, D> {
     async fn all_states<H: Hooks>(&mut self, hooks: &H) -> Result<(), RunError> {
-        self.state(0).await?;
-        if self.session.is_interrupted() {
+        self.state(State::Normal).await?;
+        if self.driven.is_interrupted() {
             return Ok(());
         }
         self.under_load("fail", hooks.fail()).await?;
-        self.state(1).await?;
-        if self.session.is_interrupted() {
-            self.session.notes.push("the array was left without the drive that was failed".into());
+        self.state(State::Degraded).await?;
+        if self.driven.is_interrupted() {
+            self.driven.note("the array was left without the drive that was failed".into());
             return Ok(());
         }
         self.under_load("replace", hooks.replace()).await?;
-        self.watch.mark(STATES[2]);
+        self.watch.mark(State::Rebuilding.to_string());
         let rebuild = Rebuild::default();
-        let asking = ask(&self.runner.context, self.watch.clone(), &rebuild, hooks);
+        let asking = ask(self.context, self.watch.clone(), &rebuild, hooks);
         let measuring = self.while_rebuilding(&rebuild);
         let (asked, measured) = join(asking, measuring).await;
         asked?;
         measured?;
-        self.state(3).await
+        self.state(State::Recovered).await
     }
 
-    fn steps_of(&self, state: usize) -> std::ops::Range<usize> {
-        let each = self.session.steps() / STATES.len();
-        state * each..(state + 1) * each
+    fn steps_of(&self, state: State) -> std::ops::Range<usize> {
+        let each = self.driven.steps() / State::FAILURE.len();
+        let number = state as usize;
+        number * each..(number + 1) * each
     }
 
     /// All runs of every step in a state that lasts.
-    async fn state(&mut self, state: usize) -> Result<(), RunError> {
-        self.watch.mark(STATES[state]);
+    async fn state(&mut self, state: State) -> Result<(), RunError> {
+        self.watch.mark(state.to_string());
         for number in self.steps_of(state) {
-            while self.session.wants_more(number) && !self.session.is_interrupted() {
-                self.session.run_once(number, &Whole).await?;
+            while self.driven.wants_more(number) && !self.driven.is_interrupted() {
+                self.driven.run_once(number, &Whole).await?;
             }
         }
         (self.timeline)(&self.watch.so_far());
@@ -115,7 +194,7 @@ impl<T: Target> Scenario<'_, T> {
         what: &str,
         hook: impl Future<Output = Result<(), String>>,
     ) -> Result<(), RunError> {
-        let load = self.session.carry_on()?;
+        let load = self.driven.carry_on()?;
         self.watch.mark(format!("{what} begins"));
         let done = hook.await;
         self.watch.mark(format!("{what} is done"));
@@ -123,43 +202,39 @@ impl<T: Target> Scenario<'_, T> {
         done.map_err(|why| RunError::Hook(format!("the hook `{what}` {why}")))
     }
 
-    /// Ends a load that carried on; requests that failed while a drive went are part of what is
-    /// watched.
-    async fn end(&mut self, load: Option<Load<T>>) -> Result<(), RunError> {
-        let Some(load) = load else { return Ok(()) };
-        let errors = load.errors();
-        if errors > 0 {
-            self.session.notes.push(format!("{errors} requests failed while a hook was at work"));
+    async fn end(&mut self, load: Option<D::Load>) -> Result<(), RunError> {
+        match load {
+            Some(load) => self.driven.end_load(load).await,
+            None => Ok(()),
         }
-        end_of(load, "the load beside a hook", 1).await
     }
 
     /// Rounds of runs as long as the rebuild lasts, then its rest under load.
     async fn while_rebuilding(&mut self, rebuild: &Rebuild) -> Result<(), RunError> {
         let measured = self.rounds(rebuild).await;
-        if measured.is_err() || self.session.is_interrupted() {
+        if measured.is_err() || self.driven.is_interrupted() {
             rebuild.abandoned.set(true);
             return measured;
         }
-        let load = if rebuild.holds() { self.session.carry_on()? } else { None };
-        while rebuild.holds() && !self.session.is_interrupted() {
-            self.runner.context.sleep_ns(POLL_NS).await;
+        let load = if rebuild.holds() { self.driven.carry_on()? } else { None };
+        while rebuild.holds() && !self.driven.is_interrupted() {
+            self.context.sleep_ns(POLL_NS).await;
         }
         rebuild.abandoned.set(true);
         self.end(load).await
     }
 
     async fn rounds(&mut self, rebuild: &Rebuild) -> Result<(), RunError> {
-        let steps = self.steps_of(2);
-        while steps.clone().any(|number| self.session.wants_more(number)) {
+        let steps = self.steps_of(State::Rebuilding);
+        while steps.clone().any(|number| self.driven.wants_more(number)) {
             for number in steps.clone() {
-                if !rebuild.holds() || self.session.is_interrupted() {
+                if !rebuild.holds() || self.driven.is_interrupted() {
                     let missed = "the rebuild ended before all of its runs were taken";
-                    self.session.notes.push(missed.into());
+                    self.driven.note(missed.into());
                     return Ok(());
                 }
-                if self.session.wants_more(number) {
-                    self.session.run_once(number, rebuild).await?;
+                if self.driven.wants_more(number) {
+                    self.driven.run_once(number, rebuild).await?;
                 }
             }
         }
@@ -204,7 +279,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    use crate::evaluate::rig::Rig;
+    use crate::evaluate::rig::{Rig, Ssds};
     use crate::evaluate::world::World;
     use crate::method::{Circumstances, Observer, RunSettings, Step};
     use crate::store::Sample;
@@ -278,7 +353,7 @@ mod tests {
             let take = |number| world.take(&format!("drive{number}"), DRIVE_BYTES, None).expect("a drive");
             let drives = (0..3).map(take).collect();
             let layout = LayoutSpec::new(Level::Raid5);
-            let rig = Rig::with_journals(&world, layout, drives, Vec::new(), 1).await.expect("an array");
+            let rig = Rig::with_ssds(&world, layout, drives, Ssds::default(), 1).await.expect("an array");
             let settings = RunSettings {
                 runs: None,
                 within: None,
@@ -286,6 +361,8 @@ mod tests {
                 seconds: None,
                 size_bytes: 64 << 20,
                 may_write: true,
+                fills: true,
+                ramp_seconds: 0.0,
                 virtual_time: true,
                 seed: 1,
                 circumstances: Circumstances::default(),

@@ -36,7 +36,7 @@ pub struct Timeline {
 }
 
 /// Watches bytes moved until it is stopped or dropped.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     context: Context,
     start_ns: u64,
     step_ns: u64,

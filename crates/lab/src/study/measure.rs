@@ -13,8 +13,9 @@ use super::page::{DRIVE_COUNTS, STRIPE_UNITS};
 use super::plan::{Configuration, Part, drives, parts};
 use super::published::published;
 use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, StudyTable};
+use crate::caches::{Beyond, REGION_MULTIPLE, is_beyond};
 use crate::evaluate::host::measure_host;
-use crate::evaluate::rig::Rig;
+use crate::evaluate::rig::{Rig, Ssds};
 use crate::evaluate::world::{LabDrive, World};
 use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate};
 use crate::files::{Bonnie, Extents, PostMark, run_bonnie, run_postmark};
@@ -30,8 +31,11 @@ use crate::store::Sample;
 use crate::target::{DriveTarget, Target};
 use crate::workload::random_stream;
 
-/// Bytes of each drive, unless files need more.
+/// Bytes of each drive of a quick look, unless files need more.
 const DRIVE_BYTES: u64 = 96 << 20;
+/// The same of a full run. The journal of a smaller volume is so small that pages of checksums are
+/// written as often as data, and drives that are held to few requests a second show little else.
+const FULL_BYTES: u64 = 256 << 20;
 /// What a drive has at least: a pool of smaller ones has no room for its journals.
 const LEAST_BYTES: u64 = 64 << 20;
 /// A quick look fills drives in about so many seconds, or they are smaller.
@@ -67,7 +71,7 @@ pub fn run_study(options: &StudyOptions, progress: &dyn StudyProgress) -> Result
         }
         DriveSource::Model { maker, .. } => {
             let executor = VirtualExecutor::new();
-            let world = World::of_models(executor.context(), maker.clone(), false);
+            let world = World::of_models(executor.context(), maker.clone(), true);
             executor.block_on(on_world(&world, options, progress))
         }
     }
@@ -132,7 +136,13 @@ async fn on_world(
 ) -> Result<StudyResult, EvaluateError> {
     let mut parts = parts(options.study, options.quick);
     let mut notes = leave_out(&mut parts, options);
-    let most = parts.iter().flat_map(|part| &part.configurations).map(|one| one.drives + one.journals).max();
+    let has_ssds =
+        parts.iter().flat_map(|part| &part.configurations).any(|one| one.all_drives() > one.drives);
+    if has_ssds && world.is_virtual() {
+        notes.push("drives for journals and tiers are of the same model as the others".into());
+    }
+    notes.extend(lengthen(&mut parts, options));
+    let most = parts.iter().flat_map(|part| &part.configurations).map(Configuration::all_drives).max();
     let (pace, told) = pace(world, options, most.unwrap_or(1), progress).await?;
     notes.extend(told);
     let mut whole = 0.0;
@@ -167,6 +177,7 @@ async fn on_world(
         }
         ours.extend(taken.into_iter().map(|(key, rounds)| (key, joined(rounds, part.profile.statistic))));
     }
+    notes.extend(answered_by_caches(&ours));
     if options.quick {
         notes.push("a quick look: one short run of each figure, no intervals".into());
     }
@@ -178,14 +189,72 @@ fn rounds(part: &Part, quick: bool) -> u32 {
     if quick { 1 } else { part.profile.runs.max(1) }
 }
 
+/// The caches of modelled drives; 0 where drives are not modelled or have none.
+fn cache_bytes(options: &StudyOptions) -> u64 {
+    match &options.drives {
+        DriveSource::Model { maker, .. } => maker.cache_bytes(),
+        _ => 0,
+    }
+}
+
+fn beyond(options: &StudyOptions) -> Beyond {
+    match &options.drives {
+        DriveSource::Model { maker, .. } => Beyond::of(&**maker).unwrap_or_default(),
+        _ => Beyond::default(),
+    }
+}
+
+/// Files of a method are long enough for the caches of all modelled drives, where it has one file;
+/// where it has many, a note says that they are not.
+fn lengthen(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
+    let mut notes = Vec::new();
+    for part in parts {
+        let Some(method) = part.profile.files else { continue };
+        let drives = part.configurations.iter().map(|one| one.drives).max().unwrap_or(1) as u64;
+        let caches = cache_bytes(options) * drives;
+        let method = match method {
+            FileMethod::Bonnie(asked) => FileMethod::Bonnie(Bonnie {
+                file_bytes: asked.file_bytes.max(REGION_MULTIPLE * caches),
+                ..asked
+            }),
+            other => other,
+        };
+        if !is_beyond(method.most_bytes(), caches) {
+            notes.push(format!(
+                "{}: its files hold {} MiB and the drives' modelled caches {}, so caches are not defeated",
+                part.profile.name,
+                method.most_bytes() >> 20,
+                caches >> 20
+            ));
+        }
+        part.profile.files = Some(method);
+    }
+    notes
+}
+
+/// What of the figures is not the medium's alone.
+fn answered_by_caches(ours: &Ours) -> Option<String> {
+    let badge = "caches_defeated";
+    let failed = ours.iter().filter(|(_, figure)| figure.badges.get(badge) == Some(&false));
+    let mut keys: Vec<(&String, &MeasurementRecord)> = failed.collect();
+    keys.sort_by_key(|(key, _)| *key);
+    let (first, figure) = keys.first()?;
+    Some(format!(
+        "caches take part in {} of {} figures, the first of them {first}: {}",
+        keys.len(),
+        ours.len(),
+        figure.badge_reasons.get(badge).map_or("", String::as_str)
+    ))
+}
+
 /// Configurations of more drives than were given are published only, and that is said.
 fn leave_out(parts: &mut [Part], options: &StudyOptions) -> Vec<String> {
     let DriveSource::Paths(given) = &options.drives else { return Vec::new() };
     let mut notes: Vec<String> = Vec::new();
     for part in parts {
         part.configurations.retain(|one| {
-            let fits = one.drives + one.journals <= given.len();
-            let wanted = one.drives + one.journals;
+            let wanted = one.all_drives();
+            let fits = wanted <= given.len();
             let note = format!(
                 "{} needs {wanted} drives, {} were given: it is published only",
                 one.key,
@@ -229,13 +298,17 @@ fn drive_bytes(options: &StudyOptions, profile: &Profile, pace: Option<Pace>) ->
     let rate = pace.and_then(|pace| pace.bytes_per_second);
     let own = match options.drives {
         // Real drives have caches that a few megabytes would fit into.
-        DriveSource::Paths(_) if !options.quick => 16 * DRIVE_BYTES,
+        DriveSource::Paths(_) if !options.quick => 6 * FULL_BYTES,
         _ if options.quick => rate.map_or(DRIVE_BYTES, |rate| (QUICK_FILL_SECONDS * rate).min(DRIVE_BYTES)),
-        _ => DRIVE_BYTES,
+        _ => FULL_BYTES,
     };
     let files = profile.files.map_or(0, FileMethod::most_bytes);
-    let wanted = own.max(files + files / 8).max(LEAST_BYTES);
-    wanted.next_multiple_of(16 << 20)
+    let wanted = own.max(files + files / 8).max(LEAST_BYTES).max(beyond(options).drive_bytes);
+    let most = match &options.drives {
+        DriveSource::Model { maker, .. } => maker.capacity_bytes() / 4096 * 4096,
+        _ => u64::MAX,
+    };
+    wanted.next_multiple_of(16 << 20).min(most)
 }
 
 /// The runs of all rounds as one figure. Percentiles would need all requests, and no study prints
@@ -276,7 +349,8 @@ async fn pace(
     progress: &dyn StudyProgress,
 ) -> Result<(Option<Pace>, Vec<String>), EvaluateError> {
     if world.is_virtual() {
-        return Ok((None, vec!["drives are models in virtual time".into()]));
+        let note = "drives are models in virtual time: nothing is stored, so nothing was compared";
+        return Ok((None, vec![note.into()]));
     }
     if options.pace.is_some() {
         return Ok((options.pace, Vec::new()));
@@ -307,10 +381,10 @@ async fn pace(
     Ok((Some(pace), notes))
 }
 
-/// Drives for journals are faster than the others by the same factor as in the study.
-fn journal_pace(study: StudyNumber, pace: Option<Pace>) -> Option<Pace> {
+/// Drives for journals and tiers are faster than the others by the same factor as in the study.
+fn ssd_pace(study: StudyNumber, pace: Option<Pace>) -> Option<Pace> {
     let speed = drives(study);
-    let Some((mb_per_s, iops)) = speed.journal else { return pace };
+    let Some((mb_per_s, iops)) = speed.ssd else { return pace };
     let scaled = |rate: u64, by: u64, of: u64| rate.saturating_mul(by) / of.max(1);
     pace.map(|pace| Pace {
         bytes_per_second: pace.bytes_per_second.map(|rate| scaled(rate, mb_per_s, speed.mb_per_s)),
@@ -340,14 +414,20 @@ async fn measure(
     let drives = take("drive", configuration.drives, pace)?;
     let Some(layout) = configuration.layout else {
         let target = DriveTarget::new(drives[0].metered.clone(), world.buffers.clone());
-        let figures = on_target(world, options, &part.profile, target, most_bytes).await.map_err(failed)?;
+        let figures = on_target(world, options, part, configuration, target, most_bytes).await;
+        let figures = figures.map_err(failed)?;
         drives.into_iter().for_each(|drive| world.give_back(drive));
         return Ok(keyed(part, configuration, figures));
     };
-    let journals = take("journal", configuration.journals, journal_pace(options.study, pace))?;
-    let rig = Rig::with_journals(world, layout, drives, journals, options.seed).await.map_err(failed)?;
+    let ssd_pace = ssd_pace(options.study, pace);
+    let ssds = Ssds {
+        journals: take("journal", configuration.journals, ssd_pace)?,
+        tier: take("tier", configuration.tier, ssd_pace)?,
+    };
+    let rig = Rig::with_ssds(world, layout, drives, ssds, options.seed).await.map_err(failed)?;
     let volume = rig.volume().clone();
-    let figures = on_target(world, options, &part.profile, volume, most_bytes).await.map_err(failed)?;
+    let figures = on_target(world, options, part, configuration, volume, most_bytes).await;
+    let figures = figures.map_err(failed)?;
     rig.close(world).await.map_err(failed)?;
     Ok(keyed(part, configuration, figures))
 }
@@ -368,10 +448,12 @@ fn keyed(
 async fn on_target<T: Target>(
     world: &World,
     options: &StudyOptions,
-    profile: &Profile,
+    part: &Part,
+    configuration: &Configuration,
     target: T,
     most_bytes: u64,
 ) -> Result<Vec<MeasurementRecord>, String> {
+    let profile = &part.profile;
     let cpu = || (!world.is_virtual()).then(|| process_cpu_ns() as f64 / 1e9);
     match profile.files {
         Some(FileMethod::Bonnie(asked)) => {
@@ -387,16 +469,24 @@ async fn on_target<T: Target>(
         None => {
             let wanted = profile.sizes.first().copied().unwrap_or(u64::MAX);
             let size_bytes = target.capacity_bytes().min(wanted).min(most_bytes);
+            let beyond = beyond(options);
+            let caches = cache_bytes(options) * configuration.all_drives() as u64;
             let settings = RunSettings {
                 runs: None,
                 within: None,
                 most_runs: 0,
-                seconds: None,
+                seconds: Some(profile.seconds.max(beyond.run_s)),
                 size_bytes: size_bytes / 4096 * 4096,
                 may_write: true,
+                fills: true,
+                ramp_seconds: beyond.ramp_s,
                 virtual_time: world.is_virtual(),
                 seed: options.seed,
-                circumstances: Circumstances { direct_io: world.direct_io(), ..Circumstances::default() },
+                circumstances: Circumstances {
+                    direct_io: world.direct_io(),
+                    drive_cache_bytes: (caches > 0).then_some(caches),
+                    ..Circumstances::default()
+                },
             };
             let context = world.context.clone();
             let runner = Runner { context, target, settings, observer: &Unobserved, cpu_seconds: &cpu };
@@ -580,7 +670,7 @@ mod tests {
         }
         let blocks = &parts(StudyNumber::S002, true)[0].profile;
         let size = |quick, mb_per_s| drive_bytes(&asked(quick), blocks, pace(mb_per_s)) >> 20;
-        assert_eq!((size(true, 10), size(true, 40), size(true, 200), size(false, 10)), (64, 80, 96, 96));
+        assert_eq!((size(true, 10), size(true, 40), size(true, 200), size(false, 10)), (64, 80, 96, 256));
     }
 
     #[test]

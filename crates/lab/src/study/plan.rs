@@ -15,8 +15,8 @@ pub struct StudyDrives {
     pub mb_per_s: u64,
     /// Requests a second.
     pub iops: u64,
-    /// Rates of the drives for journals, where the study has faster ones for them.
-    pub journal: Option<(u64, u64)>,
+    /// Rates of the drives for journals and tiers, where the study has faster ones for them.
+    pub ssd: Option<(u64, u64)>,
 }
 
 /// A configuration of a study that our engine can be.
@@ -30,6 +30,15 @@ pub struct Configuration {
     pub drives: usize,
     /// Journal drives.
     pub journals: usize,
+    /// Drives for what is often asked for.
+    pub tier: usize,
+}
+
+impl Configuration {
+    /// Drives of all kinds.
+    pub fn all_drives(&self) -> usize {
+        self.drives + self.journals + self.tier
+    }
 }
 
 /// Which part of a method runs on which configurations.
@@ -45,7 +54,7 @@ pub struct Part {
 
 /// The speed of a study's drives.
 pub fn drives(study: StudyNumber) -> StudyDrives {
-    let of = |mb_per_s, iops| StudyDrives { mb_per_s, iops, journal: None };
+    let of = |mb_per_s, iops| StudyDrives { mb_per_s, iops, ssd: None };
     match study {
         // 500 GB, 5400 rpm: 88 MB/s on large files, 106 to 224 random requests a second.
         StudyNumber::S000 => of(88, 224),
@@ -53,18 +62,18 @@ pub fn drives(study: StudyNumber) -> StudyDrives {
         StudyNumber::S001 => of(70, 150),
         // X25-E by its data sheet: 250 MB/s, 35,000 reads of 4 KiB.
         StudyNumber::S002 => of(250, 35_000),
-        // 8 TB disks; the SSDs for journals (Samsung 850 Pro) by their data sheet.
-        StudyNumber::S003 => StudyDrives { journal: Some((500, 90_000)), ..of(171, 200) },
+        // 8 TB disks; the SSDs for journals and tiers (Samsung 850 Pro) by their data sheet.
+        StudyNumber::S003 => StudyDrives { ssd: Some((500, 90_000)), ..of(171, 200) },
         StudyNumber::S004 => of(245, 400),
     }
 }
 
 fn bare() -> Configuration {
-    Configuration { key: "single".into(), layout: None, drives: 1, journals: 0 }
+    Configuration { key: "single".into(), layout: None, drives: 1, journals: 0, tier: 0 }
 }
 
 fn array(key: &str, level: Level, drives: usize) -> Configuration {
-    Configuration { key: key.into(), layout: Some(LayoutSpec::new(level)), drives, journals: 0 }
+    Configuration { key: key.into(), layout: Some(LayoutSpec::new(level)), drives, ..bare() }
 }
 
 /// The parts of a study; none for 004, which is an evaluation.
@@ -107,6 +116,7 @@ fn s000(quick: bool) -> Vec<Part> {
         array("RAID5", Level::Raid5, 4),
     ];
     let small = Profile { sizes: vec![16 << 20], ..profile.clone() };
+    let profile = Profile { sizes: Vec::new(), ..profile };
     vec![
         Part { profile, configurations: configurations.clone(), key: |on, step| key_000(on, step, "large") },
         Part { profile: small, configurations, key: |on, step| key_000(on, step, "small") },
@@ -226,13 +236,15 @@ fn s003(quick: bool) -> Vec<Part> {
         layout: Some(layout),
         drives: 12,
         journals,
+        tier: 0,
     };
+    // A mirror has as many columns as its tier has drives.
+    let tiered = |key: &str, layout, tier| Configuration { tier, ..one(key, layout, 0) };
     let configurations = vec![
         bare(),
         one("003-m1", columns(Level::Raid10, 12), 0),
-        // Two columns and four: what few tiered SSDs leave of a mirror; without the tier itself.
-        one("003-m2", columns(Level::Raid1, 2), 0),
-        one("003-m3", columns(Level::Raid10, 4), 0),
+        tiered("003-m2", columns(Level::Raid1, 2), 2),
+        tiered("003-m3", columns(Level::Raid10, 4), 4),
         one("003-p1", columns(Level::Raid5, 8), 0),
         one("003-p2", columns(Level::Raid5, 8), 2),
         one("003-p3", columns(Level::Raid5, 8), 3),
@@ -243,7 +255,9 @@ fn s003(quick: bool) -> Vec<Part> {
     ];
     let sizes: &[u64] = if quick { &[4, 64, 1024] } else { &[4, 16, 64, 256, 1024, 4096, 16_384, 65_536] };
     let wanted = |step: &Step| sizes.contains(&(step.workload.blocks[0].bytes >> 10));
-    let profile = Profile { moves_size_once: false, ..timed(keep(profile("atto"), wanted), quick) };
+    let profile = timed(keep(profile("atto"), wanted), quick);
+    // Of what there is, not of ATTO's total length, which caches of twelve disks could hold.
+    let profile = Profile { moves_size_once: false, sizes: Vec::new(), ..profile };
     let key = |configuration: &str, step: &Step| format!("{configuration}/{}", step.name);
     vec![Part { profile, configurations, key }]
 }

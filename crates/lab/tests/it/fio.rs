@@ -102,6 +102,8 @@ fn native_and_fio_agree_on_the_same_file_within_the_noise() {
             seconds: None,
             size_bytes: SIZE,
             may_write: false,
+            fills: false,
+            ramp_seconds: 0.0,
             virtual_time: false,
             seed: round,
             circumstances: Circumstances::default(),

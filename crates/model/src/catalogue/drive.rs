@@ -75,6 +75,21 @@ impl DriveEntry {
         }
     }
 
+    /// What it may answer without its medium: caches of reads and writes together.
+    pub fn cache_bytes(&self) -> u64 {
+        let kib = match &self.model {
+            DriveModel::Hdd(sheet) => {
+                let read = u64::from(sheet.read_segments) * u64::from(sheet.read_segment_kib);
+                read + (u64::from(sheet.write_cache_mib) << 10)
+            }
+            DriveModel::Ssd(parameters) => parameters.write_cache_kib.into(),
+            DriveModel::Measured(parameters) => {
+                parameters.read_cache_kib.saturating_add(parameters.write_burst_kib)
+            }
+        };
+        kib.saturating_mul(1024)
+    }
+
     /// Without simulation.
     pub fn rates(&self) -> Rates {
         match &self.model {

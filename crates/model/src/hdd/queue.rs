@@ -4,7 +4,8 @@
 //! acknowledged and are not on the medium yet. The arm goes to whichever of them is positioned
 //! first, but reads go before destage while the write cache has room, and one that was passed over
 //! often is next, so that none starves. A drive that has nothing to do reads on behind the last
-//! read.
+//! read. What caches answer goes over one cable, one after the other; data from the medium take it
+//! as they come.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -115,6 +116,8 @@ pub struct HddQueue {
     sector_bytes: u64,
     overhead_ns: u64,
     interface_bytes_per_second: u64,
+    /// The cable carries what was answered before until then.
+    cable_free_ns: u64,
     queue_depth: usize,
     read_ahead_sectors: u64,
     cache: ReadCache,
@@ -151,6 +154,7 @@ impl HddQueue {
             sector_bytes,
             overhead_ns: parameters.command_overhead_ns,
             interface_bytes_per_second: parameters.interface_bytes_per_second,
+            cable_free_ns: 0,
             queue_depth: parameters.queue_depth as usize,
             read_ahead_sectors: parameters.read_cache.read_ahead_sectors.into(),
             cache: ReadCache::new(parameters.read_cache),
@@ -238,6 +242,12 @@ impl HddQueue {
         (u128::from(bytes) * 1_000_000_000 / u128::from(self.interface_bytes_per_second)) as u64
     }
 
+    /// When data that begin to be carried at `from_ns`, or when the cable is free, are over.
+    fn carried_ns(&mut self, from_ns: u64, sectors: u32) -> u64 {
+        self.cable_free_ns = self.cable_free_ns.max(from_ns) + self.cable_ns(sectors);
+        self.cable_free_ns
+    }
+
     /// The drive takes a request.
     fn admit(&mut self, now_ns: u64, request: HddRequest) {
         if request.operation == HddOperation::Flush {
@@ -270,7 +280,8 @@ impl HddQueue {
                 let dirty = self.dirty.iter().any(|extent| extent.lba <= lba && end <= extent.end());
                 if dirty || self.cache.hit(lba, command.sectors) {
                     self.statistics.read_hits += 1;
-                    self.answer(now_ns + self.overhead_ns + self.cable_ns(command.sectors), command.id);
+                    let carried_ns = self.carried_ns(now_ns + self.overhead_ns, command.sectors);
+                    self.answer(carried_ns, command.id);
                     self.extend_read_ahead(now_ns, end);
                 } else {
                     self.tagged.push(command);
@@ -298,7 +309,8 @@ impl HddQueue {
         if command.forced || self.dirty_extents == 0 || !self.place(command) {
             return false;
         }
-        self.answer(now_ns + self.overhead_ns + self.cable_ns(command.sectors), command.id);
+        let carried_ns = self.carried_ns(now_ns + self.overhead_ns, command.sectors);
+        self.answer(carried_ns, command.id);
         true
     }
 
@@ -344,8 +356,13 @@ impl HddQueue {
         }
         if command.cached {
             self.dirty_sectors -= u64::from(command.sectors);
-        } else {
+        } else if command.write {
             self.answer(now_ns, command.id);
+        } else {
+            // Data leave as they are read, unless others are on the cable.
+            let from_ns = now_ns.saturating_sub(self.cable_ns(command.sectors));
+            let carried_ns = self.carried_ns(from_ns, command.sectors).max(now_ns);
+            self.answer(carried_ns, command.id);
         }
         self.answer_flushes(now_ns);
         self.refill(now_ns);

@@ -174,6 +174,17 @@ fn a_flush_ends_behind_every_write_that_was_acknowledged_before() {
 }
 
 #[test]
+fn what_caches_answer_goes_over_one_cable() {
+    let sheet = sheet();
+    let mut queue = HddQueue::new(&sheet.parameters().unwrap(), 1).unwrap();
+    // 16 MiB again and again: after the first time all of it is in the read cache.
+    let read = |id: u64| (HddOperation::Read, (id % 16) << 20, 1 << 20);
+    let delivered = closed_loop(&mut queue, 16, 2000, read);
+    let rate = delivered.mb_per_s();
+    assert!((0.9 * sheet.interface_mb_per_s..=sheet.interface_mb_per_s).contains(&rate), "{rate}");
+}
+
+#[test]
 fn rewriting_what_is_in_the_write_cache_costs_no_access() {
     let mut queue = HddQueue::new(&sheet().parameters().unwrap(), 5).unwrap();
     let mut random = SplitMix64::new(1);

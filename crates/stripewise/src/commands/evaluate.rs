@@ -12,16 +12,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use stripewise_drive::{Context, Drive, ModelSpec, Pace};
 use stripewise_lab::evaluate::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts,
     default_layouts, evaluate,
 };
-use stripewise_lab::report_html;
 use stripewise_lab::results::Evaluation;
 use stripewise_lab::tables::{cause_table, summary_text};
+use stripewise_lab::{Workload, report_html};
 use stripewise_layout::LayoutSpec;
 use stripewise_model::catalogue::{DriveEntry, drive, parse_drive};
 use stripewise_model::modelled::ModelledDrive;
@@ -29,6 +29,7 @@ use stripewise_runtime::{DriveIdentity, OpenOptions};
 
 use crate::candidates::{self, Candidate, Identity};
 use crate::commands::App;
+use crate::commands::lab::profile as lab_profile;
 use crate::commands::volume_create::parse_layout;
 use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
@@ -68,9 +69,10 @@ pub struct Options {
     /// A first look, in a minute at most
     #[arg(long)]
     quick: bool,
-    /// The loads: `toshiba` is the sequential and mixed load of study 004
-    #[arg(long, value_name = "PROFILE", default_value = "toshiba")]
-    profile: Profile,
+    /// The loads: those of a method of `lab profiles`, or of a TOML file; `toshiba` has the
+    /// sequential and the mixed load of study 004
+    #[arg(long, value_name = "NAME|FILE", default_value = "toshiba")]
+    profile: String,
     /// Least length of a run
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
@@ -102,11 +104,6 @@ pub struct Options {
     force: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Profile {
-    Toshiba,
-}
-
 #[derive(Clone, Debug)]
 struct Layouts(Vec<LayoutSpec>);
 
@@ -127,16 +124,32 @@ impl Model {
     pub fn source(&self) -> DriveSource {
         match self {
             Model::Fixed(name, spec) => DriveSource::Model { name: name.clone(), maker: Rc::new(*spec) },
-            Model::Catalogue(entry) => {
-                DriveSource::Model { name: entry.name.clone(), maker: Rc::new(CatalogueDrive(entry.clone())) }
-            }
+            Model::Catalogue(entry) => catalogue_source(entry, entry.cache_bytes()),
+        }
+    }
+
+    /// The same for sizes and times that are those of drives that exist: nothing is made longer for
+    /// the sake of the model's caches.
+    pub fn source_as_measured(&self) -> DriveSource {
+        match self {
+            Model::Fixed(..) => self.source(),
+            Model::Catalogue(entry) => catalogue_source(entry, 0),
         }
     }
 }
 
+fn catalogue_source(entry: &Arc<DriveEntry>, cache_bytes: u64) -> DriveSource {
+    let maker = Rc::new(CatalogueDrive { entry: entry.clone(), cache_bytes });
+    DriveSource::Model { name: entry.name.clone(), maker }
+}
+
 /// Makes drives of one entry; each has a rotational phase of its own.
 #[derive(Debug)]
-struct CatalogueDrive(Arc<DriveEntry>);
+struct CatalogueDrive {
+    entry: Arc<DriveEntry>,
+    /// What sizes and times are to go beyond.
+    cache_bytes: u64,
+}
 
 impl DriveMaker for CatalogueDrive {
     fn make(
@@ -145,16 +158,24 @@ impl DriveMaker for CatalogueDrive {
         number: u32,
         contents: Rc<dyn Drive>,
     ) -> std::result::Result<Rc<dyn Drive>, EvaluateError> {
-        let made = ModelledDrive::new(context, &self.0.name, &self.0, contents, u64::from(number));
+        let made = ModelledDrive::new(context, &self.entry.name, &self.entry, contents, u64::from(number));
         made.map(|drive| drive as Rc<dyn Drive>).map_err(|error| EvaluateError::Options(error.to_string()))
     }
 
     fn bytes_per_second(&self) -> f64 {
-        self.0.rates().bytes_per_second
+        self.entry.rates().bytes_per_second
     }
 
     fn iops(&self) -> f64 {
-        self.0.rates().iops
+        self.entry.rates().iops
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.cache_bytes
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.entry.capacity_bytes()
     }
 }
 
@@ -245,7 +266,7 @@ fn latency_ns(text: &str) -> Option<u64> {
 
 /// Runs it.
 pub fn run(options: &Options, app: &App) -> Result<Exit> {
-    let Profile::Toshiba = options.profile;
+    let workloads = loads(&options.profile, app)?;
     let out = prepare_output(&options.out)?;
     let made = if options.predict { predict::make_drives(options)? } else { None };
     let (drives, default_count, default_pace) = match &made {
@@ -257,6 +278,7 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
         count: options.count.map_or(default_count, usize::from),
         drive_bytes: options.size.map(|size| size.0),
         layouts: options.layouts.clone().map_or_else(default_layouts, |layouts| layouts.0),
+        workloads,
         pace: options.pace.map_or(default_pace, |pace| pace.0),
         quick: options.quick,
         seconds_per_run: options.seconds,
@@ -288,6 +310,15 @@ pub fn run(options: &Options, app: &App) -> Result<Exit> {
     app.printer.text_or_json(&format!("{text}{beside}"), &json)?;
     app.printer.note(format!("report: {}\nresults: {}", report.display(), results.display()));
     refuse_corruption(&evaluation)
+}
+
+/// The loads of a method.
+fn loads(name: &str, app: &App) -> Result<Vec<Workload>> {
+    let profile = lab_profile(app, name)?;
+    profile.plain_loads().ok_or_else(|| {
+        Failure::usage(format!("{} has no loads that an array can be evaluated with", profile.name))
+            .hint("methods on files and of loads beside each other are measured by `stripewise lab run`")
+    })
 }
 
 /// `results.json`, with what was predicted where that was asked for.

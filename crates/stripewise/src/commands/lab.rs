@@ -13,6 +13,8 @@ mod study;
 pub(super) mod target;
 mod text;
 
+pub use run::profile;
+
 use clap::Subcommand;
 use stripewise_lab::store::{Store, StoreError};
 

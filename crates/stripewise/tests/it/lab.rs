@@ -3,6 +3,7 @@
 
 use crate::kit::programs::are_here;
 use crate::kit::{Sandbox, keys, unique_bytes};
+use serde_json::Value;
 
 const QUICK: &str = "--profile @quick.toml --seconds 0.2 --runs 3";
 
@@ -386,4 +387,22 @@ fn a_study_gives_its_tables_and_judges_its_findings() {
         "it is complete"
     );
     assert_eq!(sandbox.run("lab study 005").code, 2);
+}
+
+/// Its medium gives 245 MB/s, its caches what its cable does.
+#[test]
+fn a_modelled_disk_is_held_to_its_media_rate_in_a_study() {
+    let sandbox = Sandbox::new();
+    let study = sandbox.json("lab study 000 --quick --model mg08ada400e --out @out");
+    let rows = study["tables"][0]["rows"].as_array().expect("rows");
+    let large =
+        |row: &&Value| row["row"].as_str().is_some_and(|row| row.contains("SEQ1M") && row.contains("large"));
+    let rates: Vec<f64> =
+        rows.iter().filter(large).map(|row| row["measured"].as_f64().expect("a rate")).collect();
+    assert!(rates.len() == 4 && rates.iter().all(|rate| (200.0..260.0).contains(rate)), "{rates:?}");
+    let notes: Vec<&str> =
+        study["notes"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert!(notes.iter().any(|note| note.contains("nothing was compared")), "{notes:?}");
+    // 16 MiB are what the study calls small, and are within the drive's caches.
+    assert!(notes.iter().any(|note| note.starts_with("caches take part in 32 of 64")), "{notes:?}");
 }

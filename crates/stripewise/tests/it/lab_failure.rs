@@ -97,6 +97,47 @@ fn btrfs_loses_a_drive_is_rebuilt_and_every_byte_is_compared() {
     );
 }
 
+/// A file has no drive to lose: what is seen is that the hooks are carried out under fio's load,
+/// and that every state is measured.
+#[test]
+fn fio_measures_every_state_and_its_load_goes_on_while_hooks_work() {
+    if !crate::kit::programs::are_here(&["fio"]) {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let said = sandbox.path("said");
+    let hooks = format!(
+        "[fail]\ncommand = 'sleep 0.6; echo fail >> {0}'\n[replace]\ncommand = 'echo replace >> {0}'\n\
+         [rebuild-done]\nevery_seconds = 0.05\nrebuild_limit_seconds = 60\n\
+         command = 'test \"$(wc -l < {0})\" -gt 5 || {{ echo asked >> {0}; exit 1; }}'\n",
+        said.display()
+    );
+    std::fs::write(sandbox.path("hooks.toml"), hooks).expect("written");
+    let profile = "name = \"small\"\nruns = 1\nseconds = 0.2\n[[measurement]]\nname = \"small\"\n\
+                   read_percents = [50]\npattern = \"random\"\nblocks = [\"16KiB\"]\ndepths = [4]\n";
+    std::fs::write(sandbox.path("small.toml"), profile).expect("written");
+    std::fs::File::create(sandbox.path("disk")).and_then(|file| file.set_len(16 << 20)).expect("made");
+    let run = sandbox.json(
+        "lab run @disk --force --driver fio --profile @small.toml --size 16MiB --scenario failure --hooks @hooks.toml",
+    );
+    let text = std::fs::read_to_string(&said).expect("hooks ran");
+    assert!(text.starts_with("fail\nreplace\nasked\n"), "{text}");
+    let figures = run["measurements"].as_array().expect("a list");
+    for state in ["normal", "degraded", "recovered"] {
+        let name = format!("{state}/small");
+        let figure = figures.iter().find(|one| one["name"] == name.as_str()).expect(state);
+        assert!(figure["mb_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{figure}");
+    }
+    let marks = run["timeline"]["markers"].as_array().expect("markers");
+    let at = |what: &str| {
+        let mark = marks.iter().find(|mark| mark["what"] == what).unwrap_or_else(|| panic!("{what}: {run}"));
+        mark["seconds"].as_f64().expect("a time")
+    };
+    assert!(at("fail is done") >= at("fail begins") + 0.6 && at("recovered") >= at("rebuilt"));
+    let rates = run["timeline"]["mb_per_s"].as_array().expect("rates");
+    assert!(rates.iter().any(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0)), "{run}");
+}
+
 #[test]
 fn a_mounted_device_and_the_file_below_it_are_refused_whatever_is_said() {
     if !is_possible(&["mkfs.ext4", "losetup", "mount", "umount", "blockdev"]) {

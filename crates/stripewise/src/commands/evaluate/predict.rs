@@ -172,7 +172,7 @@ pub fn predict(app: &App, asked: &EvaluateOptions, evaluation: &Evaluation) -> R
     let entry = parse_drive("measured", &text)
         .map_err(|error| Failure::because("cannot predict from what was measured of the drives", &error))?;
     let modelled = EvaluateOptions {
-        drives: Model::Catalogue(Arc::new(entry)).source(),
+        drives: Model::Catalogue(Arc::new(entry)).source_as_measured(),
         drive_bytes: Some(evaluation.settings.drive_bytes),
         ..asked.clone()
     };

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
+use stripewise_drive::Context;
 use stripewise_lab::driver::fio;
 use stripewise_lab::files::{Bonnie, Extents, FileStore, Folder, PostMark, run_bonnie, run_postmark};
 use stripewise_lab::method::{
@@ -139,7 +140,7 @@ fn hook_file(app: &App, path: &Path) -> Result<HookFile> {
 }
 
 /// The laboratory's own, or a file of the user's.
-fn profile(app: &App, name: &str) -> Result<Profile> {
+pub fn profile(app: &App, name: &str) -> Result<Profile> {
     let path = app.absolute(Path::new(name));
     if name.ends_with(".toml") || path.is_file() {
         let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -163,8 +164,8 @@ async fn go(
     if profile.files.is_some() && (options.driver == Driver::Fio || options.read_only || hooks.is_some()) {
         return Err(Failure::usage(format!("{} works on files, by itself, and writes them", profile.name)));
     }
-    if options.driver == Driver::Fio && hooks.is_some() {
-        return Err(Failure::usage("--scenario is for --driver native"));
+    if !options.hosts.is_empty() && hooks.is_some() {
+        return Err(Failure::usage("--scenario measures from this host, not with --hosts"));
     }
     if options.driver == Driver::Native && !options.hosts.is_empty() {
         return Err(Failure::usage("--hosts is for --driver fio, which has servers"));
@@ -221,7 +222,8 @@ async fn go(
     let work = Work { options, app, profile, store, run: &run, environment: &environment, hooks };
     let measured = match &kind {
         Kind::OnHosts(path) => {
-            work.by_fio(path, options.sizes.iter().map(|size| size.0).max().unwrap_or(0), false)
+            let capacity = options.sizes.iter().map(|size| size.0).max().unwrap_or(0);
+            work.by_fio(path, capacity, false).await
         }
         Kind::Drive(drive) => work.on_drive(drive).await,
         Kind::Folder(folder) => work.in_folder(folder).await,
@@ -288,7 +290,7 @@ impl Work<'_> {
                 if !self.options.read_only {
                     self.fill(&drive.target, bytes).await?;
                 }
-                self.by_fio(path, drive.capacity_bytes, !self.options.read_only)
+                self.by_fio(path, drive.capacity_bytes, !self.options.read_only).await
             }
             (Driver::Fio, None) => Err(Failure::usage("fio needs a path: a file or a block device")),
         }
@@ -466,17 +468,49 @@ impl Work<'_> {
         runner: &Runner<'_, T>,
         hooks: &HookFile,
     ) -> std::result::Result<(Vec<MeasurementRecord>, Vec<String>), RunError> {
-        let hooks = CommandHooks {
-            context: runner.context.clone(),
-            file: hooks.clone(),
-            target: self.run.target.clone(),
-        };
+        let hooks = self.commands(&runner.context, hooks);
         let kept = RefCell::new(Ok(()));
         let keep =
             |timeline: &Timeline| *kept.borrow_mut() = self.store.keep_timeline(&self.run.run, timeline);
         let measured = run_failure(profile, runner, &hooks, &keep).await?;
         kept.into_inner().map_err(|error| RunError::Observer(error.to_string()))?;
         Ok(measured)
+    }
+
+    /// The same by fio: how many figures there are, and the notes.
+    async fn through_failure_by_fio(
+        &self,
+        profile: &Profile,
+        asked: &fio::Asked<'_>,
+        hooks: &HookFile,
+        first: usize,
+    ) -> Result<(usize, Vec<String>)> {
+        let context = self.app.executor()?.context();
+        let hooks = self.commands(&context, hooks);
+        let kept = RefCell::new(Ok(()));
+        let keep_timeline =
+            |timeline: &Timeline| *kept.borrow_mut() = self.store.keep_timeline(&self.run.run, timeline);
+        let keep = |position: usize, figure: &MeasurementRecord, sample: &Sample| {
+            self.app.printer.note(format!("fio: {}, run {}", figure.name, figure.runs.len()));
+            let kept = self.store.record(&self.run.run, first + position, figure, Some(sample));
+            kept.map_err(|error| error.to_string())
+        };
+        let measured = fio::run_failure_by_fio(
+            profile,
+            asked,
+            &context,
+            &hooks,
+            &keep_timeline,
+            &keep,
+            &interrupt_requested,
+        );
+        let (figures, notes) = measured.await.map_err(|error| not_measured(&self.run.target, &error))?;
+        kept.into_inner().map_err(|error| store_failure(&error))?;
+        Ok((figures.len(), notes))
+    }
+
+    fn commands(&self, context: &Context, hooks: &HookFile) -> CommandHooks {
+        CommandHooks { context: context.clone(), file: hooks.clone(), target: self.run.target.clone() }
     }
 
     /// A profile's own size is cut to what there is; one that was asked for is not.
@@ -497,7 +531,7 @@ impl Work<'_> {
         filled.map(drop).map_err(|error| Failure::because(format!("cannot fill {}", self.run.target), &error))
     }
 
-    fn by_fio(&self, path: &Path, capacity_bytes: u64, filled: bool) -> Result<Vec<String>> {
+    async fn by_fio(&self, path: &Path, capacity_bytes: u64, filled: bool) -> Result<Vec<String>> {
         let sizes = self.sizes();
         let mut notes = Vec::new();
         let mut position = 0;
@@ -516,6 +550,12 @@ impl Work<'_> {
                 seed: self.options.seed,
                 hosts: &self.options.hosts,
             };
+            if let Some(hooks) = &self.hooks {
+                let (count, told) = self.through_failure_by_fio(&named, &asked, hooks, position).await?;
+                position += count;
+                notes.extend(told);
+                continue;
+            }
             for step in &named.steps {
                 if interrupt_requested() {
                     return Ok(notes);
@@ -560,6 +600,8 @@ fn settings(options: &Options, size_bytes: u64, circumstances: Circumstances) ->
         seconds: options.seconds,
         size_bytes,
         may_write: !options.read_only,
+        fills: true,
+        ramp_seconds: 0.0,
         virtual_time: false,
         seed: options.seed,
         circumstances,

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::time::{Instant, SystemTime};
 
 use stripewise_drive::{BufferPool, MemoryDrive};
-use stripewise_lab::method::{Circumstances, Profile, Runner, run_profile};
+use stripewise_lab::method::{Circumstances, Profile, RunSettings, Runner, run_profile};
 use stripewise_lab::record::{Latencies, MeasurementRecord, RunRecord};
 use stripewise_lab::store::Store;
 use stripewise_lab::{DriveTarget, Environment};
@@ -111,8 +111,19 @@ fn on_drive(work: &Work<'_>, entry: &DriveEntry) -> Result<Vec<String>> {
             progress: RefCell::new(Progress::new(&work.app.printer)),
             now: RefCell::default(),
         };
-        let mut settings = settings(work.options, size_bytes, Circumstances::default());
-        settings.virtual_time = true;
+        let cache_bytes = entry.cache_bytes();
+        let circumstances = Circumstances {
+            // A modelled drive reads what was never written as it reads anything.
+            filled_before: true,
+            drive_cache_bytes: (cache_bytes > 0).then_some(cache_bytes),
+            ..Circumstances::default()
+        };
+        let settings = RunSettings {
+            fills: false,
+            ramp_seconds: cache_bytes as f64 / entry.rates().bytes_per_second,
+            virtual_time: true,
+            ..settings(work.options, size_bytes, circumstances)
+        };
         let runner = Runner {
             context,
             target: DriveTarget::new(drive, BufferPool::phantom()),
