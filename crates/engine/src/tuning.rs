@@ -100,6 +100,9 @@ pub struct Tuning {
     pub rebuild_checkpoint_ns: u64,
     /// Rows that a rebuild has in work at once, at most.
     pub rebuild_rows: u64,
+    /// Rows that a rebuild has filled are made durable together, about so many bytes of each column
+    /// at a time: a flush, and one run of checksum pages.
+    pub rebuild_batch_bytes: u64,
     /// Stretches of rows looked at for the next row to rebuild.
     pub rebuild_look_ahead: usize,
     /// How far a scrub has come is recorded this often.
@@ -141,6 +144,7 @@ impl Default for Tuning {
             released_rows: 16,
             rebuild_checkpoint_ns: 5 * SECOND_NS,
             rebuild_rows: 64,
+            rebuild_batch_bytes: 256 << 20,
             rebuild_look_ahead: 128,
             scrub_checkpoint_ns: 30 * SECOND_NS,
             drain_batch_bytes: 4 << 30,

@@ -206,7 +206,8 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
         MapGrain::MOST_REGIONS_PER_PAGE => MapGrain { regions_per_chunk: 64, ..MapGrain::default() },
         chunks => MapGrain { regions_per_chunk, regions_per_page: regions_per_chunk * chunks },
     };
-    Tuning { map_grain, ..tuning }
+    let rebuild_batch_bytes = count(256, 1, 4) * MIB;
+    Tuning { map_grain, rebuild_batch_bytes, ..tuning }
 }
 
 /// A volume for a pool of so many drives, which can do without `tolerance` of them if that is

@@ -4,7 +4,7 @@
 //! Which pages there are is the caller's to say: regions that were never written have none that
 //! count.
 
-use super::Checksums;
+use super::{Checksums, Side};
 use crate::error::ArrayError;
 
 /// What an audit of a row found.
@@ -35,6 +35,26 @@ impl Checksums {
             for column in [column, before] {
                 let page = self.page(column, self.number(row, page)).await?;
                 self.mark_dirty(&page);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::rewrite`], where the other places of these pages are as they should be, and the
+    /// new one does not count before a checkpoint has ended: that writes the new place only, in one
+    /// run of pages where it can, and the drives that are not new are not written.
+    pub async fn fill_places(
+        &self,
+        row: u64,
+        column: u16,
+        holds_data: &dyn Fn(u16) -> bool,
+    ) -> Result<(), ArrayError> {
+        assert!(column < self.spec.width, "column {column} of {}", self.spec.width);
+        let before = (column + self.spec.width - 1) % self.spec.width;
+        for page in (0..self.pages_per_slab()).filter(|&page| holds_data(page)) {
+            for (column, side) in [(column, Side::Own), (before, Side::Copy)] {
+                let page = self.page(column, self.number(row, page)).await?;
+                self.to_fill.borrow_mut().push((page, side));
             }
         }
         Ok(())

@@ -1,11 +1,16 @@
-//! Checkpoints: changed pages go to the drives, first all the copies, then, when those are durable,
-//! all the own places.
+//! Checkpoints: changed pages go to the drives, in turns. The two places of a page are never
+//! written in the same turn, and a turn begins when what the one before wrote is durable.
 //!
-//! So at any instant at least one of the two places of every page is whole: a cut tears copies only
-//! while the own pages are what they were, and own pages only while the copies are durable. What a
-//! page says at such a cut is the old or the new. A page that changes while it is being written is
-//! written as it is at that moment, twice perhaps in two versions, and stays changed: whatever was
-//! set before the checkpoint began is durable at its end, in both places.
+//! So at any instant at least one of the two places of every page is whole: a cut tears one only
+//! while the other is what it was, or durably new. What a page says at such a cut is the old or the
+//! new. A turn is of every other column's drive, with the own pages and the copies that it keeps:
+//! these lie side by side on it, so that its queue merges them. Of an odd number of columns the
+//! last has a turn by itself, since it is a neighbour of the first; a volume of one column has its
+//! copies written first, then its own pages.
+//!
+//! A page that changes while it is being written is written as it is at that moment, twice perhaps
+//! in two versions, and stays changed: whatever was set before the checkpoint began is durable at
+//! its end, in both places.
 //!
 //! A cut may leave the new page at one place only, and the drive with it may be lost at the next
 //! cut. Nothing durable rests on that page alone: the records that say the same are in the journal
@@ -13,6 +18,10 @@
 //! opening, and that ends with a checkpoint before any of them is released. A page of which one
 //! place is behind counts as changed when it is loaded (`store.rs`), so that checkpoint writes it
 //! to both.
+//!
+//! A place on a drive that is being filled does not count before its column is complete. Pages
+//! whose other place is as it should be go to such a place alone, with the copies, and their own
+//! and copied pages in one run (`Checksums::fill_places`).
 //!
 //! Memory: at most [`super::ChecksumOptions::window_pages`] are under way at a time.
 
@@ -22,6 +31,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{DriveErrorKind, Event};
 
+use super::cache::Pinned;
 use super::entries::Page;
 use super::page::PAGE_BYTES;
 use super::{Checksums, PageId, Side};
@@ -29,6 +39,8 @@ use crate::error::ArrayError;
 
 /// A page whose drive gives errors, yet is not excluded for them, is tried so often.
 const ATTEMPTS: usize = 4;
+/// Turns of a checkpoint, at most.
+const TURNS: usize = 3;
 
 /// Who checkpoints, and how often that was begun and done.
 #[derive(Default)]
@@ -51,8 +63,10 @@ pub struct CheckpointReport {
 /// ends.
 struct Batch<'a> {
     checksums: &'a Checksums,
-    /// With the version that is durable in the copy.
-    pages: Vec<(Rc<Page>, u64)>,
+    /// With the version that was written first, once it was.
+    pages: Vec<(Rc<Page>, Option<u64>)>,
+    /// What goes to one place, which is new.
+    to_fill: Vec<(Pinned, Side)>,
     succeeded: bool,
 }
 
@@ -64,7 +78,7 @@ impl Drop for Batch<'_> {
             if page.forgotten.get() {
                 continue;
             }
-            if self.succeeded && page.version.get() == version {
+            if self.succeeded && version == Some(page.version.get()) {
                 page.dirty.set(false);
                 page.confirmed.set(true);
                 checksums.dirty_pages.set(checksums.dirty_pages.get() - 1);
@@ -73,6 +87,9 @@ impl Drop for Batch<'_> {
             }
         }
         drop(dirty);
+        if !self.succeeded {
+            checksums.to_fill.borrow_mut().append(&mut self.to_fill);
+        }
         checksums.checkpoints.running.set(false);
         checksums.checkpoints.ended.notify_all();
     }
@@ -93,15 +110,32 @@ impl Checksums {
         state.running.set(true);
         state.begun.set(state.begun.get() + 1);
         let number = state.begun.get();
-        let mut pages: Vec<_> = self.dirty.take().into_iter().map(|page| (page, 0)).collect();
+        let mut pages: Vec<_> = self.dirty.take().into_iter().map(|page| (page, None)).collect();
         // Row by row, all columns of a row together: in the order in which they lie on the drives,
         // and on all of them at once.
         pages.sort_unstable_by_key(|(page, _)| page.key);
-        let mut batch = Batch { checksums: self, pages, succeeded: false };
+        // A page that is changed goes to both of its places anyway.
+        let mut to_fill = self.to_fill.take();
+        to_fill.retain(|(page, _)| !page.dirty.get());
+        // In the order in which they lie on the drive. Twice in it is what is tried again.
+        let place = |(page, side): &(Pinned, Side)| (page.key >> 16, *side == Side::Copy, page.key as u16);
+        to_fill.sort_unstable_by_key(place);
+        to_fill.dedup_by_key(|one| place(one));
+        let mut batch = Batch { checksums: self, pages, to_fill, succeeded: false };
         let report = CheckpointReport { pages: batch.pages.len() as u64 };
-        if report.pages > 0 {
-            self.write_durably(&mut batch.pages, Side::Copy).await?;
-            self.write_durably(&mut batch.pages, Side::Own).await?;
+        let Batch { pages, to_fill, .. } = &mut batch;
+        for turn in 0..TURNS {
+            // What is to be filled does not count yet, whatever else is written meanwhile.
+            let filled = to_fill.iter().filter(|_| turn == 0).map(|(page, side)| ((*page).clone(), *side));
+            let is_due = |page: &Page, side: &Side| self.turn(page.id, *side) == turn;
+            let changed = pages.iter_mut().flat_map(|(page, version)| {
+                let side = [Side::Own, Side::Copy].into_iter().find(|side| is_due(page, side));
+                side.map(|side| {
+                    version.get_or_insert(page.version.get());
+                    (page.clone(), side)
+                })
+            });
+            self.write_durably(filled.chain(changed)).await?;
         }
         batch.succeeded = true;
         state.done.set(number);
@@ -117,32 +151,49 @@ impl Checksums {
         }
     }
 
-    async fn write_durably(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {
+    /// In which turn a place of a page is written.
+    fn turn(&self, page: PageId, side: Side) -> usize {
+        let width = self.spec.width;
+        if width == 1 {
+            return usize::from(side == Side::Own);
+        }
+        let holder = match side {
+            Side::Own => page.column,
+            Side::Copy => (page.column + 1) % width,
+        };
+        if width % 2 == 1 && holder == width - 1 { 2 } else { usize::from(holder % 2) }
+    }
+
+    /// Writes one place of each of some pages, if there are any, and makes them durable.
+    async fn write_durably(&self, pages: impl Iterator<Item = (Rc<Page>, Side)>) -> Result<(), ArrayError> {
+        let mut pages = pages.peekable();
+        if pages.peek().is_none() {
+            return Ok(());
+        }
         let losses = self.io.losses();
-        self.write_all(pages, side).await?;
+        self.write_all(pages).await?;
         self.io.flush().await?;
         if self.io.losses() == losses { Ok(()) } else { Err(ArrayError::NotDurable) }
     }
 
-    /// Writes one place of all pages. Ends only when every write was answered, errors or not: the
-    /// next checkpoint must not meet writes of this one.
-    async fn write_all(&self, pages: &mut [(Rc<Page>, u64)], side: Side) -> Result<(), ArrayError> {
+    /// Writes pages, each to one place; takes them one by one, when they are written. Ends only
+    /// when every write was answered, errors or not: the next checkpoint must not meet writes of
+    /// this one.
+    async fn write_all(&self, pages: impl Iterator<Item = (Rc<Page>, Side)>) -> Result<(), ArrayError> {
         let mut result = Ok(());
-        let mut under_way = VecDeque::with_capacity(self.window_pages.min(pages.len()));
-        for (page, version) in pages {
+        let mut under_way = VecDeque::with_capacity(self.window_pages.min(pages.size_hint().0));
+        for (page, side) in pages {
             if under_way.len() == self.window_pages {
-                let (page, answer) = under_way.pop_front().expect("a full window");
+                let (page, side, answer) = under_way.pop_front().expect("a full window");
                 result = result.and(self.finish(page, side, answer).await);
             }
             if page.forgotten.get() || result.is_err() {
                 continue;
             }
-            if side == Side::Copy {
-                *version = page.version.get();
-            }
-            under_way.push_back((page.clone(), self.write_page(page, side)));
+            let answer = self.write_page(&page, side);
+            under_way.push_back((page, side, answer));
         }
-        for (page, answer) in under_way {
+        for (page, side, answer) in under_way {
             result = result.and(self.finish(page, side, answer).await);
         }
         result

@@ -44,6 +44,8 @@ pub struct Checksums {
     reloads: Cell<u64>,
     pub(super) dirty: RefCell<Vec<Rc<Page>>>,
     pub(super) dirty_pages: Cell<usize>,
+    /// Pages that the next checkpoint writes to one place, which is new ([`Self::fill_places`]).
+    pub(super) to_fill: RefCell<Vec<(Pinned, Side)>>,
     pub(super) next_stamp: Cell<u64>,
     pub(super) prefer_newest: Cell<bool>,
     pub(super) checkpoints: CheckpointState,
@@ -114,10 +116,11 @@ impl Newest {
     /// `known`: the stamp of what is in memory and was written to the places, if anything is.
     fn of(own: Found, copy: Found, known: Option<u64>) -> Self {
         let newest = own.stamp().max(copy.stamp()).max(known);
-        // The copy is written before the own place, so one that was never written has no
-        // predecessor to be lost: a cut tore the first copy there ever was.
+        // Where one place was never written, neither was the other: a cut tore the first page there
+        // ever was.
         let lost = newest.is_none()
             && !matches!(own, Found::Blank)
+            && !(matches!(copy, Found::Blank) && matches!(own, Found::Wrong))
             && [&own, &copy].iter().any(|found| matches!(found, Found::Wrong | Found::Unreadable));
         let mut result =
             Self { image: None, both: true, behind: SmallVec::new(), wrong: SmallVec::new(), lost };
@@ -191,6 +194,7 @@ impl Checksums {
             reloads: Cell::new(0),
             dirty: RefCell::default(),
             dirty_pages: Cell::new(0),
+            to_fill: RefCell::default(),
             next_stamp: Cell::new(options.first_stamp.max(1)),
             prefer_newest: Cell::new(options.prefer_newest),
             checkpoints: CheckpointState::default(),

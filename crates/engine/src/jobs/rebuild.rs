@@ -15,8 +15,9 @@
 //! allows.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 use futures_util::future::join_all;
@@ -30,7 +31,7 @@ use crate::checksums::Pin;
 use crate::columns::column_work::Fill;
 use crate::error::ArrayError;
 use crate::map::regions::RegionState;
-use crate::member::Class;
+use crate::member::{Class, Member};
 use crate::mutation::{self, Mutation};
 use crate::rows::{SlotPlace, SlotState};
 use crate::stripes::lock_order;
@@ -55,29 +56,42 @@ impl Array {
     /// future. The row does not count as filled after a restart before the pool has recorded it
     /// ([`Self::rebuilt`]).
     pub async fn rebuild_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
+        for _ in 1..FILL_TRIES {
+            let filled = self.fill_row(row).await?;
+            match self.finish_rows(&[row]).await {
+                Err(ArrayError::NotDurable) => {}
+                finished => return finished.map(|()| filled),
+            }
+        }
+        let filled = self.fill_row(row).await?;
+        self.finish_rows(&[row]).await.map(|()| filled)
+    }
+
+    /// As [`Self::rebuild_row`], but what was filled is not durable yet, and does not count before
+    /// [`Self::finish_rows`] has ended well. Many rows are best finished together: their flushes
+    /// are one, and their checksum pages lie together on the drive.
+    pub async fn fill_row(&self, row: u64) -> Result<RowRebuild, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
-        let columns: SmallVec<[usize; 4]> = {
-            let rows = inner.columns.rows.borrow();
-            let Some(run) = rows.run(row) else { return Ok(RowRebuild::default()) };
-            let to_fill = |column: &usize| {
-                matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
-            };
-            (0..run.places.len()).filter(to_fill).collect()
-        };
         let lost_before = inner.bad.lost_count();
         let mut bytes = 0;
-        for column in columns {
-            let mut tries = 1;
-            bytes += loop {
-                match inner.fill_column(row, column).await {
-                    Err(ArrayError::NotDurable) if tries < FILL_TRIES => tries += 1,
-                    filled => break filled?,
-                }
-            };
+        for column in inner.columns_to_fill(row) {
+            bytes += inner.fill_column(row, column).await?;
         }
         let lost_blocks = inner.bad.lost_count().saturating_sub(lost_before) as u64;
         Ok(RowRebuild { bytes, lost_blocks })
+    }
+
+    /// Makes durable what was filled of rows, checksums included. Where it ends with an error, rows
+    /// of these may have to be filled from the beginning; [`ArrayError::NotDurable`]: a drive that
+    /// the array cannot do without has refused a flush, and it may succeed the next time.
+    pub async fn finish_rows(&self, rows: &[u64]) -> Result<(), ArrayError> {
+        let inner = &self.0;
+        let keys: Vec<(u64, usize)> = rows
+            .iter()
+            .flat_map(|&row| inner.columns_to_fill(row).into_iter().map(move |column| (row, column)))
+            .collect();
+        inner.finish_columns(&keys).await
     }
 
     /// Columns that were filled and are not yet recorded as current: row and column.
@@ -106,6 +120,10 @@ impl Inner {
             return Err(self.fill_ended(place));
         };
         let key = (row, column);
+        if self.columns.fills.borrow().get(&key).is_some_and(|fill| fill.is_of(place) && fill.complete) {
+            // Filled, and not recorded yet.
+            return Ok(0);
+        }
         if self.columns.fills.borrow().get(&key).is_none_or(|fill| !fill.is_of(place)) {
             let done = vec![false; self.columns.regions_per_row as usize];
             let failures = member.flush_failures().count();
@@ -123,41 +141,127 @@ impl Inner {
         let worker = |_| lock_order::scope(self.fill_worker(key, &next, regions.end, &bytes));
         let results = join_all((0..workers).map(worker)).await;
         results.into_iter().collect::<Result<Vec<()>, _>>()?;
-        // A row that holds nothing costs nothing.
-        let state = self.columns.fills.borrow().get(&key).map(|fill| (fill.is_fresh, fill.failures));
-        let Some((is_fresh, failures)) = state else { return Err(self.fill_ended(place)) };
-        let flushes = is_fresh && !mutation::is_chosen(Mutation::RebuiltBeforeFlush);
-        if flushes && let Err(error) = member.flush_since(failures).await {
-            return Err(self.fill_refused(key, place, &error).await);
-        }
-        self.rewrite_sums(row, column).await?;
-        // The pages were flushed with all drives; another flush may have met what became of them.
-        if let Some(error) = member.flush_failures().since(failures) {
-            return Err(self.fill_refused(key, place, &error).await);
-        }
-        if is_fresh && !mutation::is_chosen(Mutation::OlderRecordsStay) {
-            self.release_older_records(row).await?;
-        }
-        match self.columns.fills.borrow_mut().get_mut(&key) {
-            Some(fill) if fill.is_of(place) => {
-                fill.complete = true;
-                fill.pages.clear();
-            }
-            _ => return Err(self.fill_ended(place)),
-        }
         Ok(bytes.get())
+    }
+
+    /// Columns of a row that are to be filled.
+    fn columns_to_fill(&self, row: u64) -> SmallVec<[usize; 4]> {
+        let rows = self.columns.rows.borrow();
+        let Some(run) = rows.run(row) else { return SmallVec::new() };
+        let to_fill = |column: &usize| {
+            matches!(run.places[*column].state, SlotState::Rebuilding | SlotState::CatchingUp)
+        };
+        (0..run.places.len()).filter(to_fill).collect()
+    }
+
+    /// Makes durable what columns of rows were filled with: first the blocks, with a flush of each
+    /// drive that was filled, then their checksum pages. From then on they are complete.
+    async fn finish_columns(&self, keys: &[(u64, usize)]) -> Result<(), ArrayError> {
+        let mut filled: Vec<Filled> = Vec::with_capacity(keys.len());
+        for &(row, column) in keys {
+            let key = (row, column);
+            let Some(place) = self.columns.rows.borrow().place(row, column) else { continue };
+            let state = self
+                .columns
+                .fills
+                .borrow()
+                .get(&key)
+                .map(|fill| (fill.is_fresh, fill.failures, fill.complete));
+            let member = self.columns.members.borrow().get(place.drive).map(|member| member.member.clone());
+            let (Some((is_fresh, failures, complete)), Some(member)) = (state, member) else {
+                return Err(self.fill_ended(place));
+            };
+            if !complete {
+                filled.push(Filled { key, place, member, is_fresh, failures });
+            }
+        }
+        let mut flushed: Vec<&Rc<Member>> = Vec::new();
+        // Rows that hold nothing cost nothing.
+        for fresh in filled.iter().filter(|filled| filled.is_fresh) {
+            if !flushed.iter().any(|member| Rc::ptr_eq(member, &fresh.member)) {
+                flushed.push(&fresh.member);
+            }
+        }
+        if !mutation::is_chosen(Mutation::RebuiltBeforeFlush) {
+            let flush = |member: &&Rc<Member>| member.submit(Class::Upkeep, IoRequest::flush());
+            let flushes: Vec<Completion> = flushed.iter().map(flush).collect();
+            let mut results = Vec::with_capacity(flushes.len());
+            for flush in flushes {
+                results.push(flush.await);
+            }
+            for (member, result) in flushed.iter().zip(&results) {
+                let Err(error) = result else { continue };
+                let of_drive = filled.iter().filter(|filled| Rc::ptr_eq(&filled.member, member));
+                return Err(self.fills_refused(of_drive, error).await);
+            }
+            self.check_flushes(&filled).await?;
+        }
+        self.fill_sums(&filled).await?;
+        // The pages were flushed with all drives; another flush may have met what became of them.
+        self.check_flushes(&filled).await?;
+        let fresh_rows: BTreeSet<u64> =
+            filled.iter().filter(|filled| filled.is_fresh).map(|filled| filled.key.0).collect();
+        if !fresh_rows.is_empty() && !mutation::is_chosen(Mutation::OlderRecordsStay) {
+            self.release_older_records(&fresh_rows).await?;
+        }
+        for Filled { key, place, .. } in filled {
+            match self.columns.fills.borrow_mut().get_mut(&key) {
+                Some(fill) if fill.is_of(place) => {
+                    fill.complete = true;
+                    fill.pages.clear();
+                }
+                _ => return Err(self.fill_ended(place)),
+            }
+        }
+        Ok(())
+    }
+
+    /// An error where a drive that was filled has refused a flush since its filling began.
+    async fn check_flushes(&self, filled: &[Filled]) -> Result<(), ArrayError> {
+        for one in filled {
+            if let Some(error) = one.member.flush_failures().since(one.failures) {
+                let of_drive = filled.iter().filter(|other| Rc::ptr_eq(&other.member, &one.member));
+                return Err(self.fills_refused(of_drive, &error).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the checksum pages that a filled column keeps to its new place, its own and the
+    /// copies of its neighbour's, and makes them durable. The other places of these pages are as
+    /// they were, unless the pages were changed.
+    async fn fill_sums(&self, filled: &[Filled]) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.get() else { return Ok(()) };
+        let mut any = false;
+        for &Filled { key: (row, column), .. } in filled {
+            if self.holds_data(row) {
+                sums.table.fill_places(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
+                any = true;
+            }
+        }
+        if !any {
+            return Ok(());
+        }
+        self.flush_members().await?;
+        self.release_records().await
+    }
+
+    /// Whether anything of the row was ever written.
+    fn holds_data(&self, row: u64) -> bool {
+        self.columns.regions_of_row(row).any(|region| self.regions.state(region) != RegionState::Unwritten)
     }
 
     /// To be called when a column that was missing in a row was filled, before it counts as
     /// current: what the journal has of the row from before is released, durably. Writes that found
     /// the column missing left it out of their records; older records have it, and carried out
     /// after a cut they would put what they say over what was filled, and nothing newer after it.
-    async fn release_older_records(&self, row: u64) -> Result<(), ArrayError> {
+    async fn release_older_records(&self, rows: &BTreeSet<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
-        let stripes = row * self.columns.stripes_per_row..(row + 1) * self.columns.stripes_per_row;
-        if log.has_any(stripes.clone()) {
+        let stripes =
+            |row: &u64| row * self.columns.stripes_per_row..(row + 1) * self.columns.stripes_per_row;
+        if rows.iter().any(|row| log.has_any(stripes(row))) {
             self.flush_members().await?;
-            if log.has_early_in(&stripes) {
+            if rows.iter().any(|row| log.has_early_in(&stripes(row))) {
                 // They are kept as long as the map on the drives does not know their regions.
                 self.flush().await?;
             }
@@ -182,6 +286,7 @@ impl Inner {
             if self.lifecycle.is_closed() {
                 return Err(ArrayError::Closed);
             }
+            self.load_sums_ahead(region).await;
             let is_unwritten = || self.regions.state(region) == RegionState::Unwritten;
             if self.is_current_from_before(key, region) && !is_unwritten() {
                 self.keep_pages(key, region).await?;
@@ -384,8 +489,7 @@ impl Inner {
     pub async fn rewrite_sums(&self, row: u64, column: usize) -> Result<(), ArrayError> {
         let Some(sums) = self.sums.get() else { return Ok(()) };
         // A row that holds nothing costs nothing.
-        let regions = self.columns.regions_of_row(row);
-        if regions.into_iter().all(|region| self.regions.state(region) == RegionState::Unwritten) {
+        if !self.holds_data(row) {
             return Ok(());
         }
         sums.table.rewrite(row, column as u16, &|page| self.page_holds_data(row, page)).await?;
@@ -393,15 +497,23 @@ impl Inner {
         self.release_records().await
     }
 
-    /// The drive that is being filled has refused a flush, and may have lost any part of what was
-    /// filled: it is excluded, or, where the array cannot do without it, the column is filled from
-    /// the beginning.
-    async fn fill_refused(&self, key: (u64, usize), place: SlotPlace, error: &DriveError) -> ArrayError {
-        self.columns.fills.borrow_mut().remove(&key);
-        match self.note_write_error(error).await {
-            Ok(()) => self.fill_ended(place),
-            Err(ArrayError::Drive(_)) => ArrayError::NotDurable,
-            Err(error) => error,
+    /// A drive that is being filled has refused a flush, and may have lost any part of what was
+    /// filled: it is excluded, or, where the array cannot do without it, the columns are filled
+    /// from the beginning.
+    async fn fills_refused<'a>(
+        &self,
+        of_drive: impl Iterator<Item = &'a Filled>,
+        error: &DriveError,
+    ) -> ArrayError {
+        let mut place = None;
+        for filled in of_drive {
+            self.columns.fills.borrow_mut().remove(&filled.key);
+            place = Some(filled.place);
+        }
+        match (self.note_write_error(error).await, place) {
+            (Ok(()), Some(place)) => self.fill_ended(place),
+            (Ok(()), None) | (Err(ArrayError::Drive(_)), _) => ArrayError::NotDurable,
+            (Err(error), _) => error,
         }
     }
 
@@ -411,6 +523,16 @@ impl Inner {
         let why = reason.map_or_else(|| "it was taken out".to_owned(), |reason| reason.to_string());
         ArrayError::Lost { stripe: 0, what: format!("the drive being filled is gone: {why}") }
     }
+}
+
+/// A column of a row that was filled and is to be made durable.
+struct Filled {
+    key: (u64, usize),
+    place: SlotPlace,
+    member: Rc<Member>,
+    is_fresh: bool,
+    /// Flushes that the drive had refused when the filling began.
+    failures: u64,
 }
 
 /// One stripe of a region being rebuilt: what is read, for which unit.

@@ -62,7 +62,7 @@ impl Member {
             if own.length == 0 && own.in_flight == 0 {
                 own.virtual_ns = own.virtual_ns.max(other_ns - CREDIT_NS);
             }
-            own.push(Pending { request, sender, alone: false });
+            own.push(Pending::new(request, sender, false));
         }
         self.wakeup.notify_all();
         completion
@@ -84,7 +84,7 @@ impl Member {
         if kept.operation == Operation::Flush {
             self.queue.borrow_mut().flushes.is_under_way = true;
         }
-        let parts = SmallVec::from_iter([Pending { request: kept, sender, alone: true }]);
+        let parts = SmallVec::from_iter([Pending::new(kept, sender, true)]);
         let token = self.take_off(class, parts);
         if let Some(result) = answer.notify(self.clone(), token) {
             self.completed(token, result);
@@ -244,7 +244,7 @@ impl Member {
         }
         let is_flush = flight.parts[0].request.operation == Operation::Flush;
         for part in flight.parts {
-            part.sender.complete(result.clone());
+            part.answer(result);
         }
         if is_flush {
             self.flush_landed(result);

@@ -3,10 +3,11 @@
 //!
 //! The queue does what a kernel's elevator does: requests that arrive in the same turn of the
 //! executor, and requests that wait because the drive has all it can use, are merged with their
-//! neighbours on the drive, whoever issued them. Two classes share the drive by measured service
-//! time: foreground (clients) and background (rebuild, scrub), so a rebuild at 30 % gets 30 % of
-//! the drive while there is other load and all of it when there is none. A third, upkeep, goes
-//! before both and is nobody's load.
+//! neighbours on the drive, whoever issued them. A read of the very range that a waiting read asked
+//! for gets a copy of what that one reads. Two classes share the drive by measured service time:
+//! foreground (clients) and background (rebuild, scrub), so a rebuild at 30 % gets 30 % of the
+//! drive while there is other load and all of it when there is none. A third, upkeep, goes before
+//! both and is nobody's load.
 //!
 //! One flush is with the drive at a time; those that come meanwhile are one flush together, sent
 //! when it was answered. So a flush that succeeds was not overtaken by one that failed and dropped
@@ -333,7 +334,7 @@ impl Member {
         };
         for pending in waiting.into_iter().chain(flights.into_iter().flat_map(|flight| flight.parts)) {
             let error = self.gone(&pending.request);
-            pending.sender.complete(Err(error));
+            pending.answer(&Err(error));
         }
         for sender in flushes {
             sender.complete(Err(self.gone(&IoRequest::flush())));

@@ -15,6 +15,34 @@ pub(super) struct Pending {
     pub sender: CompletionSender,
     /// Asked again after a merged request failed: must not be merged again.
     pub alone: bool,
+    /// Reads of the very same range that came while this one waited: they get a copy.
+    pub same: Vec<(Buffer, CompletionSender)>,
+}
+
+impl Pending {
+    pub fn new(request: IoRequest, sender: CompletionSender, alone: bool) -> Self {
+        Self { request, sender, alone, same: Vec::new() }
+    }
+
+    /// Whether what a read wants is read by this request anyway, into memory of one piece.
+    fn reads_the_same(&self, other: &IoRequest) -> bool {
+        let own = &self.request;
+        !self.alone
+            && other.operation == Operation::Read
+            && own.length_bytes == other.length_bytes
+            && own.segments.len() == 1
+            && other.segments.len() == 1
+    }
+
+    pub fn answer(self, result: &IoResult) {
+        for (memory, sender) in self.same {
+            if result.is_ok() {
+                memory.copy_from(&self.request.segments[0]);
+            }
+            sender.complete(result.clone());
+        }
+        self.sender.complete(result.clone());
+    }
 }
 
 /// How large a merged request becomes.
@@ -48,6 +76,15 @@ impl ClassQueue {
         let request = &pending.request;
         let (operation, start, end) = (request.operation, request.offset_bytes, request.end_bytes());
         let kind = merge_kind(operation).filter(|_| !pending.alone);
+        if let Some(&key) = kind.and_then(|kind| self.by_start.get(&(kind, start)))
+            && let Some(waiting) = self.waiting.get_mut(key).and_then(Option::as_mut)
+            && waiting.reads_the_same(&pending.request)
+        {
+            // Two reads that decode parts of one stripe want the same strips.
+            let Pending { request, sender, .. } = pending;
+            waiting.same.extend(request.segments.into_iter().next().map(|memory| (memory, sender)));
+            return;
+        }
         let key = self.waiting.insert(Some(pending));
         if let Some(kind) = kind {
             self.by_start.entry((kind, start)).or_insert(key);
@@ -188,7 +225,7 @@ impl FlushQueue {
         let first = next.next();
         self.is_under_way = first.is_some();
         self.joined = next.collect();
-        let flush = |sender| Pending { request: IoRequest::flush(), sender, alone: true };
+        let flush = |sender| Pending::new(IoRequest::flush(), sender, true);
         (joined, first.map(flush))
     }
 
@@ -267,7 +304,7 @@ mod tests {
                 true => IoRequest::read(place, buffer),
                 false => IoRequest::write(place, buffer, false),
             };
-            queue.push(Pending { request, sender: completion().0, alone: false });
+            queue.push(Pending::new(request, completion().0, false));
         }
         queue
     }
@@ -302,7 +339,7 @@ mod tests {
         let parts = writes.pop_merged(LIMITS).expect("one");
         parts.into_iter().for_each(|part| writes.push(Pending { alone: true, ..part }));
         let neighbour = IoRequest::write(0, Buffer::from_bytes(&[0; 4096]), false);
-        writes.push(Pending { request: neighbour, sender: completion().0, alone: false });
+        writes.push(Pending::new(neighbour, completion().0, false));
         assert_eq!(taken(&mut writes), [4096]);
         assert_eq!(taken(&mut writes), [0]);
     }

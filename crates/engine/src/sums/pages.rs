@@ -15,6 +15,9 @@ use crate::map::regions::RegionState;
 use crate::member::Class;
 use crate::rows::{SlotPlace, SlotState};
 
+/// Pages of all columns that a rebuild has loaded at once: about 2 MiB of memory.
+const AHEAD_PAGES: u64 = 1024;
+
 /// Bytes of the pages that lie on a drive for each slab: its own, and behind them the copies it
 /// keeps of another's.
 pub(crate) fn page_bytes_per_slab(slab_bytes: u64) -> u64 {
@@ -167,6 +170,28 @@ impl Inner {
         let columns = 0..self.geometry.width() as u16;
         let pins = join_all(columns.map(|column| sums.table.pin(column, region * length, length))).await;
         pins.into_iter().flatten().collect()
+    }
+
+    /// Loads the pages of a region together with those of its neighbours, as many as are well read
+    /// at a time, unless they are in memory: on the drives they lie together, and asking for those
+    /// of each region by themselves would cost a position for each. What keeps one from being
+    /// loaded shows when it is needed.
+    pub async fn load_sums_ahead(&self, region: u64) {
+        let Some(sums) = self.sums.get() else { return };
+        let (length, width) = (self.regions.shape.member_region_bytes, self.geometry.width() as u16);
+        let has_pages = |column: u16, region: u64| sums.table.has_pages(column, region * length, length);
+        if (0..width).all(|column| has_pages(column, region)) {
+            return;
+        }
+        let in_cache = self.options.tuning.checksum_cache_bytes as u64 / (4 * PAGE_BYTES as u64);
+        let of_region = length / PAGE_COVERS_BYTES * u64::from(width);
+        let regions = (AHEAD_PAGES.min(in_cache) / of_region).max(1);
+        let first = region / regions * regions;
+        let written = (first..(first + regions).min(self.regions.count()))
+            .filter(|region| self.regions.state(*region) != RegionState::Unwritten);
+        let all = written.flat_map(|region| (0..width).map(move |column| (column, region)));
+        let lacking = all.filter(|(column, region)| !has_pages(*column, *region));
+        join_all(lacking.map(|(column, region)| sums.table.pin(column, region * length, length))).await;
     }
 
     /// Loads what a write will change, all of it at once; as long as the result lives it stays in

@@ -34,6 +34,7 @@ mod pool_replace;
 mod pool_retire;
 mod pool_sums;
 mod pool_volumes;
+mod positions;
 mod power_cut;
 mod progress;
 mod queue;

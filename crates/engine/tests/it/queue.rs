@@ -80,6 +80,38 @@ fn reads_on_either_side_of_a_small_hole_become_one_where_that_is_cheaper() {
     }
 }
 
+/// As two degraded reads of parts of one stripe ask for them.
+#[test]
+fn reads_of_one_range_that_wait_together_are_one_request() {
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let (faults, checked) = drive(&context, 1_000_000, 100_000_000, 1);
+    let member = Member::new(&context, checked.clone(), MemberOptions::default());
+    executor.block_on(async {
+        let data: Vec<u8> = (0..3 * STRIP).map(|at| (at / 512) as u8).collect();
+        member
+            .submit(Class::Foreground, IoRequest::write(0, Buffer::from_bytes(&data), false))
+            .await
+            .unwrap();
+        let strip = |index: u64| {
+            let buffer = Buffer::from_bytes(&[0; STRIP as usize]);
+            (member.submit(Class::Foreground, IoRequest::read(index * STRIP, buffer.clone())), buffer, index)
+        };
+        let reads: Vec<_> = [0, 1, 1, 2, 1].map(strip).into_iter().collect();
+        for (answer, buffer, index) in reads {
+            answer.await.expect("a read");
+            let at = (index * STRIP) as usize;
+            assert_eq!(buffer.to_vec(), data[at..at + STRIP as usize], "strip {index}");
+        }
+        assert_eq!(checked.requests(), 2, "the write, and one read");
+        // An error is everybody's, and nobody else's.
+        faults.make_unreadable(STRIP..STRIP + 512);
+        for (answer, _, index) in [0, 1, 1, 2].map(strip) {
+            assert_eq!(answer.await.is_err(), index == 1, "strip {index}");
+        }
+    });
+}
+
 #[test]
 fn an_error_in_a_merged_request_hits_only_who_asked_for_it() {
     let executor = VirtualExecutor::new();

@@ -31,6 +31,7 @@ const SMALL: Tuning = Tuning {
     released_rows: 1,
     rebuild_checkpoint_ns: 1_000_000,
     rebuild_rows: 1,
+    rebuild_batch_bytes: 1 << 20,
     rebuild_look_ahead: 1,
     scrub_checkpoint_ns: 1_000_000,
     drain_batch_bytes: 1,

@@ -201,6 +201,55 @@ fn a_missing_drive_is_done_without_and_filled_when_it_is_replaced() {
     });
 }
 
+/// Unlike a rewrite: the drives that hold the other places are not written, unless a page changed.
+#[test]
+fn filling_a_new_place_writes_nothing_but_that_place_and_what_changed() {
+    run(|context| async move {
+        let (mut bed, block) = filled(&context).await;
+        record(&bed.sums, 0, 2 * MIB, &block, 1).await;
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        bed.images[1] = MemoryDrive::new("new", 8 << 20);
+        bed.places.drives.borrow_mut()[1] = bed.images[1].clone();
+        bed.reopen(OPTIONS);
+        // Its places do not count while it is being filled.
+        bed.places.missing.borrow_mut()[1] = true;
+        // One page changes meanwhile; and what is asked for twice is written once.
+        record(&bed.sums, 1, 3 * MIB, &data(2, 1), 2).await;
+        for _ in 0..2 {
+            bed.sums.fill_places(0, 1, &|page| page != 1).await.expect("pages");
+        }
+        bed.places.missing.borrow_mut()[1] = false;
+        bed.places.log.borrow_mut().clear();
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        let written: Vec<(PageId, Side)> =
+            bed.places.log.borrow().iter().map(|entry| (entry.0, entry.1)).collect();
+        let on_new = |page| [(id(1, page), Side::Own), (id(0, page), Side::Copy)];
+        let mut expected: Vec<(PageId, Side)> = [on_new(0), on_new(2)].concat();
+        expected.extend([(id(0, 3), Side::Copy), (id(1, 3), Side::Own), (id(1, 3), Side::Copy)]);
+        assert_eq!(written, expected);
+        for page in [(1, 0), (1, 2), (1, 3), (0, 2)] {
+            let (own, copy) =
+                (bed.peek(id(page.0, page.1), Side::Own), bed.peek(id(page.0, page.1), Side::Copy));
+            assert!(own == copy && own[..8] == *b"STRPSUMS", "{page:?}");
+        }
+        // What failed is tried again by the next one.
+        bed.places.missing.borrow_mut()[1] = true;
+        bed.sums.fill_places(0, 1, &|page| page == 1).await.expect("pages");
+        bed.places.missing.borrow_mut()[1] = false;
+        let (_, offset) = place(3, id(1, 1), Side::Own);
+        let faulty = FaultyDrive::new(&context, bed.images[1].clone(), 1);
+        faulty.make_unwritable(offset..offset + 4096);
+        bed.places.drives.borrow_mut()[1] = faulty;
+        bed.sums.checkpoint().await.expect_err("it cannot be written");
+        bed.places.drives.borrow_mut()[1] = bed.images[1].clone();
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        assert!(bed.peek(id(1, 1), Side::Own) == bed.peek(id(1, 1), Side::Copy));
+        bed.places.log.borrow_mut().clear();
+        bed.sums.checkpoint().await.expect("a checkpoint");
+        assert!(bed.places.log.borrow().is_empty(), "nothing is left to be written");
+    });
+}
+
 #[test]
 fn errors_while_writing_are_reported_and_excluded_drives_done_without() {
     run(|context| async move {
@@ -401,7 +450,7 @@ fn many_changes_ask_for_a_checkpoint() {
 }
 
 #[test]
-fn copies_are_durable_before_own_pages_are_touched() {
+fn the_place_written_first_is_durable_before_the_other_is_touched() {
     run(|context| async move {
         let (bed, block) = filled(&context).await;
         bed.places.log.borrow_mut().clear();
@@ -409,18 +458,23 @@ fn copies_are_durable_before_own_pages_are_touched() {
         record(&bed.sums, 0, 0, &block, 2).await;
         let before = bed.places.flushes.get();
         bed.sums.checkpoint().await.expect("a checkpoint");
-        assert_eq!(bed.places.flushes.get() - before, 2);
+        assert_eq!(bed.places.flushes.get() - before, 3);
         let order: Vec<_> = bed
             .places
             .log
             .borrow()
             .iter()
             .filter(|entry| entry.2 != Operation::Read)
-            .map(|entry| entry.1)
+            .map(|entry| (entry.0, entry.1))
             .collect();
-        assert_eq!(order, [Side::Copy, Side::Copy, Side::Own, Side::Own]);
+        // Drive by drive: the last of three is a neighbour of the first.
+        let (first, second) = (id(0, 0), id(1, 0));
+        assert_eq!(
+            order,
+            [(first, Side::Own), (first, Side::Copy), (second, Side::Own), (second, Side::Copy)]
+        );
         assert_eq!(bed.sums.checkpoint().await.expect("a checkpoint").pages, 0);
-        assert_eq!(bed.places.flushes.get() - before, 2, "nothing to do costs nothing");
+        assert_eq!(bed.places.flushes.get() - before, 3, "nothing to do costs nothing");
     });
 }
 
@@ -434,7 +488,8 @@ fn what_changes_while_it_is_written_stays_changed() {
         }
         let sums = bed.sums.clone();
         let checkpoint = context.spawn(async move { sums.checkpoint().await.expect("a checkpoint") });
-        // Copies are answered at 1 ms, durable at 2, own pages answered at 3, durable at 4.
+        // The first places are answered at 1 ms, durable at 2, the others answered at 3, durable at
+        // 4.
         context.sleep_ns(1_500_000).await;
         record(&bed.sums, 1, BLOCK_BYTES, &data(6, 1), 3).await;
         // Asked for while the first is under way, it must not be content with that one's end.

@@ -3,19 +3,23 @@
 //!
 //! So many rows are in work at once that every drive has something to do
 //! ([`crate::tuning::Tuning::rebuild_rows`]), bounded by the memory that their regions take: a
-//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. What was
-//! filled is recorded every few seconds, by a commit that takes it from the arrays. Rows that hold
-//! nothing written cost nothing. When drives come or go the rows in work are ended and what is due
-//! is looked at anew, so that what has become more exposed comes first. Faults expected: the drive
-//! that is filled fails (then somebody else takes over), sources that cannot be read (then blocks
-//! are lost, which is recorded), more lost blocks than can be recorded (then the row stays
-//! unfilled).
+//! quarter of `ArrayOptions::background_bytes` per drive of the pool, at least once that. Rows are
+//! filled one after the other, and made durable many at a time beside that
+//! ([`crate::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of one row
+//! would cost a disk more than its data. What was filled is recorded every few seconds, by a commit
+//! that takes it from the arrays. Rows that hold nothing written cost nothing. When drives come or
+//! go the rows in work are ended and what is due is looked at anew, so that what has become more
+//! exposed comes first. Faults expected: the drive that is filled fails (then somebody else takes
+//! over), sources that cannot be read (then blocks are lost, which is recorded), more lost blocks
+//! than can be recorded (then the row stays unfilled).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
+use stripewise_drive::{Context, Event};
 
 use crate::array::Array;
 use crate::error::ArrayError;
@@ -37,6 +41,71 @@ pub(in crate::pool) struct DueInPart {
     pub drive: Option<DriveId>,
     /// Then: bytes that it has already; so what was done before the pool was opened counts.
     pub done_bytes: f64,
+}
+
+/// A row that was filled and is not durable yet.
+struct FilledRow {
+    part: Id,
+    row: u64,
+    bytes: u64,
+    /// Of the pool when its filling began.
+    generation: u64,
+}
+
+/// Rows between their filling and their being durable: at most two batches.
+struct FilledRows {
+    rows: RefCell<Vec<FilledRow>>,
+    bytes: Cell<u64>,
+    batch_bytes: u64,
+    ended: Cell<bool>,
+    changed: Event,
+}
+
+impl FilledRows {
+    fn new(batch_bytes: u64) -> Self {
+        let (rows, bytes, ended) = (RefCell::default(), Cell::new(0), Cell::new(false));
+        Self { rows, bytes, batch_bytes, ended, changed: Event::new() }
+    }
+
+    fn add(&self, row: FilledRow) {
+        self.bytes.set(self.bytes.get() + row.bytes);
+        self.rows.borrow_mut().push(row);
+        self.changed.notify_all();
+    }
+
+    /// No further rows come.
+    fn end(&self) {
+        self.ended.set(true);
+        self.changed.notify_all();
+    }
+
+    /// Ends when fewer than two batches wait.
+    async fn until_room(&self) {
+        while self.bytes.get() >= 2 * self.batch_bytes {
+            self.changed.wait().await;
+        }
+    }
+
+    /// The next batch, or what there is after the interval or at the end; in order, so that what
+    /// lies together on the drives is written together.
+    async fn next(&self, context: &Context, interval_ns: u64) -> Option<Vec<FilledRow>> {
+        while self.rows.borrow().is_empty() && !self.ended.get() {
+            self.changed.wait().await;
+        }
+        let until_ns = context.now_ns() + interval_ns;
+        while self.bytes.get() < self.batch_bytes && !self.ended.get() {
+            let left_ns = until_ns.saturating_sub(context.now_ns());
+            if left_ns == 0 {
+                break;
+            }
+            let _ = context.time_limit_ns(left_ns, pin!(self.changed.wait())).await;
+        }
+        self.bytes.set(0);
+        let mut rows = self.rows.take();
+        rows.sort_unstable_by_key(|row| (row.part, row.row));
+        self.changed.notify_all();
+        if rows.is_empty() { None } else { Some(rows) }
+    }
 }
 
 fn is_to_fill(state: SlotState) -> bool {
@@ -171,8 +240,12 @@ impl Inner {
         self.jobs.begin(lane, parts.clone());
         let workers = self.rows_at_once(parts.keys().copied());
         let queue = RefCell::new(RowQueue::new(due, self.tuning().rebuild_look_ahead));
-        let lost = Cell::new(0);
-        let working = join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost)));
+        let (lost, filled) = (Cell::new(0), FilledRows::new(self.tuning().rebuild_batch_bytes));
+        let filling = async {
+            join_all((0..workers).map(|_| self.rebuild_worker(&queue, &parts, &lost, &filled))).await;
+            filled.end();
+        };
+        let working = join(filling, self.finish_rows(&filled, &lost));
         let checkpoint = || async move { self.commit(None, |_| ()).await };
         self.watched(&parts, working, self.tuning().rebuild_checkpoint_ns, checkpoint).await;
         self.jobs.pause(lane);
@@ -222,47 +295,101 @@ impl Inner {
         Rc::new(progress)
     }
 
-    async fn rebuild_worker(&self, queue: &RefCell<RowQueue>, parts: &Parts, lost: &Cell<u64>) {
+    async fn rebuild_worker(
+        &self,
+        queue: &RefCell<RowQueue>,
+        parts: &Parts,
+        lost: &Cell<u64>,
+        filled: &FilledRows,
+    ) {
         while !self.closed.get() && !self.jobs.look_again.get() {
             let Some(next) = queue.borrow_mut().next() else { return };
             if let Some(array) = self.array(next.part) {
-                self.rebuild_row(&array, next.part, next.row, parts.get(&next.part), lost).await;
+                let due_bytes = self.fill_row(&array, next.part, next.row, lost, filled).await;
+                if let Some(progress) = parts.get(&next.part) {
+                    progress.add(due_bytes as f64);
+                }
             }
             queue.borrow_mut().done(&next);
+            filled.until_room().await;
         }
     }
 
-    async fn rebuild_row(
+    /// Bytes that were filled, or needed no copying.
+    async fn fill_row(
         &self,
         array: &Array,
         part: Id,
         row: u64,
-        progress: Option<&Rc<Progress>>,
         lost: &Cell<u64>,
-    ) {
+        filled: &FilledRows,
+    ) -> u64 {
         let columns = array.rows().run(row).map_or(0, columns_to_fill);
-        let due_bytes = (array.row_written_bytes(row) * columns) as f64;
+        let due_bytes = array.row_written_bytes(row) * columns;
         let generation = self.manifest.borrow().generation;
-        match array.rebuild_row(row).await {
+        match array.fill_row(row).await {
             Ok(done) => {
-                if let Some(progress) = progress {
-                    // What needed no copying is done as well.
-                    progress.add(due_bytes.max(done.bytes as f64));
-                }
                 lost.set(lost.get() + done.lost_blocks);
+                // What needed no copying is done as well.
+                let bytes = due_bytes.max(done.bytes);
+                filled.add(FilledRow { part, row, bytes, generation });
+                bytes
             }
-            Err(ArrayError::Closed | ArrayError::Protected) => {}
             Err(error) => {
-                // Its place, or who is there, changed: it is looked at anew.
-                if self.manifest.borrow().generation != generation {
-                    self.jobs.look_again.set(true);
-                    return;
-                }
-                let name = self.volume_of(part).1;
-                let why = format!("the rebuild of volume {name} stopped: {error}");
-                self.jobs.healing.stall(Some((part, Some(row))), why);
+                self.row_failed(part, row, generation, &error);
+                0
             }
         }
+    }
+
+    /// Makes durable what was filled, many rows at a time, beside the filling of the next.
+    async fn finish_rows(&self, filled: &FilledRows, lost: &Cell<u64>) {
+        // What is recorded every so often is to be durable by then.
+        let interval_ns = self.tuning().rebuild_checkpoint_ns / 4;
+        while let Some(rows) = filled.next(&self.context, interval_ns).await {
+            let of_part = |part: Id| rows.iter().filter(move |row| row.part == part);
+            let all: BTreeSet<Id> = rows.iter().map(|row| row.part).collect();
+            for part in all {
+                let Some(array) = self.array(part) else { continue };
+                let numbers: Vec<u64> = of_part(part).map(|row| row.row).collect();
+                let are_done = array.finish_rows(&numbers).await.is_ok();
+                for row in of_part(part) {
+                    // What went wrong may concern one of them only.
+                    if !are_done && let Err(error) = self.rebuild_row_again(&array, row, lost).await {
+                        self.row_failed(part, row.row, row.generation, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn rebuild_row_again(
+        &self,
+        array: &Array,
+        row: &FilledRow,
+        lost: &Cell<u64>,
+    ) -> Result<(), ArrayError> {
+        if self.manifest.borrow().generation != row.generation {
+            self.jobs.look_again.set(true);
+            return Err(ArrayError::Closed);
+        }
+        let done = array.rebuild_row(row.row).await?;
+        lost.set(lost.get() + done.lost_blocks);
+        Ok(())
+    }
+
+    fn row_failed(&self, part: Id, row: u64, generation: u64, error: &ArrayError) {
+        if matches!(error, ArrayError::Closed | ArrayError::Protected) {
+            return;
+        }
+        // Its place, or who is there, changed: it is looked at anew.
+        if self.manifest.borrow().generation != generation {
+            self.jobs.look_again.set(true);
+            return;
+        }
+        let name = self.volume_of(part).1;
+        let why = format!("the rebuild of volume {name} stopped: {error}");
+        self.jobs.healing.stall(Some((part, Some(row))), why);
     }
 
     /// Records what was filled.
