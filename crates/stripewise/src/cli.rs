@@ -1,9 +1,9 @@
 //! The command line as people type it. What each command does is in its own file under `commands/`.
 
 use clap::{Parser, Subcommand};
+use stripewise_control::roles::Role;
 
 use crate::commands::*;
-use crate::roles::Role;
 
 /// Software RAID in user space, and the laboratory that proves it.
 #[derive(Parser)]

@@ -13,11 +13,11 @@ pub async fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Pool(command) => Box::pin(pool(command, app)).await,
         Command::Volume(command) => Box::pin(volume(command, app)).await,
         Command::Alert(AlertCommand::Test(options)) => Box::pin(alert_test::run(options, app)).await,
-        Command::Serve(options) => match app.control() {
+        Command::Serve(options) => match app.commands_at() {
             None => Box::pin(serve::run(options, app)).await,
             Some(_) => Err(Failure::new("this process serves pools already")),
         },
-        Command::Mount(options) => match app.control() {
+        Command::Mount(options) => match app.commands_at() {
             None => Box::pin(mount::run(options, app)).await,
             Some(_) => Err(Failure::new("the pool is kept open by a daemon, which mounts nothing for others yet").hint(
                 "end that one first; or have it show its volumes from its start on: stripewise serve --fuse DIR",

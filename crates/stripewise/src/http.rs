@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 
 use clap::Args;
 use futures_channel::{mpsc, oneshot};
+use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::daemon::turns::Turns;
 use stripewise_export::budget::Budget;
 use stripewise_runtime::SocketFile;
 
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
-use crate::refusals::Refusals;
-use crate::turns::Turns;
 
 mod access;
 mod api;

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::rc::Rc;
 
-use crate::control::Caller;
+use stripewise_control::daemon::caller::Caller;
 
 /// A command's input.
 #[derive(Clone)]

@@ -2,45 +2,19 @@
 
 #![forbid(unsafe_code)]
 
-mod alerts;
-mod anew;
-mod candidates;
+mod carry_out;
 mod cli;
 mod commands;
-mod contents;
-mod control;
 mod dispatch;
-mod drive_names;
 mod failure;
-mod home;
 mod http;
-mod import_search;
 mod input;
 mod jobs;
-mod known_drives;
-mod left_word;
 mod log;
-mod mounting;
-mod names;
-mod nest;
-mod network;
-mod pieces;
+mod pass_on;
 mod printer;
 mod progress;
-mod redundancy;
-mod refusals;
 mod report;
-mod revive;
-mod roles;
-mod served;
-mod session;
-mod signatures;
-mod size;
-mod space_below;
-mod this_host;
-mod times;
-mod turns;
-mod ways_in;
 
 use std::process::ExitCode;
 
@@ -48,7 +22,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, DriveCommand, PoolCommand, SimulateCommand};
 use crate::commands::*;
-use crate::failure::{Exit, Result};
+use crate::failure::{Exit, Failure, Result};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -58,7 +32,7 @@ fn main() -> ExitCode {
     let app = App::of_this_process(printer::Printer::new(cli.json, cli.quiet));
     let exit = run(&cli.command, &app).unwrap_or_else(|failure| {
         app.printer.failure(&failure);
-        failure.exit
+        Exit::of(&failure)
     });
     log::flush();
     ExitCode::from(exit.code())
@@ -88,8 +62,8 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Pool(PoolCommand::List(options)) => pool_list::run(options, app),
         command => {
             let result = app.executor()?.block_on(dispatch::run(command, app));
-            match result.as_ref().err().and_then(|failure| failure.taken_at.as_ref()) {
-                Some(socket) => app.executor()?.block_on(control::pass_on(socket, app)),
+            match result.as_ref().err().and_then(Failure::taken_at) {
+                Some(socket) => app.executor()?.block_on(pass_on::pass_on(socket, app)),
                 None => result,
             }
         }

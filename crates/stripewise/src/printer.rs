@@ -7,10 +7,12 @@ use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::rc::Rc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use stripewise_control::Notices;
+use stripewise_control::daemon::caller::{Caller, Left};
+use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_drive::Buffer;
 
-use crate::control::{Caller, Left};
 use crate::failure::{Failure, Result};
 use crate::log;
 
@@ -33,18 +35,6 @@ pub enum Style {
     Warning,
     /// Lost or failed.
     Bad,
-}
-
-/// Which outputs take colours, and how wide they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Colours {
-    /// Standard output.
-    pub out: bool,
-    /// Standard error.
-    pub err: bool,
-    /// Columns of standard output, where it is a terminal or `COLUMNS` says so.
-    #[serde(default)]
-    pub columns: Option<usize>,
 }
 
 /// Where and how to print.
@@ -181,7 +171,7 @@ impl Printer {
 
     /// A command's failure, in the one error style.
     pub fn failure(&self, failure: &Failure) {
-        if failure.silent {
+        if failure.is_silent() {
             return;
         }
         if self.failures_as_json.get() {
@@ -217,6 +207,16 @@ impl Printer {
             None => write_message(text.as_bytes()),
             Some(caller) => caller.message(text),
         }
+    }
+}
+
+impl Notices for Printer {
+    fn note(&self, text: &str) {
+        Printer::note(self, text);
+    }
+
+    fn warning(&self, text: &str) {
+        Printer::warning(self, text);
     }
 }
 

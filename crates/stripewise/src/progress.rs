@@ -5,10 +5,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use stripewise_control::daemon::socket::frames::Step;
+use stripewise_control::size::{ByteSize, duration_text};
 
 use crate::printer::{Printer, plain};
-use crate::size::{ByteSize, duration_text};
 
 /// Work shorter than this shows nothing.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
@@ -17,17 +17,6 @@ const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 /// Between two messages to another process that shows them.
 const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
-
-/// How some work stands, for another process to show.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// The work.
-    pub what: String,
-    /// How much of it is done, where that is known.
-    pub percent: Option<f64>,
-    /// In words.
-    pub text: String,
-}
 
 enum Mode {
     Silent,

@@ -1,474 +1,307 @@
-//! How pools and volumes are shown: plain data with the names that the command line promises in
-//! JSON (for people: `words.rs`). Serialisable both ways, so that the process that has a pool open
-//! can leave its report for others to print.
+//! How pools and volumes stand, for people: as fields, tables and sentences; and for scripts as an
+//! exit code.
 
-use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
-use stripewise_runtime::Holder;
-use utoipa::ToSchema;
+use stripewise_control::report::{
+    ActivityReport, DriveReport, LastScrubReport, PoolReport, VolumeReport, counted,
+};
+use stripewise_control::size::{ByteSize, duration_text};
+use stripewise_control::times::moment_text;
 
 use crate::failure::Exit;
-use crate::home::KnownPool;
-use crate::times::moment_text;
+use crate::printer::{Page, Style, Table, plain};
 
-mod words;
-
-pub use words::{counted, volume_table};
-
-/// A pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct PoolReport {
-    /// Its name.
-    pub name: String,
-    /// Its identity.
-    pub id: String,
-    /// `online`, `degraded` or `failed`; `unknown` where its drives may not be read.
-    pub state: String,
-    /// Space for volumes, redundancy included.
-    pub capacity_bytes: u64,
-    /// What volumes take of it.
-    pub allocated_bytes: u64,
-    /// What it would take to hold all that volumes promise; more than there is where thin ones
-    /// promise too much.
-    pub provisioned_bytes: u64,
-    /// Superblocks and checksums.
-    pub metadata_bytes: u64,
-    /// Maps of what was ever written.
-    pub map_bytes: u64,
-    /// Journals.
-    pub journal_bytes: u64,
-    /// These three in percent of all drives.
-    pub overhead_percent: f64,
-    /// Space is handed out in pieces of this size.
-    pub slab_bytes: u64,
-    /// Its drives.
-    pub drives: Vec<DriveReport>,
-    /// Jobs under way or due.
-    pub activity: Vec<ActivityReport>,
-    /// What the state means.
-    pub condition: String,
-    /// What to type next; empty where nothing is to be done.
-    pub action: String,
-    /// Its volumes.
-    pub volumes: Vec<VolumeReport>,
-    /// What else a person should know.
-    pub notices: Vec<String>,
-    /// Share of drive time for rebuilds under load.
-    pub rebuild_priority_percent: u32,
-    /// Changes of the pool's metadata so far.
-    pub generation: u64,
-    /// Things that happened and are remembered; `pool events` shows them.
-    pub events: usize,
-    /// Most that a scrub reads per second; `null`: what the rebuild priority gives.
-    pub patrol_bytes_per_s: Option<u64>,
-    /// A scrub begins by itself so long after the last one; `null`: only by hand.
-    pub patrol_interval_s: Option<u64>,
-    /// From how many percent on the status warns that space is short.
-    pub space_warning_percent: u32,
-    /// Most that is moved between fast and data drives per second; `null`: what the rebuild
-    /// priority gives.
-    pub tier_bytes_per_s: Option<u64>,
-    /// What the last scrub that ended found; `null`: there was none.
-    #[serde(default)]
-    pub last_scrub: Option<LastScrubReport>,
+fn state_style(state: &str) -> Style {
+    match state {
+        "online" | "active" => Style::Good,
+        "degraded" | "rebuilding" | "catching-up" | "retiring" | "replacing" | "offline" | "behind"
+        | "stale" | "unknown" => Style::Warning,
+        _ => Style::Bad,
+    }
 }
 
-/// A scrub that ended, all volumes together.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct LastScrubReport {
-    /// When it was asked for, milliseconds since 1970.
-    pub began_unix_ms: u64,
-    /// When it ended.
-    pub ended_unix_ms: u64,
-    /// Bytes read and compared.
-    pub checked_bytes: u64,
-    /// Blocks of 4 KiB found wrong on a known drive, and repaired.
-    pub repaired_blocks: u64,
-    /// Blocks that disagreed where the layout cannot tell which copy was right; made to agree.
-    pub unattributed_blocks: u64,
-    /// Strips that could be neither read nor rebuilt.
-    pub unreadable_strips: u64,
-    /// Volumes whose check ended early.
-    pub volumes_cut_short: u64,
+fn state_cell(state: &str) -> (String, Style) {
+    (state.to_owned(), state_style(state))
 }
 
-/// A drive of a pool.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-pub struct DriveReport {
-    /// Its identity.
-    pub id: String,
-    /// Where it is, or was last seen.
-    pub path: String,
-    /// `data`, `spare`, `journal` or `fast`.
-    pub role: String,
-    /// `online`, `rebuilding`, `catching-up`, `retiring`, `replacing`; out of service: `missing`,
-    /// `offline`, `failed`, `behind`, `stale`.
-    pub state: String,
-    /// Reads that failed.
-    pub read_errors: u64,
-    /// Writes that failed.
-    pub write_errors: u64,
-    /// Blocks found wrong.
-    pub checksum_errors: u64,
-    /// Its size.
-    pub capacity_bytes: u64,
-    /// Space on it for slabs.
-    pub usable_bytes: u64,
-    /// What of that is taken.
-    pub allocated_bytes: u64,
-    /// Why it is out, where it is.
-    pub reason: Option<String>,
-    /// The identity of the drive that is to have its place, while it is `replacing`.
-    #[serde(default)]
-    pub successor: Option<String>,
+/// What can be shown to people.
+pub trait Shown {
+    /// Writes it on a page.
+    fn print(&self, page: &mut Page);
 }
 
-/// A job.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ActivityReport {
-    /// `rebuild`, `scrub`, `convert`, `destage`, `tier` or `rebalance`.
-    pub kind: String,
-    /// Done so far.
-    pub percent: f64,
-    /// Speed of late; 0 where nobody works on it now.
-    pub mb_per_s: f64,
-    /// Time to go, where that can be told.
-    pub seconds_left: Option<f64>,
-    /// The volume; empty for what concerns the pool as a whole.
-    pub volume: String,
-    /// The drive being filled.
-    pub drive: Option<String>,
+/// The exit code that tells scripts how a pool is.
+pub fn exit_of(pool: &PoolReport) -> Exit {
+    match pool.state.as_str() {
+        "online" => Exit::Success,
+        "degraded" => Exit::Degraded,
+        _ => Exit::Failure,
+    }
 }
 
-/// A volume.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct VolumeReport {
-    /// Its pool.
-    pub pool: String,
-    /// Its name.
-    pub name: String,
-    /// Its identity.
-    pub id: String,
-    /// `online`, `degraded`, `rebuilding` or `failed`.
-    pub state: String,
-    /// The layout.
-    pub layout: String,
-    /// Drives that each of its rows lies on.
-    pub columns: usize,
-    /// Groups that they form.
-    pub groups: usize,
-    /// Bytes on one drive before the next one follows.
-    pub interleave_bytes: u64,
-    /// Usable bytes.
-    pub capacity_bytes: u64,
-    /// Bytes taken on all drives together, with its map and journal.
-    pub allocated_bytes: u64,
-    /// Bytes of regions ever written, where that is known.
-    pub written_bytes: Option<u64>,
-    /// Drives that may still be lost.
-    pub redundancy_left: usize,
-    /// Blocks of 4 KiB that no drive has any more.
-    pub lost_blocks: u64,
-    /// Whether it takes room only as it is written.
-    pub thin: bool,
-    /// Whether small writes are acknowledged once the journal has them.
-    pub write_back: bool,
-    /// Whether its blocks have checksums.
-    pub checksums: bool,
-    /// `none`, `fast` or `slow`.
-    pub pin: String,
-    /// Rows it consists of.
-    pub rows: u64,
-    /// Rows that have taken room; fewer only for thin volumes.
-    pub allocated_rows: u64,
-    /// The layout that it had and how far it is, where it is being converted; the other fields tell
-    /// the layout to be.
-    #[serde(default)]
-    pub conversion: Option<ConversionReport>,
-    /// Bytes of its rows on fast drives.
-    pub fast_bytes: u64,
-    /// Where its rows lie by kind of drive, and how much they are used.
-    #[schema(value_type = Object)]
-    pub tiers: TierInfo,
-    /// The drives it lies on.
-    pub drives: Vec<SlotReport>,
-    /// Why it cannot be read, where it cannot.
-    pub failure: Option<String>,
-}
-
-/// A conversion to another layout.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ConversionReport {
-    /// The layout that it had.
-    pub from_layout: String,
-    /// Drives that each of its rows lay on.
-    pub from_columns: usize,
-    /// The volume's bytes below this have the new layout.
-    pub next_offset_bytes: u64,
-    /// Done so far.
-    pub percent: f64,
-    /// It was cancelled, and goes back.
-    #[serde(default)]
-    pub is_cancelled: bool,
-    /// Why it does not go on, where it does not.
-    pub waits: Option<String>,
-}
-
-/// A drive of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct SlotReport {
-    /// The drive's identity.
-    pub id: String,
-    /// Where it is.
-    pub path: String,
-    /// What it is for.
-    pub role: String,
-    /// `active`, `missing`, `rebuilding`, `catching-up` or `away`: the worst that holds for any of
-    /// it.
-    pub state: String,
-    /// Bytes of the volume's rows on it.
-    pub bytes: u64,
-    /// What of that is not current.
-    pub lacking_bytes: u64,
-}
-
-/// Something that happened to a pool.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct EventReport {
-    /// When, for people.
-    pub time: String,
-    /// When.
-    pub time_unix_ms: u64,
-    /// What it is about: `pool`, `drive`, `volume`, `rebuild`, `scrub`, `convert`, `journal`,
-    /// `space` or `loss`.
-    pub kind: String,
-    /// What happened.
-    pub text: String,
-}
-
-impl From<&Event> for EventReport {
-    fn from(event: &Event) -> Self {
-        Self {
-            time: moment_text(event.time_unix_ms),
-            time_unix_ms: event.time_unix_ms,
-            kind: word(event.kind),
-            text: event.text.clone(),
+impl Shown for PoolReport {
+    fn print(&self, page: &mut Page) {
+        page.keep_narrow();
+        page.field("pool", &self.name, Style::Strong);
+        page.field("state", &self.state, state_style(&self.state));
+        page.field("condition", &self.condition, Style::Plain);
+        if !self.action.is_empty() {
+            page.field("action", &self.action, Style::Strong);
+        }
+        if self.capacity_bytes > 0 {
+            page.field("space", space_in_words(self), Style::Plain);
+        }
+        if self.provisioned_bytes > self.capacity_bytes {
+            page.field("promised", promise_in_words(self), Style::Warning);
+        }
+        for job in &self.activity {
+            page.field(&job.kind, job_in_words(job, &self.name), Style::Plain);
+        }
+        if let Some(scrub) = &self.last_scrub {
+            let style = if found_nothing(scrub) { Style::Plain } else { Style::Warning };
+            page.field("scrubbed", scrub_in_words(scrub), style);
+        }
+        for notice in &self.notices {
+            page.field("note", notice, Style::Plain);
+        }
+        page.line("");
+        let headings = ["DRIVE", "ROLE", "STATE", ">SIZE", ">USED", ">READ", ">WRITE", ">CKSUM", "ID"];
+        let mut drives = Table::new(&headings).indented();
+        for drive in &self.drives {
+            drives.row([
+                plain(&drive.path),
+                plain(&drive.role),
+                state_cell(&drive.state),
+                plain(ByteSize(drive.capacity_bytes).to_string()),
+                plain(used_in_words(drive)),
+                error_cell(drive.read_errors),
+                error_cell(drive.write_errors),
+                error_cell(drive.checksum_errors),
+                plain(&drive.id),
+            ]);
+        }
+        page.table(&drives);
+        if !self.volumes.is_empty() {
+            page.line("");
+            page.table(&volume_table(&self.volumes).indented());
         }
     }
 }
 
-/// Whether a drive in this state takes part.
-pub fn takes_part(state: &str) -> bool {
-    matches!(state, "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
+fn space_in_words(pool: &PoolReport) -> String {
+    let (used, all) = (ByteSize(pool.allocated_bytes), ByteSize(pool.capacity_bytes));
+    format!(
+        "{used} of {all} taken by volumes, in slabs of {}; metadata, maps and journals are {:.2} % of the drives",
+        ByteSize(pool.slab_bytes),
+        pool.overhead_percent
+    )
 }
 
-/// The word that a plain enum serialises to.
-pub fn word(value: impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(text)) => text,
-        other => unreachable!("not a word: {other:?}"),
+fn promise_in_words(pool: &PoolReport) -> String {
+    let (promised, all) = (ByteSize(pool.provisioned_bytes), ByteSize(pool.capacity_bytes));
+    let percent = pool.provisioned_bytes as f64 * 100.0 / pool.capacity_bytes.max(1) as f64;
+    format!(
+        "thin volumes may want up to {promised}, {percent:.0} % of the {all} there are; add drives in time"
+    )
+}
+
+fn found_nothing(scrub: &LastScrubReport) -> bool {
+    scrub.repaired_blocks + scrub.unattributed_blocks + scrub.unreadable_strips == 0
+        && scrub.volumes_cut_short == 0
+}
+
+/// In one line.
+fn scrub_in_words(scrub: &LastScrubReport) -> String {
+    let took = duration_text((scrub.ended_unix_ms.saturating_sub(scrub.began_unix_ms)) as f64 / 1000.0);
+    let mut found = Vec::new();
+    let mut add = |count: u64, what: &str, then: &str| {
+        found.extend((count > 0).then(|| format!("{} {then}", counted(count as usize, what))));
+    };
+    add(scrub.repaired_blocks, "wrong block", "repaired");
+    add(scrub.unattributed_blocks, "block", "made to agree");
+    add(scrub.unreadable_strips, "strip", "could not be read");
+    add(scrub.volumes_cut_short, "volume", "not checked to the end");
+    let found = if found.is_empty() { "nothing wrong was found".to_owned() } else { found.join(", ") };
+    format!(
+        "{} in {took}, {} read and compared: {found}",
+        moment_text(scrub.ended_unix_ms),
+        ByteSize(scrub.checked_bytes)
+    )
+}
+
+fn used_in_words(drive: &DriveReport) -> String {
+    match drive.usable_bytes {
+        0 => "–".to_owned(),
+        usable => format!("{} %", drive.allocated_bytes * 100 / usable),
     }
 }
 
-impl From<&PoolStatus> for PoolReport {
-    fn from(status: &PoolStatus) -> Self {
-        let drives: Vec<DriveReport> = status.drives.iter().map(DriveReport::from).collect();
-        let volume = |volume: &VolumeInfo| VolumeReport::new(&status.name, volume, &drives);
-        // A pool that lacks a drive is not as its owner wants it, even while no volume misses it.
-        let is_out = |drive: &DriveReport| !takes_part(&drive.state);
-        let state = match word(status.state) {
-            state if state == "online" && drives.iter().any(is_out) => "degraded".to_owned(),
-            state => state,
+fn error_cell(count: u64) -> (String, Style) {
+    (count.to_string(), if count > 0 { Style::Warning } else { Style::Plain })
+}
+
+/// In one line.
+fn job_in_words(job: &ActivityReport, pool: &str) -> String {
+    // Some work is the pool's as a whole.
+    let volume = if job.volume.is_empty() { "all volumes" } else { &job.volume };
+    match (job.mb_per_s > 0.0, job.seconds_left) {
+        (true, Some(seconds)) => {
+            let left = duration_text(seconds);
+            format!("{volume}: {:.1} %, {:.0} MB/s, {left} left", job.percent, job.mb_per_s)
+        }
+        (true, None) => format!("{volume}: {:.1} %, {:.0} MB/s", job.percent, job.mb_per_s),
+        (false, _) => {
+            let kind = &job.kind;
+            format!(
+                "{volume}: {:.1} %, not under way now; `stripewise pool wait {pool} {kind}` does it",
+                job.percent
+            )
+        }
+    }
+}
+
+/// Volumes under headings.
+pub fn volume_table(volumes: &[VolumeReport]) -> Table {
+    let mut table = Table::new(&[
+        "VOLUME",
+        "STATE",
+        "LAYOUT",
+        ">DRIVES",
+        ">INTERLEAVE",
+        ">CAPACITY",
+        ">WRITTEN",
+        ">CAN LOSE",
+    ]);
+    for volume in volumes {
+        table.row([
+            plain(format!("{}/{}", volume.pool, volume.name)),
+            state_cell(&volume.state),
+            plain(&volume.layout),
+            plain(volume.columns.to_string()),
+            plain(ByteSize(volume.interleave_bytes).to_string()),
+            plain(ByteSize(volume.capacity_bytes).to_string()),
+            plain(volume.written_bytes.map_or_else(|| "?".to_owned(), |bytes| ByteSize(bytes).to_string())),
+            plain(volume.redundancy_left.to_string()),
+        ]);
+    }
+    table
+}
+
+impl Shown for VolumeReport {
+    fn print(&self, page: &mut Page) {
+        page.field("volume", format!("{}/{}", self.pool, self.name), Style::Strong);
+        page.field("state", &self.state, state_style(&self.state));
+        if let Some(failure) = &self.failure {
+            page.field("failure", failure, Style::Bad);
+        }
+        let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
+        let layout = format!(
+            "{} over {} drives{groups}, interleave {}",
+            self.layout,
+            self.columns,
+            ByteSize(self.interleave_bytes)
+        );
+        page.field("layout", layout, Style::Plain);
+        if let Some(conversion) = &self.conversion {
+            let back = if conversion.is_cancelled { "cancelled, back " } else { "" };
+            let progress = format!(
+                "{back}from {} over {} drives; {:.1} % done",
+                conversion.from_layout, conversion.from_columns, conversion.percent
+            );
+            page.field("converting", progress, Style::Warning);
+            if let Some(waits) = &conversion.waits {
+                page.field("waits", waits, Style::Bad);
+            }
+        }
+        page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
+        let rows = match self.thin {
+            true => format!(
+                "{} of {} have room so far (thin)",
+                self.allocated_rows,
+                counted(self.rows as usize, "row")
+            ),
+            false => counted(self.rows as usize, "row"),
         };
-        let activity = status.activity.iter().map(|job| ActivityReport {
-            kind: word(job.kind),
-            percent: job.percent,
-            mb_per_s: job.mb_per_s,
-            seconds_left: job.seconds_left,
-            volume: job.volume.clone(),
-            drive: job.drive.map(|drive| drive.to_string()),
-        });
-        Self {
-            name: status.name.clone(),
-            id: status.id.to_string(),
-            state,
-            capacity_bytes: status.capacity_bytes,
-            allocated_bytes: status.allocated_bytes,
-            provisioned_bytes: status.provisioned_bytes,
-            metadata_bytes: status.metadata_bytes,
-            map_bytes: status.map_bytes,
-            journal_bytes: status.journal_bytes,
-            overhead_percent: status.overhead_percent,
-            slab_bytes: status.slab_bytes,
-            events: status.events,
-            patrol_bytes_per_s: status.patrol_bytes_per_s,
-            patrol_interval_s: status.patrol_interval_s,
-            space_warning_percent: status.space_warning_percent,
-            tier_bytes_per_s: status.tier_bytes_per_s,
-            last_scrub: status.last_scrub.as_ref().map(|scrub| LastScrubReport {
-                began_unix_ms: scrub.began_unix_s.saturating_mul(1000),
-                ended_unix_ms: scrub.ended_unix_s.saturating_mul(1000),
-                checked_bytes: scrub.checked_bytes,
-                repaired_blocks: scrub.repaired_blocks,
-                unattributed_blocks: scrub.unattributed_blocks,
-                unreadable_strips: scrub.unreadable_strips,
-                volumes_cut_short: scrub.cut_short,
-            }),
-            activity: activity.collect(),
-            condition: status.condition.clone(),
-            action: status.action.clone(),
-            volumes: status.volumes.iter().map(volume).collect(),
-            drives,
-            notices: status.notices.clone(),
-            rebuild_priority_percent: status.rebuild_priority_percent,
-            generation: status.generation,
+        page.field("rows", rows, Style::Plain);
+        page.field("takes", format!("{} of the drives", ByteSize(self.allocated_bytes)), Style::Plain);
+        if let Some(written) = self.written_bytes {
+            page.field("written", ByteSize(written).to_string(), Style::Plain);
         }
-    }
-}
-
-impl From<&DriveStatus> for DriveReport {
-    fn from(drive: &DriveStatus) -> Self {
-        Self {
-            id: drive.id.to_string(),
-            path: drive.path.clone(),
-            role: word(drive.role),
-            state: drive.state.clone(),
-            read_errors: drive.read_errors,
-            write_errors: drive.write_errors,
-            checksum_errors: drive.checksum_errors,
-            capacity_bytes: drive.capacity_bytes,
-            usable_bytes: drive.usable_bytes,
-            allocated_bytes: drive.allocated_bytes,
-            reason: drive.reason.clone(),
-            successor: drive.successor.map(|id| id.to_string()),
-        }
-    }
-}
-
-impl VolumeReport {
-    fn new(pool: &str, volume: &VolumeInfo, drives: &[DriveReport]) -> Self {
-        let slot = |slot: &SlotStatus| {
-            let id = slot.drive.to_string();
-            let drive = drives.iter().find(|drive| drive.id == id);
-            SlotReport {
-                path: drive.map(|drive| drive.path.clone()).unwrap_or_default(),
-                role: drive.map(|drive| drive.role.clone()).unwrap_or_default(),
-                state: slot.state.clone(),
-                bytes: slot.bytes,
-                lacking_bytes: slot.lacking_bytes,
-                id,
+        let journal = match self.write_back {
+            true => {
+                "small writes are acknowledged once they are safe in it, and put in place later (write-back)"
+            }
+            false => {
+                "keeps stripes whole through a power cut; writes are acknowledged in place (write-through)"
             }
         };
-        let on: Vec<SlotReport> = volume.slots.iter().map(slot).collect();
-        Self {
-            pool: pool.to_owned(),
-            name: volume.name.clone(),
-            id: volume.id.to_string(),
-            state: word(volume.state),
-            layout: volume.shape.level.to_string(),
-            columns: volume.shape.width,
-            groups: volume.shape.groups,
-            interleave_bytes: volume.shape.interleave_bytes,
-            capacity_bytes: volume.capacity_bytes,
-            allocated_bytes: volume.allocated_bytes,
-            written_bytes: volume.written_bytes,
-            redundancy_left: volume.redundancy_left,
-            lost_blocks: volume.lost_blocks,
-            thin: volume.thin,
-            write_back: volume.write_back,
-            checksums: volume.checksums,
-            pin: word(volume.pin),
-            allocated_rows: volume.rows.0,
-            rows: volume.rows.1,
-            conversion: volume.conversion.as_ref().map(|conversion| ConversionReport {
-                from_layout: conversion.from.level.to_string(),
-                from_columns: conversion.from.width,
-                next_offset_bytes: conversion.next_offset_bytes,
-                percent: conversion.percent,
-                is_cancelled: conversion.is_cancelled,
-                waits: conversion.waits.clone(),
-            }),
-            fast_bytes: volume.tiers.fast_bytes,
-            tiers: volume.tiers.clone(),
-            drives: on,
-            failure: volume.failure.clone(),
+        page.field("journal", journal, Style::Plain);
+        match self.checksums {
+            true => page.field("checksums", "on", Style::Plain),
+            false => {
+                page.field("checksums", "off: a drive that answers wrongly is not found out", Style::Warning)
+            }
         }
+        if let Some(tiers) = tiers_in_words(self) {
+            page.field("tiers", tiers, Style::Plain);
+        }
+        page.field("can lose", counted(self.redundancy_left, "more drive"), Style::Plain);
+        if self.lost_blocks > 0 {
+            let lost = format!(
+                "{} of 4 KiB; reading them is an error until they are written",
+                counted(self.lost_blocks as usize, "block")
+            );
+            page.field("lost", lost, Style::Bad);
+        }
+        page.field("id", &self.id, Style::Plain);
+        page.line("");
+        let mut table = Table::new(&["DRIVE", "ROLE", "STATE", ">HOLDS", ">LACKS", "ID"]).indented();
+        for drive in &self.drives {
+            table.row([
+                plain(&drive.path),
+                plain(&drive.role),
+                state_cell(&drive.state),
+                plain(ByteSize(drive.bytes).to_string()),
+                plain(ByteSize(drive.lacking_bytes).to_string()),
+                plain(&drive.id),
+            ]);
+        }
+        page.table(&table);
     }
 }
 
-impl PoolReport {
-    /// Of a pool of which nothing can be read.
-    pub fn unreachable(pool: &KnownPool, why: &str, action: &str) -> Self {
-        let drive = |drive: &crate::home::KnownDrive| DriveReport {
-            id: drive.id.clone(),
-            path: drive.path.display().to_string(),
-            role: "data".to_owned(),
-            state: "missing".to_owned(),
-            ..DriveReport::default()
-        };
-        Self {
-            name: pool.name.clone(),
-            id: pool.id.clone(),
-            state: "failed".to_owned(),
-            drives: pool.drives.iter().map(drive).collect(),
-            condition: why.to_owned(),
-            action: action.to_owned(),
-            ..Self::default()
-        }
+/// Where fast drives or a wish for them play a part.
+fn tiers_in_words(volume: &VolumeReport) -> Option<String> {
+    let tiers = &volume.tiers;
+    if tiers.fast_bytes == 0 && volume.pin == "none" && tiers.note.is_none() {
+        return None;
     }
+    let (fast, all) = (ByteSize(tiers.fast_bytes), ByteSize(tiers.fast_bytes + tiers.data_bytes));
+    let mut text = format!(
+        "{} of {} on fast drives ({fast} of {all})",
+        tiers.fast_rows,
+        counted((tiers.fast_rows + tiers.data_rows + tiers.mixed_rows) as usize, "row")
+    );
+    if tiers.mixed_rows > 0 {
+        text += &format!(", {} on both kinds", tiers.mixed_rows);
+    }
+    match volume.pin.as_str() {
+        "fast" => text += "; pinned to them",
+        "slow" => text += "; pinned off them",
+        _ => {}
+    }
+    let heat = tiers.fast_heat + tiers.data_heat;
+    if heat > 0.0 {
+        text += &format!("; {:.0} % of what was asked of late was theirs", tiers.fast_heat * 100.0 / heat);
+    }
+    if tiers.moving_rows > 0 {
+        text += &format!("; {} on the move", counted(tiers.moving_rows as usize, "row"));
+    }
+    if let Some(note) = &tiers.note {
+        text += &format!("; {note}");
+    }
+    Some(text)
+}
 
-    /// Says that copies or parity of a volume are still to be compared after a crash.
-    pub fn add_resync(&mut self, volume: &str) {
-        if self.activity.iter().any(|job| job.kind == "scrub" && job.volume == volume) {
-            return;
-        }
-        self.activity.push(ActivityReport {
-            kind: "scrub".to_owned(),
-            percent: 0.0,
-            mb_per_s: 0.0,
-            seconds_left: None,
-            volume: volume.to_owned(),
-            drive: None,
-        });
-        if self.action.is_empty() {
-            self.condition = "all there; what a crash left open is still to be compared".to_owned();
-            self.action = format!("stripewise pool wait {} scrub", self.name);
-        }
-    }
-
-    /// Nothing is known of it: this user may not look.
-    pub fn of_unknown_state(mut self) -> Self {
-        self.state = "unknown".to_owned();
-        self.drives.iter_mut().for_each(|drive| drive.state = "unknown".to_owned());
-        self
-    }
-
-    /// Which pool it is, beyond doubt: for commands that destroy something.
-    pub fn with_identity_and_drives(&self) -> String {
-        let drive = |drive: &DriveReport| match takes_part(&drive.state) {
-            true => drive.path.clone(),
-            false => format!("{} ({})", drive.path, drive.state),
-        };
-        let drives: Vec<String> = self.drives.iter().map(drive).collect();
-        format!("pool {} ({}) on {}", self.name, self.id, drives.join(", "))
-    }
-
-    /// Says that a process uses the pool that does not go by this list of pools.
-    pub fn note_user(&mut self, user: &Holder) {
-        self.notices.push(format!(
-            "pool {} is in use by {user}, which may be changing what is said of it here",
-            self.name
-        ));
-        self.condition = format!("in use by {user}, whose list of pools is another");
-        self.action = "end that process, or give it commands with its own STRIPEWISE_HOME".to_owned();
-    }
-
-    /// The exit code that tells scripts how the pool is.
-    pub fn exit(&self) -> Exit {
-        match self.state.as_str() {
-            "online" => Exit::Success,
-            "degraded" => Exit::Degraded,
-            _ => Exit::Failure,
-        }
-    }
+fn size_with_bytes(bytes: u64) -> String {
+    format!("{} ({bytes} bytes)", ByteSize(bytes))
 }

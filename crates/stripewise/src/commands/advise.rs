@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_model::advise::{
     Advice, AdviceError, Choice, Kind, Link, Matter, Need, Use, advise, html, parse_link, parse_use,
 };
@@ -22,7 +23,6 @@ use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;
-use crate::size::{ByteSize, duration_text};
 
 /// Choose a layout: ranked choices for drives and work, and the commands to build them
 #[derive(Args)]

@@ -4,10 +4,10 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::daemon::alerts::{Alert, Sent};
 
-use crate::alerts::{Alert, Sent};
 use crate::commands::App;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Reason, Result};
 
 /// Send a test alert through every configured channel
 #[derive(Args)]
@@ -20,7 +20,7 @@ struct Tested {
 
 /// Runs it.
 pub async fn run(_options: &Options, app: &App) -> Result<Exit> {
-    if app.control().is_none() {
+    if app.commands_at().is_none() {
         return Err(elsewhere(app)?);
     }
     let nothing = || {
@@ -50,5 +50,5 @@ pub async fn run(_options: &Options, app: &App) -> Result<Exit> {
 fn elsewhere(app: &App) -> Result<Failure> {
     let path = app.home()?.control_path()?;
     let failure = Failure::new("no daemon runs that could send alerts").hint("`stripewise serve` starts one");
-    Ok(if path.exists() { Failure { taken_at: Some(path), ..failure } } else { failure })
+    Ok(if path.exists() { Failure { reason: Reason::TakenAt(path), ..failure } } else { failure })
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::size::ByteSize;
 use stripewise_drive::Pace;
 use stripewise_runtime::{
     AttributeError, CreateOptions, create_drive_file, free_space_bytes, set_pace_attribute,
@@ -15,7 +16,6 @@ use stripewise_runtime::{
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
 use crate::printer::{Table, plain};
-use crate::size::ByteSize;
 
 /// Sizes are whole multiples of this, so that every alignment fits.
 const BLOCK_BYTES: u64 = 4096;

@@ -14,6 +14,10 @@ use std::rc::Rc;
 use clap::Args;
 use futures_util::future::{Either, select};
 use serde::Serialize;
+use stripewise_control::drives::candidates::Candidate;
+use stripewise_control::pools::session::open_drive;
+use stripewise_control::registry::replace_file;
+use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_drive::{BufferPool, Drive, IoRequest, Operation};
 use stripewise_model::catalogue::{DriveModel, drive_text, parse_drive};
 use stripewise_model::measured::{
@@ -22,14 +26,10 @@ use stripewise_model::measured::{
 use stripewise_runtime::OpenOptions;
 
 use super::lab::target::{refuse_in_use, refuse_members, refuse_overwriting};
-use crate::candidates::Candidate;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
-use crate::home::replace_file;
 use crate::printer::{Page, Style, Table, plain};
 use crate::progress::Progress;
-use crate::session::open_drive;
-use crate::size::{ByteSize, duration_text};
 
 /// Memory of returned buffers kept for reuse.
 pub const RETAINED_BYTES: usize = 64 << 20;

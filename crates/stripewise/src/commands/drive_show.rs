@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::drives::candidates::Candidate;
+use stripewise_control::drives::contents::contents_of;
+use stripewise_control::drives::names::LEAST_BEGINNING;
+use stripewise_control::pools::session::{Access, pace_of, pool_failure};
+use stripewise_control::pools::stacked::Stack;
+use stripewise_control::report::counted;
+use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::OpenOptions;
 
-use crate::candidates::Candidate;
 use crate::commands::App;
-use crate::contents::contents_of;
-use crate::drive_names::LEAST_BEGINNING;
 use crate::failure::{Exit, Result};
-use crate::nest::Nest;
 use crate::printer::{Page, Style};
-use crate::report::counted;
-use crate::session::{Access, pace_of, pool_failure};
-use crate::size::ByteSize;
 
 /// Show the pool, role and state of drives; read-only
 #[derive(Args)]
@@ -51,9 +51,9 @@ struct ShownDrive {
 
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let nest = Nest::new(app, "drive show")?;
-    let drives = show_all(options, app, &nest).await;
-    let closed = nest.close().await;
+    let stack = Stack::new(app, "drive show")?;
+    let drives = show_all(options, app, &stack).await;
+    let closed = stack.close().await;
     let drives = drives?;
     closed?;
     let shown = Shown { drives };
@@ -68,10 +68,10 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-async fn show_all(options: &Options, app: &App, nest: &Nest) -> Result<Vec<ShownDrive>> {
+async fn show_all(options: &Options, app: &App, stack: &Stack) -> Result<Vec<ShownDrive>> {
     let mut drives = Vec::new();
     for drive in &options.drives {
-        drives.push(show(app, nest, &by_identity(app, drive)).await?);
+        drives.push(show(app, stack, &by_identity(app, drive)).await?);
     }
     Ok(drives)
 }
@@ -92,13 +92,13 @@ fn by_identity(app: &App, drive: &Path) -> PathBuf {
     }
 }
 
-async fn show(app: &App, nest: &Nest, path: &Path) -> Result<ShownDrive> {
+async fn show(app: &App, stack: &Stack, path: &Path) -> Result<ShownDrive> {
     let candidate = match path.to_str() {
         Some(text) => Candidate::named(app, text)?,
         None => Candidate::at(&app.absolute(path))?,
     };
     let options = OpenOptions { read_only: true, lock: false, buffered: false };
-    let opened = nest.open(&candidate, Access::Look, &options).await?;
+    let opened = stack.open(&candidate, Access::Look, &options).await?;
     let mut holds = Vec::new();
     let superblock = match inspect(&*opened.bare).await {
         Ok(label) => label,
@@ -157,7 +157,7 @@ impl ShownDrive {
         };
         page.field("pool", format!("{} ({})", label.pool_name, label.pool_id), Style::Plain);
         page.field("id", label.drive_id.to_string(), Style::Plain);
-        page.field("role", crate::report::word(label.role), Style::Plain);
+        page.field("role", stripewise_control::report::word(label.role), Style::Plain);
         match (self.belongs, label.state.as_str()) {
             (Some(false), _) => {
                 page.field("state", "replaced: no longer a drive of the pool", Style::Warning)

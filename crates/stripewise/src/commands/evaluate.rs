@@ -14,6 +14,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::drives::candidates::{self, Candidate, Identity};
+use stripewise_control::drives::contents::refuse_contents;
+use stripewise_control::new_executor;
+use stripewise_control::pools::session::{open_drive, pace_of};
+use stripewise_control::registry::replace_file;
+use stripewise_control::size::ByteSize;
 use stripewise_drive::{Context, Drive, ModelSpec, Pace};
 use stripewise_lab::evaluate::{
     DriveMaker, DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Status, all_layouts,
@@ -27,17 +33,12 @@ use stripewise_model::catalogue::{DriveEntry, drive, parse_drive};
 use stripewise_model::modelled::ModelledDrive;
 use stripewise_runtime::{DriveIdentity, OpenOptions};
 
-use crate::candidates::{self, Candidate, Identity};
 use crate::commands::App;
 use crate::commands::lab::profile as lab_profile;
 use crate::commands::volume_create::parse_layout;
-use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
-use crate::home::replace_file;
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::session::{executor, open_drive, pace_of};
-use crate::size::ByteSize;
 
 /// Measure RAID layouts: normal, with a drive failed, while rebuilding; verify every byte; write a
 /// report
@@ -356,7 +357,7 @@ fn source(options: &Options, app: &App) -> Result<(DriveSource, usize, PaceChoic
 /// Drives that were given, each looked at: what holds something is refused unless forced.
 fn refused_unless_free(paths: &[PathBuf], force: bool, app: &App) -> Result<Vec<Candidate>> {
     let candidates = candidates::paths(paths)?;
-    let executor = executor()?;
+    let executor = new_executor()?;
     for candidate in &candidates {
         let look = OpenOptions { read_only: true, ..OpenOptions::default() };
         let opened = open_drive(app, &executor, &candidate.path, &look)?;

@@ -10,23 +10,25 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures_util::future::{Either, LocalBoxFuture, select};
 use serde::Serialize;
+use stripewise_control::daemon::alerts::Watch;
+use stripewise_control::daemon::mounting::file_system::{FileSystem, Wanted};
+use stripewise_control::daemon::mounting::{free_folder, mount_fuse, unmount_fuse};
+use stripewise_control::daemon::serving::{END_WITHIN_SECONDS, begin_serving, close_all, in_time};
+use stripewise_control::daemon::socket::ControlSocket;
+use stripewise_control::names::{PoolName, VolumeName};
+use stripewise_control::pools::pieces::find_volume;
+use stripewise_control::pools::session::{Access, Session};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::registry::running_as_root;
 use stripewise_export::fuse::Tree;
 
-use crate::alerts::Watch;
-use crate::commands::{App, serve};
-use crate::control::ControlSocket;
+use crate::carry_out::take_commands;
+use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::home::running_as_root;
 use crate::log::{self, LogOptions};
-use crate::mounting::file_system::{FileSystem, Wanted};
-use crate::mounting::{free_folder, mount_fuse, unmount_fuse};
-use crate::names::{PoolName, VolumeName};
-use crate::nest::refuse_if_used;
-use crate::pieces::find_volume;
-use crate::session::{Access, Session};
 
 /// How often it is looked whether there is still something to mount.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -42,9 +44,30 @@ pub struct Options {
     folder: PathBuf,
     /// The file system on the volume; made if the volume holds nothing
     #[arg(long = "fs", value_name = "FS")]
-    file_system: Option<FileSystem>,
+    file_system: Option<FileSystemChoice>,
     #[command(flatten)]
     log: LogOptions,
+}
+
+/// As typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FileSystemChoice {
+    /// XFS
+    Xfs,
+    /// ext4
+    Ext4,
+    /// btrfs
+    Btrfs,
+}
+
+impl From<FileSystemChoice> for FileSystem {
+    fn from(typed: FileSystemChoice) -> Self {
+        match typed {
+            FileSystemChoice::Xfs => Self::Xfs,
+            FileSystemChoice::Ext4 => Self::Ext4,
+            FileSystemChoice::Btrfs => Self::Btrfs,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +123,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let control = ControlSocket::open_for_mount(app).await?;
     let interrupted = app.interrupted()?;
     let session = Session::open(app, pool, Access::Change, &format!("mount {shown}")).await?;
-    serve::begin_serving(app, session);
+    begin_serving(app, session);
     let watch = Watch::default();
     let work =
         Work { app, watch: &watch, control: &control, shown: &shown, folder: &folder.display().to_string() };
@@ -109,7 +132,11 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             let size_bytes = size_of(app, volume);
             match size_bytes {
                 Ok(size_bytes) => {
-                    work.file_system(&Wanted { volume, size_bytes, kind, folder: &folder }, interrupted).await
+                    work.file_system(
+                        &Wanted { volume, size_bytes, kind: kind.into(), folder: &folder },
+                        interrupted,
+                    )
+                    .await
                 }
                 Err(failure) => Err(failure),
             }
@@ -117,7 +144,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         _ => work.files(pool, &folder, interrupted).await,
     };
     watch.look(app);
-    let closed = serve::in_time(app, serve::END_WITHIN_SECONDS, serve::close_all(app)).await;
+    let closed = in_time(app, END_WITHIN_SECONDS, close_all(app)).await;
     ended?;
     closed?;
     app.printer.note("unmounted and closed");
@@ -161,7 +188,7 @@ impl Work<'_> {
         };
         let ended = until(pin!(ended), commands.as_mut()).await;
         // Commands are taken while somebody still uses it.
-        let unmounting = unmount_fuse(self.app, &mount, folder, serve::END_WITHIN_SECONDS);
+        let unmounting = unmount_fuse(self.app, &mount, folder, END_WITHIN_SECONDS);
         let unmounted = until(pin!(unmounting), commands.as_mut()).await;
         ended.and(unmounted)
     }
@@ -179,7 +206,10 @@ impl Work<'_> {
 
     /// What goes on beside it: commands are taken, and what happens is told.
     async fn beside(&self) -> Result<()> {
-        select(pin!(self.control.serve(self.app)), pin!(self.watch.go_on(self.app))).await.factor_first().0
+        select(pin!(take_commands(self.app, self.control)), pin!(self.watch.go_on(self.app)))
+            .await
+            .factor_first()
+            .0
     }
 
     /// Ends when a command has taken the pool away.

@@ -6,15 +6,15 @@
 //! other: where one is refused, those before it are in.
 
 use clap::{Args, ValueEnum};
+use stripewise_control::drives::candidates;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::report::counted;
 use stripewise_engine::pool::Role;
 
-use crate::candidates;
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
 use crate::jobs::due_text;
-use crate::names::PoolName;
-use crate::report::counted;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Add drives to a pool: data, spare, journal or fast
 #[derive(Args)]

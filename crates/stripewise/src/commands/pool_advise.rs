@@ -8,19 +8,19 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::status_file::{self, StatusFile};
+use stripewise_control::report::VolumeReport;
+use stripewise_control::size::{ByteSize, duration_text};
+use stripewise_control::times::unix_ms;
 use stripewise_layout::{LayoutSpec, Level};
 use stripewise_model::advise::{Advice, Choice, Kind, Need, Use, advise, parse_use};
 
 use crate::commands::App;
 use crate::commands::advise::{drives, workload};
 use crate::failure::{Exit, Failure, Result};
-use crate::left_word::{self, LeftWord};
-use crate::names::PoolName;
 use crate::printer::{Page, Style, Table, plain};
-use crate::report::VolumeReport;
-use crate::session::{Access, with_pool};
-use crate::size::{ByteSize, duration_text};
-use crate::times::unix_ms;
 
 /// Say what another layout, a journal, a spare or another rebuild priority would give a pool
 #[derive(Args)]
@@ -123,7 +123,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let home = app.home()?;
     let known = home.pool(&options.name.0)?;
-    let word = match left_word::wait_for(app, &home, &known).await? {
+    let word = match status_file::wait_for(app, &home, &known).await? {
         Some(word) => word,
         None => {
             with_pool(app, &known.name, Access::Look, "pool advise", async |session| Ok(session.word()))
@@ -139,7 +139,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 fn kind_of(
     options: &Options,
     app: &App,
-    word: &LeftWord,
+    word: &StatusFile,
     bytes: u64,
     assumptions: &mut Vec<String>,
 ) -> Result<Kind> {
@@ -169,7 +169,7 @@ fn kind_of(
     Ok(Kind::of_size(1, bytes.max(drives::LEAST_BYTES), sort))
 }
 
-fn report(options: &Options, app: &App, word: &LeftWord) -> Result<Report> {
+fn report(options: &Options, app: &App, word: &StatusFile) -> Result<Report> {
     let pool = &word.report;
     let data: Vec<_> = pool.drives.iter().filter(|drive| drive.role == "data").collect();
     let smallest = data.iter().map(|drive| drive.capacity_bytes).min().unwrap_or(0);
@@ -191,7 +191,7 @@ fn report(options: &Options, app: &App, word: &LeftWord) -> Result<Report> {
 
 fn of_volume(
     options: &Options,
-    word: &LeftWord,
+    word: &StatusFile,
     volume: &VolumeReport,
     (drives, smallest): (usize, u64),
     kind: &dyn Fn(usize) -> Kind,
@@ -304,7 +304,7 @@ fn redundancy(layout: &str, columns: usize) -> usize {
 }
 
 /// What a volume was asked since the pool was opened.
-fn load(options: &Options, word: &LeftWord, volume: &str, assumptions: &mut Vec<String>) -> Result<Load> {
+fn load(options: &Options, word: &StatusFile, volume: &str, assumptions: &mut Vec<String>) -> Result<Load> {
     let of = |operation: &str| {
         let counts =
             word.volumes.iter().filter(|counts| counts.volume == volume && counts.operation == operation);
@@ -343,7 +343,7 @@ fn load(options: &Options, word: &LeftWord, volume: &str, assumptions: &mut Vec<
 
 /// Only what is allocated is filled; drives that are busy leave it the rest of their time, or its
 /// share.
-fn rebuild(word: &LeftWord, volume: &VolumeReport, present: &Choice, drive_bytes: u64) -> Rebuild {
+fn rebuild(word: &StatusFile, volume: &VolumeReport, present: &Choice, drive_bytes: u64) -> Rebuild {
     let filled = volume.allocated_bytes as f64 / volume.columns.max(1) as f64 / drive_bytes as f64;
     let idle_seconds = present.rebuild_seconds.map(|seconds| seconds * filled.min(1.0));
     let seconds = (word.unix_ms.saturating_sub(word.opened_unix_ms) as f64 / 1000.0).max(1.0);

@@ -2,12 +2,12 @@
 //! spares that took over are not mentioned any more.
 
 use clap::Args;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
-use crate::names::PoolName;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Reset error counts and acknowledge what the status reports of drives
 #[derive(Args)]

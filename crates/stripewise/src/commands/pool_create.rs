@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::Args;
+use stripewise_control::drives::candidates::{self, Candidate};
+use stripewise_control::drives::contents::refuse_contents;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, pool_options};
+use stripewise_control::pools::stacked::{Stack, refuse_if_used};
+use stripewise_control::registry::{KnownDrive, KnownPool};
+use stripewise_control::report::{PoolReport, counted};
+use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{Pool, PoolSpec};
 use stripewise_runtime::OpenOptions;
 
-use crate::candidates::{self, Candidate};
 use crate::commands::{App, Pools};
-use crate::contents::refuse_contents;
 use crate::failure::{Exit, Failure, Result};
-use crate::home::{KnownDrive, KnownPool};
-use crate::names::PoolName;
-use crate::nest::{Nest, refuse_if_used};
-use crate::report::{PoolReport, counted};
-use crate::session::{Access, pool_failure, pool_options};
-use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 16 << 20;
@@ -76,9 +76,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         refuse_if_used(&home, &what, &volume.pool, Some(&volume.volume))?;
         held.push(app.served.hold(&what, &volume.pool, Some(&volume.volume))?);
     }
-    let nest = Nest::new(app, &format!("pool create {name}"))?;
-    let made = make(options, app, &nest, &candidates).await;
-    let closed = nest.close().await;
+    let stack = Stack::new(app, &format!("pool create {name}"))?;
+    let made = make(options, app, &stack, &candidates).await;
+    let closed = stack.close().await;
     let report = made?;
     closed?;
 
@@ -107,11 +107,11 @@ fn next_command(pool: &str, drives: usize) -> String {
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.
-async fn make(options: &Options, app: &App, nest: &Nest, candidates: &[Candidate]) -> Result<PoolReport> {
-    let (home, name, executor) = (app.home()?, &options.name.0, nest.executor());
+async fn make(options: &Options, app: &App, stack: &Stack, candidates: &[Candidate]) -> Result<PoolReport> {
+    let (home, name, executor) = (app.home()?, &options.name.0, stack.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
-        opened.push(nest.open(candidate, Access::Change, &OpenOptions::default()).await?);
+        opened.push(stack.open(candidate, Access::Change, &OpenOptions::default()).await?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
         refuse_contents(app, candidate, opened, options.force).await?;
@@ -138,7 +138,7 @@ async fn make(options: &Options, app: &App, nest: &Nest, candidates: &[Candidate
         .map_err(|error| pool_failure(&what, &error))?;
     let report = PoolReport::from(&pool.status());
     pool.close().await.map_err(|error| pool_failure(&what, &error))?;
-    let known = |drive: &crate::report::DriveReport| KnownDrive {
+    let known = |drive: &stripewise_control::report::DriveReport| KnownDrive {
         id: drive.id.clone(),
         path: PathBuf::from(&drive.path),
     };

@@ -5,13 +5,13 @@
 //! without `--yes`.
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, Session, with_pool};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::report::takes_part;
 
 use crate::commands::{App, Pools, confirmed};
 use crate::failure::{Exit, Result};
-use crate::names::PoolName;
-use crate::nest::refuse_if_used;
-use crate::report::takes_part;
-use crate::session::{Access, Session, with_pool};
 
 /// Destroy a pool and all of its volumes
 #[derive(Args)]

@@ -5,14 +5,14 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::status_file;
+use stripewise_control::report::EventReport;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
-use crate::left_word;
-use crate::names::PoolName;
 use crate::printer::{Table, plain};
-use crate::report::EventReport;
-use crate::session::{Access, with_pool};
 
 /// Show the history of a pool
 #[derive(Args)]
@@ -36,7 +36,7 @@ struct Events {
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let (home, name) = (app.home()?, &options.name.0);
     let known = home.pool(name)?;
-    let mut events = match left_word::wait_for(app, &home, &known).await? {
+    let mut events = match status_file::wait_for(app, &home, &known).await? {
         Some(word) => word.events,
         None => {
             with_pool(app, name, Access::Look, "pool events", async |session| {

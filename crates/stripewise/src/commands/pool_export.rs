@@ -7,14 +7,14 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::drives::candidates::noted_export;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, Session, pool_failure};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::registry::KnownPool;
 
-use crate::candidates::noted_export;
 use crate::commands::App;
 use crate::failure::{Exit, Result};
-use crate::home::KnownPool;
-use crate::names::PoolName;
-use crate::nest::refuse_if_used;
-use crate::session::{Access, Session, pool_failure};
 
 /// Release a pool, so that another host can import it
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             let closed = session.close().await;
             released.map_err(|error| pool_failure("its drives could not record it", &error)).and(closed)
         }
-        Err(failure) if failure.taken_at.is_some() => return Err(failure),
+        Err(failure) if failure.taken_at().is_some() => return Err(failure),
         Err(failure) => {
             // Not while another process has it.
             drop(home.lock_pool(&app.executor()?.context(), &pool, Access::Change, &doing, None).await?);

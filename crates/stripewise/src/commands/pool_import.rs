@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::drives::candidates::{Candidate, noted_export};
+use stripewise_control::drives::search::{Found, Way, on_exports, on_paths, on_volume, places};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure};
+use stripewise_control::pools::stacked::Stack;
+use stripewise_control::registry::this_host::this_host;
+use stripewise_control::registry::{Home, KnownDrive, KnownPool};
+use stripewise_control::report::{DriveReport, PoolReport, counted};
+use stripewise_control::times::moment_text;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, HostUse, OpenMode, Pool, PoolId, PoolOptions, identify};
 use stripewise_export::nbd::client::NbdUri;
 use stripewise_runtime::{Holder, OpenError, OpenOptions, RealExecutor};
 
-use crate::candidates::{Candidate, noted_export};
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::home::{Home, KnownDrive, KnownPool};
-use crate::import_search::{Found, Way, on_exports, on_paths, on_volume, places};
-use crate::names::PoolName;
-use crate::nest::Nest;
 use crate::printer::{Page, Style, Table, plain};
-use crate::report::{DriveReport, PoolReport, counted};
-use crate::session::{Access, pool_failure};
-use crate::this_host::this_host;
-use crate::times::moment_text;
 
 /// Find pools on drives: list them, or import those that are named
 #[derive(Args)]
@@ -86,9 +86,9 @@ struct FoundPools {
 
 /// Runs it.
 pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let nest = Nest::new(app, "pool import")?;
-    let found = find_and_import(options, app, &nest).await;
-    let closed = nest.close().await;
+    let stack = Stack::new(app, "pool import")?;
+    let found = find_and_import(options, app, &stack).await;
+    let closed = stack.close().await;
     let found = found?;
     closed?;
     let lists = options.pool.is_none() && !options.all;
@@ -197,8 +197,8 @@ fn groups(found: &[Found]) -> Vec<Group<'_>> {
     groups
 }
 
-async fn find_and_import(options: &Options, app: &App, nest: &Nest) -> Result<Vec<FoundPool>> {
-    let import = Import { options, app, home: app.home()?, executor: nest.executor() };
+async fn find_and_import(options: &Options, app: &App, stack: &Stack) -> Result<Vec<FoundPool>> {
+    let import = Import { options, app, home: app.home()?, executor: stack.executor() };
     let places = places(app, &options.folders, &options.drives)?;
     let mut found = on_paths(app, import.executor, &places.paths).await;
     import.follow_exports(places.exports, &mut found).await?;
@@ -217,7 +217,7 @@ async fn find_and_import(options: &Options, app: &App, nest: &Nest) -> Result<Ve
             break;
         }
         for name in below {
-            for opened in nest.volumes_of(&name).await {
+            for opened in stack.volumes_of(&name).await {
                 found.extend(on_volume(app, import.executor, opened).await);
             }
             looked_at.push(name);
@@ -545,15 +545,15 @@ impl Import<'_> {
 
     /// Has the pool record that it is this host's, and its name on the list.
     async fn claim(&self, pool: &KnownPool) -> Result<()> {
-        let nest = Nest::new(self.app, &format!("pool import {}", pool.name))?;
+        let stack = Stack::new(self.app, &format!("pool import {}", pool.name))?;
         if self.options.force {
-            nest.force(&pool.id);
+            stack.force(&pool.id);
         }
-        let claimed = match nest.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
+        let claimed = match stack.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
             Ok(session) => session.close().await,
             Err(trouble) => Err(trouble.failure()),
         };
-        let closed = nest.close().await;
+        let closed = stack.close().await;
         claimed.and(closed)
     }
 

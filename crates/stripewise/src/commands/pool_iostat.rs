@@ -7,17 +7,19 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::status_file::{
+    self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads,
+};
+use stripewise_control::registry::{Home, KnownPool};
+use stripewise_control::size::ByteSize;
 use stripewise_drive::Cause;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
-use crate::home::{Home, KnownPool};
-use crate::left_word::{self, CauseLoad, DriveLoad, LeftWord, VolumeRequests, loads};
-use crate::names::PoolName;
 use crate::printer::{Page, Style, Table, plain};
-use crate::session::{Access, with_pool};
-use crate::size::ByteSize;
 
 /// Show I/O statistics of a pool's drives
 #[derive(Args)]
@@ -116,7 +118,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let known = home.pool(name)?;
     let first = match app.served.lend(name, app) {
         Some(session) => Some(session.word()),
-        None => left_word::wait_for_word(app, &home, &known).await?,
+        None => status_file::wait_for_word(app, &home, &known).await?,
     };
     let Some(first) = first else {
         return nothing_runs(app, name, options.causes).await;
@@ -175,9 +177,9 @@ async fn next(
     app: &App,
     home: &Home,
     known: &KnownPool,
-    before: &LeftWord,
+    before: &StatusFile,
     seconds: f64,
-) -> Result<Option<LeftWord>> {
+) -> Result<Option<StatusFile>> {
     let context = app.executor()?.context();
     // Word is left once a second, a little after which it is read.
     let due_ms = before.unix_ms + (seconds * 1000.0) as u64 - 500;
@@ -185,7 +187,7 @@ async fn next(
         context.sleep_ns(100_000_000).await;
         let word = match app.served.lend(&known.name, app) {
             Some(session) => Some(session.word()),
-            None => left_word::read(home, known),
+            None => status_file::read(home, known),
         };
         let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count
@@ -199,7 +201,7 @@ async fn next(
     }
 }
 
-fn since_opening(word: &LeftWord) -> Interval {
+fn since_opening(word: &StatusFile) -> Interval {
     let seconds = word.unix_ms.saturating_sub(word.opened_unix_ms) as f64 / 1e3;
     Interval {
         seconds,
@@ -208,7 +210,7 @@ fn since_opening(word: &LeftWord) -> Interval {
     }
 }
 
-fn between(before: &LeftWord, now: &LeftWord) -> Interval {
+fn between(before: &StatusFile, now: &StatusFile) -> Interval {
     if before.opened_unix_ms != now.opened_unix_ms {
         return since_opening(now);
     }

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::registry::KnownPool;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
-use crate::home::KnownPool;
 use crate::printer::{Table, plain};
 
 /// List the known pools

@@ -4,13 +4,13 @@
 //! Expected faults: volumes that could not be read without the drive (refused).
 
 use clap::Args;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::redundancy::tell_without;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
-use crate::names::PoolName;
-use crate::redundancy::tell_without;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Take a drive offline temporarily
 #[derive(Args)]

@@ -1,6 +1,6 @@
 //! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is
 //! copied to it first; that is a rebuild, and belongs to the pool. Where a daemon's pool lost more
-//! drives than it can do without it is opened anew (`anew.rs`).
+//! drives than it can do without it is opened anew (`reopen.rs`).
 //!
 //! Expected faults: a drive that is not there, that holds another pool by now, whose place another
 //! has taken.
@@ -8,18 +8,18 @@
 use std::rc::Rc;
 
 use clap::Args;
+use stripewise_control::drives::candidates::Candidate;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::reopen::open_if_that_helps;
+use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::report::takes_part;
 use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, JobKind, inspect};
 
-use crate::anew::open_if_that_helps;
-use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Failure, Result};
 use crate::jobs::{due_text, work};
-use crate::names::PoolName;
-use crate::report::takes_part;
-use crate::session::{Access, Session, pool_failure, with_pool};
 
 /// Bring a drive back online, and copy to it what changed while it was away
 #[derive(Args)]

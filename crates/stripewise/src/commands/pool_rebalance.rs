@@ -6,14 +6,14 @@
 //! next goes on).
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::report::PoolReport;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
-use crate::jobs::{due_text, work};
-use crate::names::PoolName;
-use crate::report::PoolReport;
-use crate::session::{Access, pool_failure, with_pool};
+use crate::jobs::{self, due_text, work};
 
 /// Spread volumes over all data drives, so that free space can be used
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub struct Options {
 }
 
 enum Outcome {
-    Done(Box<crate::jobs::Done>),
+    Done(Box<stripewise_control::jobs::Done>),
     Begun(Box<PoolReport>),
     NothingToGain(Box<PoolReport>),
     Stopped(Box<PoolReport>),
@@ -62,7 +62,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     })
     .await?;
     let (report, line) = match outcome {
-        Outcome::Done(done) => return done.print(app),
+        Outcome::Done(done) => return jobs::print(&done, app),
         Outcome::Begun(report) => {
             let line = due_text(app, &report).unwrap_or_else(|| format!("pool {name} is balanced"));
             (report, line)

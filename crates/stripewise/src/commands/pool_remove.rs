@@ -5,12 +5,12 @@
 //! are not there.
 
 use clap::Args;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
-use crate::names::PoolName;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Remove a drive that holds no data of the pool
 #[derive(Args)]

@@ -5,13 +5,13 @@
 //! (the next command that opens the pool for writing finishes it).
 
 use clap::Args;
+use stripewise_control::daemon::serving::begin_serving;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, Session};
+use stripewise_control::pools::stacked::refuse_if_used;
 
-use crate::commands::serve::begin_serving;
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Failure, Result};
-use crate::names::PoolName;
-use crate::nest::refuse_if_used;
-use crate::session::{Access, Session};
 
 /// Rename a pool
 #[derive(Args)]

@@ -6,17 +6,17 @@
 //! replaced already, a new one that holds something, is too small, or belongs to the pool already.
 
 use clap::Args;
+use stripewise_control::drives::candidates::Candidate;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::redundancy::tell_without;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::report::{PoolReport, takes_part};
 use stripewise_engine::pool::JobKind;
 
-use crate::candidates::Candidate;
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
-use crate::jobs::{due_text, work};
-use crate::names::PoolName;
-use crate::redundancy::tell_without;
-use crate::report::{PoolReport, takes_part};
-use crate::session::{Access, pool_failure, with_pool};
+use crate::jobs::{self, due_text, work};
 
 /// Replace a drive: a working one stays in use until the new one is full, a lost one is rebuilt
 #[derive(Args)]
@@ -71,7 +71,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     })
     .await?;
     let report = match done {
-        Outcome::Rebuilt(done) => return done.print(app),
+        Outcome::Rebuilt(done) => return jobs::print(&done, app),
         Outcome::Due(report) => *report,
     };
     let due = due_text(app, &report);
@@ -92,6 +92,6 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 enum Outcome {
-    Rebuilt(crate::jobs::Done),
+    Rebuilt(stripewise_control::jobs::Done),
     Due(Box<PoolReport>),
 }

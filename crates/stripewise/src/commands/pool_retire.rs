@@ -5,14 +5,14 @@
 //! (then it is a failed drive like any other).
 
 use clap::Args;
+use stripewise_control::drives::names::{find, id_of};
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
-use crate::drive_names::{find, id_of};
 use crate::failure::{Exit, Result};
 use crate::jobs::{due_text, work};
-use crate::names::PoolName;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Migrate data off a drive online, then remove it
 #[derive(Args)]

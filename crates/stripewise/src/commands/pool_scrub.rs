@@ -2,13 +2,13 @@
 //! once.
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
-use crate::jobs::{due_text, work};
-use crate::names::PoolName;
-use crate::session::{Access, pool_failure, with_pool};
+use crate::jobs::{self, due_text, work};
 
 /// Verify every stripe, repair errors, and name the drive that caused them
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
                 work(app, session, JobKind::Scrub).await
             })
             .await?;
-        return done.print(app);
+        return jobs::print(&done, app);
     }
     let report = with_pool(app, name, Access::Change, &format!("pool scrub {name}"), async |session| {
         session.pool.scrub().await.map_err(|error| pool_failure(&what, &error))?;

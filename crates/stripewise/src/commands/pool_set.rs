@@ -3,15 +3,15 @@
 use std::str::FromStr;
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{
     REBUILD_PRIORITY_HIGH_PERCENT, REBUILD_PRIORITY_LOW_PERCENT, REBUILD_PRIORITY_MEDIUM_PERCENT,
 };
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
-use crate::names::PoolName;
-use crate::session::{Access, Session, pool_failure, with_pool};
-use crate::size::ByteSize;
 
 const DAY_S: u64 = 86_400;
 /// Ten years: longer is a slip of the hand.

@@ -4,14 +4,15 @@
 //! Expected faults: drives that are gone, all of them even; a pool in use.
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::status_file;
+use stripewise_control::registry::{Home, KnownPool};
+use stripewise_control::report::PoolReport;
 
 use crate::commands::{App, Pools};
-use crate::failure::{Exit, Result};
-use crate::home::{Home, KnownPool};
-use crate::left_word;
-use crate::names::PoolName;
-use crate::report::PoolReport;
-use crate::session::{Access, with_pool};
+use crate::failure::{Exit, Reason, Result};
+use crate::report::{Shown, exit_of};
 
 /// Show the state of pools, and the next command to run. Exit code 0: all is well, 3: works but
 /// degraded, 1: failed
@@ -38,7 +39,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     for pool in &known {
         pools.push(report(app, &home, pool).await?);
     }
-    let exit = |worst: Exit, pool: &PoolReport| match (worst, pool.exit()) {
+    let exit = |worst: Exit, pool: &PoolReport| match (worst, exit_of(pool)) {
         (Exit::Failure, _) | (_, Exit::Failure) => Exit::Failure,
         (Exit::Degraded, _) | (_, Exit::Degraded) => Exit::Degraded,
         _ => Exit::Success,
@@ -57,21 +58,21 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 async fn report(app: &App, home: &Home, known: &KnownPool) -> Result<PoolReport> {
-    if let Some(word) = left_word::wait_for(app, home, known).await? {
+    if let Some(word) = status_file::wait_for(app, home, known).await? {
         return Ok(word.report);
     }
     match with_pool(app, &known.name, Access::Look, "pool status", async |session| Ok(session.report())).await
     {
         Ok(report) => Ok(report),
-        Err(failure) if failure.taken_at.is_some() && app.printer.caller().is_none() => Err(failure),
+        Err(failure) if failure.taken_at().is_some() && app.printer.caller().is_none() => Err(failure),
         // Somebody came in between: then it cannot be told how it is, unless by that one.
         Err(failure) if home.pool_user(known).is_some() => {
-            left_word::read(home, known).map(|word| word.report).ok_or(failure)
+            status_file::read(home, known).map(|word| word.report).ok_or(failure)
         }
         Err(failure) => {
             let action = failure.hint.unwrap_or_default();
             let report = PoolReport::unreachable(known, &failure.message, &action);
-            Ok(if failure.denied { report.of_unknown_state() } else { report })
+            Ok(if failure.reason == Reason::Denied { report.of_unknown_state() } else { report })
         }
     }
 }

@@ -4,13 +4,13 @@
 //! meanwhile, nothing to do.
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
-use crate::jobs::work;
-use crate::names::PoolName;
-use crate::session::{Access, with_pool};
+use crate::jobs::{self, work};
 
 /// Run a pool's jobs in the foreground until they are done
 #[derive(Args)]
@@ -31,5 +31,5 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         work(app, session, kind).await
     })
     .await?;
-    done.print(app)
+    jobs::print(&done, app)
 }

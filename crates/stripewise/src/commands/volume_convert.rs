@@ -6,6 +6,10 @@
 //! less redundancy (only with `--yes`).
 
 use clap::Args;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::report::counted;
+use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{JobKind, PoolError};
 use stripewise_layout::LayoutSpec;
 
@@ -13,10 +17,6 @@ use crate::commands::volume_create::{parse_layout, with_columns};
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Failure, Result};
 use crate::jobs::work;
-use crate::names::VolumeName;
-use crate::report::counted;
-use crate::session::{Access, Session, pool_failure, with_pool};
-use crate::size::ByteSize;
 
 /// Convert a volume to another layout online
 #[derive(Args)]

@@ -3,14 +3,14 @@
 //! Expected faults: layouts that do not fit the drives, too little room, names that are taken.
 
 use clap::{Args, ValueEnum};
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
 use stripewise_layout::LayoutSpec;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Failure, Result};
-use crate::names::VolumeName;
-use crate::session::{Access, pool_failure, with_pool};
-use crate::size::ByteSize;
 
 /// Create a volume with a RAID layout
 #[derive(Args)]

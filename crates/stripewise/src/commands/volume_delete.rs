@@ -1,13 +1,13 @@
 //! `volume delete`: a volume and all that it holds.
 
 use clap::Args;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::size::ByteSize;
 
 use crate::commands::{App, Volumes, confirmed};
 use crate::failure::{Exit, Result};
-use crate::names::VolumeName;
-use crate::nest::refuse_if_used;
-use crate::session::{Access, Session, pool_failure, with_pool};
-use crate::size::ByteSize;
 
 /// Delete a volume
 #[derive(Args)]

@@ -1,14 +1,15 @@
 //! `volume list`: the volumes of one or all pools.
 
 use clap::Args;
+use stripewise_control::names::PoolName;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::status_file;
+use stripewise_control::registry::{Home, KnownPool};
+use stripewise_control::report::VolumeReport;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
-use crate::home::{Home, KnownPool};
-use crate::left_word;
-use crate::names::PoolName;
-use crate::report::{VolumeReport, volume_table};
-use crate::session::{Access, with_pool};
+use crate::report::volume_table;
 
 /// List volumes
 #[derive(Args)]
@@ -29,7 +30,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     for pool in pools {
         match volumes_of(app, &home, &pool).await {
             Ok(found) => volumes.extend(found),
-            Err(failure) if failure.taken_at.is_some() => return Err(failure),
+            Err(failure) if failure.taken_at().is_some() => return Err(failure),
             // One pool that is away does not hide the others.
             Err(failure) if options.pool.is_none() => app.printer.warning(failure.message),
             Err(failure) => return Err(failure),
@@ -49,7 +50,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 async fn volumes_of(app: &App, home: &Home, pool: &KnownPool) -> Result<Vec<VolumeReport>> {
-    match left_word::wait_for(app, home, pool).await? {
+    match status_file::wait_for(app, home, pool).await? {
         Some(word) => Ok(word.report.volumes),
         None => {
             with_pool(app, &pool.name, Access::Look, "volume list", async |session| {

@@ -4,13 +4,13 @@
 //! Expected faults: too little room where it is to live (refused, with the numbers).
 
 use clap::{Args, ValueEnum};
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_engine::pool::{JobKind, Pin};
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
 use crate::jobs::work;
-use crate::names::VolumeName;
-use crate::session::{Access, pool_failure, with_pool};
 
 /// Pin a volume to fast or slow drives, or let its data move with use
 #[derive(Args)]

@@ -7,18 +7,18 @@
 use std::collections::VecDeque;
 
 use clap::Args;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
+use stripewise_control::pools::session::with_pool_to_read;
+use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::names::VolumeName;
-use crate::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::session::with_pool_to_read;
-use crate::size::ByteSize;
 
 /// Copy bytes of a volume to standard output
 #[derive(Args)]

@@ -4,13 +4,13 @@
 //! Expected faults: too little room, sizes below what is stored, volumes that cannot be read.
 
 use clap::Args;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::size::ByteSize;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Failure, Result};
-use crate::names::VolumeName;
-use crate::nest::refuse_if_used;
-use crate::session::{Access, pool_failure, with_pool};
-use crate::size::ByteSize;
 
 /// Grow or shrink a volume
 #[derive(Args)]

@@ -1,12 +1,13 @@
 //! `volume show`: one volume at length.
 
 use clap::Args;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{Access, find_volume, with_pool};
+use stripewise_control::pools::status_file;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
-use crate::left_word;
-use crate::names::VolumeName;
-use crate::session::{Access, find_volume, with_pool};
+use crate::report::Shown;
 
 /// Show a volume: layout, size, drives
 #[derive(Args)]
@@ -22,7 +23,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let home = app.home()?;
     let known = home.pool(&name.pool)?;
     // Whoever has the pool open knows how it is used and what is being moved.
-    let volume = match left_word::wait_for(app, &home, &known).await? {
+    let volume = match status_file::wait_for(app, &home, &known).await? {
         Some(word) => find_volume(word.report, name)?,
         None => {
             with_pool(app, &name.pool, Access::Look, "volume show", async |session| {

@@ -12,6 +12,12 @@ use std::rc::Rc;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, find_volume};
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::report::counted;
+use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
 use stripewise_engine::pool::Volume;
@@ -20,13 +26,7 @@ use stripewise_export::VolumeExport;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::input::Input;
-use crate::names::VolumeName;
-use crate::nest::refuse_if_used;
-use crate::pieces::{IN_FLIGHT, Pieces, find_volume};
 use crate::progress::Progress;
-use crate::report::counted;
-use crate::session::{Access, with_pool};
-use crate::size::ByteSize;
 
 /// Copy bytes from standard input into a volume
 #[derive(Args)]

@@ -19,9 +19,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stripewise_control::registry::own_user;
+use stripewise_control::roles::Role;
+
 use crate::failure::{Failure, Result, system_text};
-use crate::home::own_user;
-use crate::roles::Role;
 
 /// A shorter secret can be guessed.
 const LEAST_SECRET_BYTES: usize = 16;

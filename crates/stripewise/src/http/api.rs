@@ -26,13 +26,14 @@ use utoipa_axum::routes;
 
 pub use problem::{Problem, error};
 
+use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::report::{EventReport, PoolReport, VolumeReport};
+
 use super::connections::{no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order, What};
 use crate::cli::Cli;
 use crate::failure::Exit;
-use crate::refusals::Refusals;
-use crate::report::{EventReport, PoolReport, VolumeReport};
 
 mod description;
 mod drives;

@@ -20,6 +20,7 @@ use futures_util::StreamExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use stripewise_control::daemon::refusals::Refusals;
 use stripewise_export::budget::{Budget, Taken};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Semaphore, watch};
@@ -31,7 +32,6 @@ use super::api::{MAX_BYTES, error};
 use super::doors::{OpenDoor, Socket};
 use super::guard::{Address, Peer};
 use super::strangers::Strangers;
-use crate::refusals::Refusals;
 
 /// Connections at a time; further ones are told so and closed.
 const MAX_CONNECTIONS: usize = 256;

@@ -11,6 +11,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use stripewise_control::daemon::listeners::{TAKEN_HINT, parse_address};
+use stripewise_control::daemon::socket::listen_patiently;
 use stripewise_export::nbd::{Tls, TlsError};
 use stripewise_runtime::{ListenError, OWNER_ONLY, SocketFile, bind_unix};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -18,9 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::guard::Address;
 use crate::commands::App;
-use crate::control::listen_patiently;
 use crate::failure::{Failure, Result};
-use crate::ways_in::{TAKEN_HINT, parse_address};
 
 /// Every user may connect to a socket file that was asked for; what a user may do is decided by who
 /// it is.

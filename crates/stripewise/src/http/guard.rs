@@ -13,12 +13,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::roles::Role;
 
 use super::access::AccessFile;
 use super::api::error;
 use super::strangers::Stranger;
-use crate::refusals::Refusals;
-use crate::roles::Role;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request, next:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::own_user;
+    use stripewise_control::registry::own_user;
 
     const TOKENS: &str = "token eyes read 0123456789abcdef\nuser 4711 operate\n";
 

@@ -2,12 +2,12 @@
 //! was opened, but for errors, which are the drives' for good. What each figure means is in
 //! `docs/daemon.md`, which a test compares with this.
 
+use stripewise_control::pools::status_file::loads;
+use stripewise_control::report::PoolReport;
 use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 
 use super::metrics_page::Page;
 use crate::commands::App;
-use crate::left_word::loads;
-use crate::report::PoolReport;
 
 /// All of it.
 pub fn text(app: &App) -> String {
@@ -72,10 +72,13 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
             page.value("stripewise_job_bytes_per_second", &labels, job.mb_per_s * 1e6);
         }
     }
-    type OfDrive = fn(&crate::report::DriveReport, &crate::left_word::DriveLoad) -> f64;
+    type OfDrive = fn(
+        &stripewise_control::report::DriveReport,
+        &stripewise_control::pools::status_file::DriveLoad,
+    ) -> f64;
     let of_drives: [(&str, &str, &str, OfDrive); 9] = [
         ("stripewise_drive_online", "gauge", "1 for a drive in service", |drive, _| {
-            f64::from(u8::from(crate::report::takes_part(&drive.state)))
+            f64::from(u8::from(stripewise_control::report::takes_part(&drive.state)))
         }),
         ("stripewise_drive_requests_total", "counter", "Requests, neighbours merged", |_, load| {
             load.requests as f64

@@ -3,12 +3,14 @@
 use std::pin::pin;
 use std::rc::Rc;
 
+use stripewise_control::daemon::caller::{Caller, Collected};
+use stripewise_control::daemon::socket::frames::Colours;
+use stripewise_control::daemon::turns::Turns;
+
 use super::metrics;
+use crate::carry_out::{From, carry_out};
 use crate::commands::App;
-use crate::control::{Caller, Collected, From, carry_out};
 use crate::failure::Exit;
-use crate::printer::Colours;
-use crate::turns::Turns;
 use futures_channel::{mpsc, oneshot};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};

@@ -6,12 +6,12 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use stripewise_control::size::ByteSize;
 use stripewise_model::advise::{Advice, Matter, Need, parse_link, what_matters};
 
 use super::{advised, percent, told, workload};
 use crate::commands::App;
 use crate::failure::{Failure, Result};
-use crate::size::ByteSize;
 
 type Parsed<T> = std::result::Result<T, String>;
 

@@ -8,10 +8,10 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use stripewise_control::drives::candidates::Candidate;
 use stripewise_model::advise::{AdviceError, Kind, parse_count, parse_drives};
 use stripewise_model::catalogue::parse_drive;
 
-use crate::candidates::Candidate;
 use crate::commands::App;
 use crate::failure::{Failure, Result, system_text};
 

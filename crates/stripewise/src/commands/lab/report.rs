@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::registry::replace_file;
 use stripewise_lab::Chart;
 use stripewise_lab::lab_report::{ReportedRun, charted_figures, lab_report_charts, lab_report_html};
 
 use super::{store, store_failure};
 use crate::commands::{App, evaluate};
 use crate::failure::{Exit, Failure, Result, system_text};
-use crate::home::replace_file;
 
 /// Write runs into one page of HTML
 #[derive(Args)]

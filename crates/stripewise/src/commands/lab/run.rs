@@ -12,6 +12,11 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use clap::{Args, ValueEnum};
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::pieces::find_volume;
+use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_drive::Context;
 use stripewise_lab::driver::fio;
 use stripewise_lab::files::{Bonnie, Extents, FileStore, Folder, PostMark, run_bonnie, run_postmark};
@@ -30,12 +35,7 @@ use super::{store, store_failure};
 use crate::commands::App;
 use crate::commands::evaluate::iso_8601;
 use crate::failure::{Exit, Failure, Result, chain, system_text};
-use crate::names::VolumeName;
-use crate::nest::refuse_if_used;
-use crate::pieces::find_volume;
 use crate::progress::Progress;
-use crate::session::{Access, with_pool};
-use crate::size::{ByteSize, duration_text};
 
 /// Measure a volume, device, file, directory or NBD export with a method
 #[derive(Args)]
@@ -330,7 +330,7 @@ impl Work<'_> {
             let capacity = Target::capacity_bytes(&volume);
             self.natively(&volume, capacity, self.circumstances()).await
         });
-        measured.await.map_err(|failure| match failure.taken_at {
+        measured.await.map_err(|failure| match failure.taken_at() {
             Some(_) => Failure::new(format!("pool `{}` is open in a daemon", name.pool)).hint(format!(
                 "measure it as its clients see it: stripewise lab run 'nbd+unix:///{name}?socket=PATH' --profile {}",
                 self.profile.name

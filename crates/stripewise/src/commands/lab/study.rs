@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use clap::Args;
+use stripewise_control::registry::replace_file;
+use stripewise_control::size::duration_text;
 use stripewise_drive::Pace;
 use stripewise_lab::evaluate::DriveSource;
 use stripewise_lab::study::{
@@ -20,10 +22,8 @@ use super::text::number;
 use crate::commands::App;
 use crate::commands::evaluate::{self, Model, iso_8601, parse_model};
 use crate::failure::{Exit, Failure, Result, system_text};
-use crate::home::replace_file;
 use crate::printer::{Page, Printer, Style, Table, plain};
 use crate::progress::Progress;
-use crate::size::duration_text;
 
 /// Run a published study: its configurations, its method, its tables, its findings
 #[derive(Args)]

@@ -9,19 +9,19 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use stripewise_control::drives::candidates::{Candidate, Identity, Place};
+use stripewise_control::drives::contents::contents_of;
+use stripewise_control::drives::network;
+use stripewise_control::names::VolumeName;
+use stripewise_control::pools::session::{OpenedDrive, open_drive, pool_failure};
+use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{PoolError, inspect};
 use stripewise_lab::DriveTarget;
 use stripewise_runtime::{CreateOptions, OpenOptions, create_drive_file};
 
-use crate::candidates::{Candidate, Identity, Place};
 use crate::commands::App;
-use crate::contents::contents_of;
 use crate::failure::{Failure, Result, chain, system_text};
-use crate::names::VolumeName;
-use crate::network;
-use crate::session::{OpenedDrive, open_drive, pool_failure};
-use crate::size::ByteSize;
 
 /// Memory of returned buffers kept for reuse.
 const RETAINED_BYTES: usize = 192 << 20;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::size::ByteSize;
 use stripewise_model::catalogue::{DriveEntry, Origin, Parameter, drives};
 
 use crate::commands::App;
 use crate::commands::evaluate::catalogue_drive;
 use crate::failure::{Exit, Result};
 use crate::printer::{Table, plain};
-use crate::size::ByteSize;
 
 /// List the drives of the catalogue, or one with every parameter and its source
 #[derive(Args)]

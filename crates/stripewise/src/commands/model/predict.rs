@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use stripewise_control::registry::replace_file;
+use stripewise_control::size::ByteSize;
 use stripewise_lab::Pattern as LabPattern;
 use stripewise_lab::method;
 use stripewise_model::predict::{Latency, Limit, Prediction, State, Workload, depth_chart, predict};
@@ -17,9 +19,7 @@ use stripewise_model::validate::Expected;
 use super::{parse_share, parse_state, system_failure};
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
-use crate::home::replace_file;
 use crate::printer::{Page, Style, Table, plain};
-use crate::size::ByteSize;
 
 /// Predict what a system of the catalogue, or drives under a layout, deliver, and what limits them
 #[derive(Args)]

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::size::ByteSize;
 use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, Use};
 use stripewise_model::reliability::{
@@ -20,7 +21,6 @@ use crate::commands::volume_create::{parse_layout, with_columns};
 use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style};
 use crate::progress::Progress;
-use crate::size::ByteSize;
 
 /// Estimate how likely a layout is to lose data
 #[derive(Args)]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use stripewise_control::registry::replace_file;
+use stripewise_control::size::ByteSize;
 use stripewise_model::predict::State;
 use stripewise_model::sweep::{Sweep, csv, json_lines};
 use stripewise_model::system::{Catalogue, Configuration, Over};
@@ -11,9 +13,7 @@ use stripewise_model::system::{Catalogue, Configuration, Over};
 use super::{parse_share, parse_state, system_failure};
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
-use crate::home::replace_file;
 use crate::printer::write_out;
-use crate::size::ByteSize;
 
 /// Predict every combination of layouts, drives, interleaves and loads
 #[derive(Args)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use stripewise_control::registry::replace_file;
 use stripewise_model::studies::{self, DataError};
 use stripewise_model::system::Catalogue;
 use stripewise_model::validate::{
@@ -15,7 +16,6 @@ use stripewise_model::validate::{
 use super::own;
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
-use crate::home::replace_file;
 use crate::printer::{Page, Table, plain};
 
 /// Hold the predictions against every row of the published studies

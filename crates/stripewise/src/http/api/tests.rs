@@ -12,11 +12,11 @@ use clap::parser::ValueSource;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
+use stripewise_control::daemon::caller::Collected;
 use tower::ServiceExt;
 
 use super::*;
 use crate::cli::Cli;
-use crate::control::Collected;
 use crate::http::access::AccessFile;
 use crate::http::guard::{Address, Peer};
 

@@ -26,7 +26,7 @@ use crate::commands::evaluate::{catalogue_drive, iso_8601};
 use crate::commands::lab::store_failure;
 use crate::commands::lab::text::page_of;
 use crate::commands::model::{lab_load, system_failure};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Reason, Result};
 use crate::progress::Progress;
 
 /// What a name stands for.
@@ -44,7 +44,7 @@ fn named(app: &App, name: &str) -> Result<Modelled> {
         return Ok(Modelled::System(Box::new(system)));
     }
     let failed = |failure: Failure| match system {
-        Err(error) if failure.exit == Exit::Missing => {
+        Err(error) if failure.reason == Reason::Missing => {
             Failure { message: format!("{}; {error}", failure.message), ..failure }
         }
         _ => failure,

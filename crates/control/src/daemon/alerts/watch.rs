@@ -1,0 +1,317 @@
+//! What there is to tell: each served pool as it is now, against how it was when it was last looked
+//! at. All of it goes into the log; what somebody should do something about is sent as alerts, too.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use stripewise_engine::pool::ScrubSummary;
+
+use super::Alert;
+use crate::control::Control;
+use crate::failure::Result;
+use crate::pools::session::Session;
+use crate::report::{ActivityReport, EventReport, PoolReport, counted};
+
+/// Between two looks.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// A pool as it was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    state: String,
+    /// Read, write and checksum errors of each drive.
+    errors: HashMap<String, [u64; 3]>,
+    /// Events so far.
+    last_event: Option<(u64, String)>,
+    jobs: Vec<Job>,
+}
+
+/// A job, by kind, volume and drive.
+type Job = [String; 3];
+
+fn job(job: &ActivityReport) -> Job {
+    [job.kind.clone(), job.volume.clone(), job.drive.clone().unwrap_or_default()]
+}
+
+/// The pools as they were seen last, by name.
+#[derive(Default)]
+pub struct Watch(RefCell<HashMap<String, Seen>>);
+
+impl Watch {
+    /// Looks for as long as it is polled.
+    pub async fn go_on(&self, control: &Control) -> Result<()> {
+        let context = control.executor()?.context();
+        loop {
+            self.look(control);
+            context.sleep_ns(LOOK_NS).await;
+        }
+    }
+
+    /// Logs what is new, and has alerts sent.
+    pub fn look(&self, control: &Control) {
+        let sessions = control.served.lend_all(control);
+        let mut seen = self.0.borrow_mut();
+        seen.retain(|pool, _| sessions.iter().any(|session| session.name() == pool));
+        for session in &sessions {
+            let now = Look::at(session);
+            let before = seen.insert(session.name().to_owned(), now.seen());
+            now.log(before.as_ref());
+            for alert in now.alerts(before.as_ref()) {
+                tell(control, alert);
+            }
+        }
+    }
+}
+
+/// Logs it where nothing else does, and has it sent; says where that fails.
+pub fn tell(control: &Control, alert: Alert) {
+    let Alert { pool, kind, text } = &alert;
+    // The others are events of the pool, and logged as such.
+    if pool.is_empty() {
+        tracing::warn!(target: "alert", kind, "{text}");
+    } else if !matches!(*kind, "space" | "loss") {
+        tracing::warn!(target: "alert", pool, kind, "pool {pool}: {text}");
+    }
+    let Some(alerts) = control.alerts() else { return };
+    let (pool, kind) = (pool.clone(), *kind);
+    let Some(answered) = alerts.send(alert) else {
+        tracing::warn!(target: "alert", pool, kind, "there is more to tell than can be sent: an alert was left out");
+        return;
+    };
+    let Ok(executor) = control.executor() else { return };
+    drop(executor.context().spawn(async move {
+        for sent in answered.await.unwrap_or_default() {
+            match sent.error {
+                None => tracing::info!(target: "alert", pool, kind, way = sent.way, "sent"),
+                Some(error) => tracing::warn!(
+                    target: "alert", pool, kind, way = sent.way,
+                    "an alert could not be sent by {}: {error}", sent.way
+                ),
+            }
+        }
+    }));
+}
+
+/// A pool as it is now.
+struct Look {
+    report: PoolReport,
+    events: Vec<EventReport>,
+    scrubs: Vec<ScrubSummary>,
+    opened_unix_ms: u64,
+}
+
+impl Look {
+    fn at(session: &Session) -> Self {
+        Self {
+            report: session.report(),
+            events: session.pool.events().iter().map(EventReport::from).collect(),
+            scrubs: session.pool.scrub_reports(),
+            opened_unix_ms: session.opened_unix_ms(),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let errors = |drive: &crate::report::DriveReport| {
+            (drive.id.clone(), [drive.read_errors, drive.write_errors, drive.checksum_errors])
+        };
+        Seen {
+            state: self.report.state.clone(),
+            errors: self.report.drives.iter().map(errors).collect(),
+            last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
+            jobs: self.report.activity.iter().map(job).collect(),
+        }
+    }
+
+    /// Events since `before`. At the first look those since the pool was opened.
+    fn new_events(&self, before: Option<&Seen>) -> &[EventReport] {
+        let Some(before) = before else {
+            let is_older = |event: &EventReport| event.time_unix_ms < self.opened_unix_ms;
+            return &self.events[self.events.iter().rposition(is_older).map_or(0, |last| last + 1)..];
+        };
+        let is_last = |event: &EventReport| {
+            before
+                .last_event
+                .as_ref()
+                .is_some_and(|(time, text)| *time == event.time_unix_ms && *text == event.text)
+        };
+        &self.events[self.events.iter().rposition(is_last).map_or(0, |last| last + 1)..]
+    }
+
+    /// What is new since `before`, but for what alerts tell.
+    fn log(&self, before: Option<&Seen>) {
+        let pool = self.report.name.as_str();
+        // That it was opened was told with all that belongs to it.
+        let is_news = |event: &&EventReport| before.is_some() || event.kind != "pool";
+        for event in self.new_events(before).iter().filter(is_news) {
+            let (kind, text) = (event.kind.as_str(), one_line(&event.text));
+            let (drive, volume) = (self.drive_in(&text), self.volume_in(&text));
+            match kind {
+                "loss" => tracing::error!(target: "pool", pool, kind, drive, volume, "{text}"),
+                "space" => tracing::warn!(target: "pool", pool, kind, drive, volume, "{text}"),
+                _ => tracing::info!(target: "pool", pool, kind, drive, volume, "{text}"),
+            }
+        }
+        let jobs: &[Job] = before.map_or(&[], |before| &before.jobs);
+        let now: Vec<Job> = self.report.activity.iter().map(job).collect();
+        for [kind, volume, drive] in now.iter().filter(|job| !jobs.contains(job)) {
+            tracing::info!(target: "pool", pool, volume, drive, kind, "a {kind} has begun");
+        }
+        for [kind, volume, drive] in jobs.iter().filter(|job| !now.contains(job)) {
+            tracing::info!(target: "pool", pool, volume, drive, kind, "a {kind} has ended");
+        }
+    }
+
+    /// The drive that a sentence speaks of, by identity, if it is one.
+    fn drive_in(&self, text: &str) -> Option<&str> {
+        let mut drives = self.report.drives.iter().filter(|drive| names(text, &drive.path));
+        drives.next().filter(|_| drives.next().is_none()).map(|drive| drive.id.as_str())
+    }
+
+    /// The volume that a sentence speaks of, if it is one.
+    fn volume_in(&self, text: &str) -> Option<&str> {
+        let (_, rest) = text.split_once("volume ")?;
+        let is_it = |volume: &&crate::report::VolumeReport| {
+            rest.starts_with(&volume.name) && names(rest, &volume.name)
+        };
+        self.report.volumes.iter().find(is_it).map(|volume| volume.name.as_str())
+    }
+
+    /// What is new since `before`. At the first look only a state that is not well is.
+    fn alerts(&self, before: Option<&Seen>) -> Vec<Alert> {
+        let report = &self.report;
+        let alert = |kind: &'static str, text: String| Alert {
+            pool: report.name.clone(),
+            kind,
+            text: one_line(&text),
+        };
+        let mut alerts = Vec::new();
+        if report.state != before.map_or("online", |before| &before.state) {
+            alerts.push(alert("state", format!("{}: {}", report.state, report.condition)));
+        }
+        let Some(before) = before else { return alerts };
+        for drive in &report.drives {
+            let now = [drive.read_errors, drive.write_errors, drive.checksum_errors];
+            let then = before.errors.get(&drive.id).copied().unwrap_or(now);
+            let more: Vec<String> = ["read error", "write error", "wrong block"]
+                .into_iter()
+                .zip(now.into_iter().zip(then))
+                .filter(|(_, (now, then))| now > then)
+                .map(|(what, (now, then))| counted((now - then) as usize, what))
+                .collect();
+            if !more.is_empty() {
+                alerts.push(alert("drive", format!("{} had {}", drive.path, more.join(", "))));
+            }
+        }
+        let mut scrubs_ended = 0;
+        for event in self.new_events(Some(before)) {
+            match event.kind.as_str() {
+                "space" => alerts.push(alert("space", event.text.clone())),
+                "loss" => alerts.push(alert("loss", event.text.clone())),
+                "scrub" => scrubs_ended += 1,
+                _ => {}
+            }
+        }
+        // The reports are of the scrub that was asked for last; one ends with an event.
+        for scrub in self.scrubs.iter().rev().take(scrubs_ended).filter(|scrub| found_something(scrub)) {
+            alerts.push(alert("scrub", scrub_text(scrub)));
+        }
+        alerts
+    }
+}
+
+fn found_something(scrub: &ScrubSummary) -> bool {
+    let report = &scrub.report;
+    !report.blamed.is_empty()
+        || report.unattributed_blocks > 0
+        || report.unreadable_strips > 0
+        || scrub.error.is_some()
+}
+
+fn scrub_text(scrub: &ScrubSummary) -> String {
+    let report = &scrub.report;
+    let wrong: u64 = report.blamed.iter().map(|(_, blocks)| *blocks).sum();
+    let mut text = format!(
+        "the scrub of volume {} found {} that disagreed ({} repaired from the others), {} that could not be read",
+        scrub.volume,
+        counted((wrong + report.unattributed_blocks) as usize, "block"),
+        wrong,
+        counted(report.unreadable_strips as usize, "strip"),
+    );
+    if let Some(error) = &scrub.error {
+        text = format!("{text}; it ended early: {error}");
+    }
+    text
+}
+
+/// Whether a word of the sentence is this one.
+fn names(text: &str, word: &str) -> bool {
+    text.split([' ', ',', ':', ';', '(', ')']).any(|found| found == word)
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::DriveReport;
+
+    fn look(state: &str, read_errors: u64, events: &[(&str, &str)]) -> Look {
+        let drive =
+            DriveReport { id: "1".into(), path: "/d/0".into(), read_errors, ..DriveReport::default() };
+        let report = PoolReport {
+            name: "tank".into(),
+            state: state.into(),
+            condition: "as it is".into(),
+            drives: vec![drive],
+            ..PoolReport::default()
+        };
+        let event = |(index, (kind, text)): (usize, &(&str, &str))| EventReport {
+            time: String::new(),
+            time_unix_ms: index as u64,
+            kind: (*kind).into(),
+            text: (*text).into(),
+        };
+        Look {
+            report,
+            events: events.iter().enumerate().map(event).collect(),
+            scrubs: Vec::new(),
+            opened_unix_ms: 1,
+        }
+    }
+
+    fn kinds(now: &Look, before: Option<&Look>) -> Vec<&'static str> {
+        let before = before.map(Look::seen);
+        now.alerts(before.as_ref()).iter().map(|alert| alert.kind).collect()
+    }
+
+    #[test]
+    fn what_is_new_is_told_once() {
+        let well = look("online", 3, &[("pool", "opened"), ("space", "short")]);
+        assert_eq!(kinds(&well, None), [""; 0], "what was so before is not news");
+        let bad = look(
+            "degraded",
+            5,
+            &[("pool", "opened"), ("space", "short"), ("drive", "out"), ("loss", "gone")],
+        );
+        assert_eq!(kinds(&bad, None), ["state"]);
+        assert_eq!(kinds(&bad, Some(&well)), ["state", "drive", "loss"]);
+        assert_eq!(kinds(&bad, Some(&bad)), [""; 0]);
+        assert_eq!(kinds(&well, Some(&bad)), ["state", "space"], "a history that begins anew is all new");
+        let told = &bad.alerts(Some(&well.seen()))[1];
+        assert_eq!(told.text, "/d/0 had 2 read errors");
+    }
+
+    #[test]
+    fn events_are_new_once_and_from_the_opening_on() {
+        let now =
+            look("online", 0, &[("drive", "long ago"), ("pool", "opened"), ("drive", "/d/0 was let go of")]);
+        let texts =
+            |events: &[EventReport]| events.iter().map(|event| event.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(now.new_events(None)), ["opened", "/d/0 was let go of"]);
+        assert_eq!(texts(now.new_events(Some(&now.seen()))), [""; 0]);
+        assert_eq!(now.drive_in("/d/0 was let go of"), Some("1"));
+        assert_eq!(now.drive_in("/d/01 was let go of"), None);
+    }
+}

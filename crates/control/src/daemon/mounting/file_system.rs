@@ -1,0 +1,243 @@
+//! A file system on a volume, mounted: the volume as a file in a private folder, a loop device on
+//! it with direct I/O, a file system made there if it holds nothing, and the mount. Undone from the
+//! top when it ends, or when a step fails.
+//!
+//! The loop device is told to go with its last user as soon as it is mounted, so that after a kill
+//! -9 `umount DIR` is all there is to do: what else a killed process left is removed by the next.
+//!
+//! Expected faults: a volume that holds something else, programs missing or failing, a mount that
+//! is in use at the end (waited for).
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use stripewise_export::bridge::off_thread;
+use stripewise_export::fuse::{FuseMount, Tree};
+
+use super::program::{UTIL_LINUX, run};
+use super::{mount_fuse, unmount, unmount_fuse, what_is_mounted_at};
+use crate::control::Control;
+use crate::daemon::serving::END_WITHIN_SECONDS;
+use crate::drives::signatures;
+use crate::failure::{Failure, Result};
+use crate::names::VolumeName;
+
+/// So much of the volume's beginning is looked at for data of an unknown kind.
+const LOOKED_AT_BYTES: u64 = 1 << 20;
+
+/// File systems that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSystem {
+    /// XFS
+    Xfs,
+    /// ext4
+    Ext4,
+    /// btrfs
+    Btrfs,
+}
+
+impl FileSystem {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs",
+            Self::Ext4 => "ext4",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// As `signatures.rs` calls it.
+    fn signature(self) -> &'static str {
+        match self {
+            Self::Xfs => "an XFS file system",
+            Self::Ext4 => "an ext4 file system",
+            Self::Btrfs => "a btrfs file system",
+        }
+    }
+
+    /// What finds damage.
+    fn checker(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs_repair -f",
+            Self::Ext4 => "e2fsck -f",
+            Self::Btrfs => "btrfs check",
+        }
+    }
+
+    /// What makes one, and the package that it is in.
+    fn maker(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
+            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
+        }
+    }
+}
+
+/// A volume's file system at a folder.
+pub struct Wanted<'a> {
+    /// The volume; its pool is served.
+    pub volume: &'a VolumeName,
+    /// Its size, bytes.
+    pub size_bytes: u64,
+    /// What it is to hold.
+    pub kind: FileSystem,
+    /// Where it is to be seen: a folder that was found free.
+    pub folder: &'a Path,
+}
+
+impl Wanted<'_> {
+    /// Mounts it, does `work`, and unmounts everything again. `work` also ends when
+    /// [`Self::until_unmounted`] does.
+    pub async fn mounted(&self, control: &Control, work: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+        remove_what_killed_ones_left(control).await?;
+        let private = make_private_folder(control)?;
+        let mounted = mount_fuse(control, Tree::Volumes(self.volume.pool.clone()), &private);
+        let result = match mounted {
+            Ok(fuse) => {
+                let result = self.on_a_loop_device(control, &fuse, &private, work).await;
+                result.and(unmount_fuse(control, &fuse, &private, END_WITHIN_SECONDS).await)
+            }
+            Err(failure) => Err(failure),
+        };
+        // One that is left is removed by the next to come.
+        let _ = std::fs::remove_dir(&private);
+        result
+    }
+
+    /// Ends when somebody else has unmounted it.
+    pub async fn until_unmounted(&self, control: &Control) -> Result<()> {
+        let context = control.executor()?.context();
+        while self.is_mounted()? {
+            context.sleep_ns(super::RETRY_NS).await;
+        }
+        Ok(())
+    }
+
+    fn is_mounted(&self) -> Result<bool> {
+        let mounted = what_is_mounted_at(self.folder);
+        Ok(mounted.map_err(|error| Failure::because("cannot learn what is mounted", &error))?.is_some())
+    }
+
+    async fn on_a_loop_device(
+        &self,
+        control: &Control,
+        fuse: &FuseMount,
+        private: &Path,
+        work: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let file = private.join(&self.volume.volume);
+        let is_empty = self.holds_nothing(&file).await?;
+        let words: [&OsStr; 4] =
+            ["--find".as_ref(), "--show".as_ref(), "--direct-io=on".as_ref(), file.as_ref()];
+        let device = run("losetup", UTIL_LINUX, &words).await?.trim().to_owned();
+        let result = self.on(control, &device, is_empty, work).await;
+        // It has gone with its mount, unless there was none.
+        while !fuse.has_ended() && is_attached(&device, &file) {
+            if let Err(failure) = run("losetup", UTIL_LINUX, &["--detach".as_ref(), device.as_ref()]).await {
+                control.warning(failure.message);
+            }
+            control.executor()?.context().sleep_ns(super::RETRY_NS / 10).await;
+        }
+        result
+    }
+
+    async fn on(
+        &self,
+        control: &Control,
+        device: &str,
+        is_empty: bool,
+        work: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let kind = self.kind.name();
+        if is_empty {
+            let (maker, package) = self.kind.maker();
+            control.note(format!("{} holds nothing: making {} on it", self.volume, self.kind.signature()));
+            run(maker, package, &["-q".as_ref(), device.as_ref()]).await?;
+        }
+        let words: [&OsStr; 4] = ["-t".as_ref(), kind.as_ref(), device.as_ref(), self.folder.as_ref()];
+        run("mount", UTIL_LINUX, &words).await.map_err(|failure| {
+            let message =
+                format!("cannot mount {} at {}: {}", self.volume, self.folder.display(), failure.message);
+            let hint = failure.hint.unwrap_or_else(|| {
+                format!(
+                    "`dmesg` says why: the kernel does not know {kind} (`modprobe {kind}`), or the file system is damaged (`stripewise \
+                     mount {} DIR` shows it as a file for {})",
+                    self.volume.pool,
+                    self.kind.checker()
+                )
+            });
+            Failure::new(message).hint(hint)
+        })?;
+        // While it is used this only says that it is to go with its last user.
+        let detached = run("losetup", UTIL_LINUX, &["--detach".as_ref(), device.as_ref()]).await;
+        let result = match detached {
+            Ok(_) => work().await,
+            Err(failure) => Err(failure),
+        };
+        result.and(unmount(control, self.folder, || self.is_mounted()).await)
+    }
+
+    /// Whether a file system is to be made; an error if what is there is neither nothing nor the
+    /// one that is wanted.
+    async fn holds_nothing(&self, file: &Path) -> Result<bool> {
+        let (path, size_bytes) = (file.to_owned(), self.size_bytes);
+        let looked = off_thread(move || -> io::Result<_> {
+            let file = File::open(path)?;
+            let found = signatures::find(&file, size_bytes)?;
+            Ok((found, signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES)?))
+        });
+        let (found, has_data) = looked
+            .await
+            .and_then(|looked| looked)
+            .map_err(|error| Failure::because(format!("cannot tell what {} holds", self.volume), &error))?;
+        let what: Vec<String> = found.iter().map(ToString::to_string).collect();
+        match found.as_slice() {
+            [] if !has_data => Ok(true),
+            [one] if one.what == self.kind.signature() => Ok(false),
+            [] => Err(self.refused("data of an unknown kind")),
+            _ => Err(self.refused(&what.join(" and "))),
+        }
+    }
+
+    fn refused(&self, what: &str) -> Failure {
+        let (volume, kind) = (self.volume, self.kind.name());
+        Failure::new(format!("cannot mount {volume} as {kind}: it holds {what}")).hint(format!(
+            "name the file system that it holds with --fs; or, to be rid of all that is on it, `stripewise volume delete {volume} \
+             --yes` and make it anew"
+        ))
+    }
+}
+
+/// Whether the loop device still has the file.
+fn is_attached(device: &str, file: &Path) -> bool {
+    let Some(name) = Path::new(device).file_name() else { return false };
+    let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+    std::fs::read_to_string(backing).is_ok_and(|text| Path::new(text.trim_end()) == file)
+}
+
+/// HOME/mounts/PID, for this user only.
+fn make_private_folder(control: &Control) -> Result<PathBuf> {
+    let folder = control.home()?.mounts_path().join(std::process::id().to_string());
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    // As the kernel will name it.
+    made.and_then(|()| std::fs::canonicalize(&folder))
+        .map_err(|error| Failure::because(format!("cannot make the folder {}", folder.display()), &error))
+}
+
+/// Their files are dead and in nobody's way, as soon as what stood on them is unmounted.
+async fn remove_what_killed_ones_left(control: &Control) -> Result<()> {
+    let Ok(folders) = std::fs::read_dir(control.home()?.mounts_path()) else { return Ok(()) };
+    for folder in folders.flatten() {
+        let is_dead = !Path::new("/proc").join(folder.file_name()).exists();
+        let folder = folder.path();
+        if is_dead || folder.ends_with(std::process::id().to_string()) {
+            // Not mounted any more, or still in use by what stands on it.
+            let _ = run("umount", UTIL_LINUX, &[folder.as_os_str()]).await;
+            let _ = std::fs::remove_dir(&folder);
+        }
+    }
+    Ok(())
+}

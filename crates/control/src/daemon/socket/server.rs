@@ -1,0 +1,218 @@
+//! Takes commands over a socket, which only its owner and root may connect to, and has them carried
+//! out beside everything else that this process does.
+//!
+//! Expected faults: callers that say nothing, send rubbish, do not read, or leave; commands that
+//! make no sense here.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use stripewise_drive::{Context, Semaphore};
+use stripewise_runtime::{ListenError, Listener, Piece, Stream};
+
+use super::frames::{Command, Kind, VERSION};
+use super::frames_io::receive;
+use crate::control::Control;
+use crate::daemon::caller::Caller;
+use crate::daemon::refusals::Refusals;
+use crate::daemon::turns::Turns;
+use crate::failure::{Failure, Result};
+use crate::registry::own_user;
+
+/// Callers at the same time; more wait until one has ended.
+const MAX_CALLERS: u64 = 64;
+/// Within so many of these times a caller has said what it wants; within one where all places are
+/// taken.
+const PATIENCE_NS: u64 = 1_000_000_000;
+const MOST_PATIENCE: u32 = 10;
+/// Some of what it is told a caller takes within this time.
+const DEAF_NS: u64 = 60_000_000_000;
+
+/// How long somebody else may still listen where this process wants to, and how soon that is tried
+/// again at first and in the end: who is gone is gone soon, and whoever does listen there sees each
+/// of these tries come and go.
+const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
+const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
+
+/// A command that another process asks for.
+pub struct Asked {
+    /// What it asks for.
+    pub command: Command,
+    /// Which process that is, for the log.
+    pub who: String,
+    /// Where its output goes, and its input comes from.
+    pub caller: Rc<Caller>,
+}
+
+/// The exit code of a command that this process does not understand.
+const OTHER_VERSION: u8 = 1;
+
+/// Where commands are taken.
+pub struct ControlSocket {
+    listener: Listener,
+    turns: Rc<Turns>,
+    refusals: Rc<Refusals>,
+}
+
+impl ControlSocket {
+    /// Begins to listen. Fails where another daemon of the same state folder does.
+    pub async fn open(control: &Control) -> Result<Self> {
+        Self::open_at(control, control.home()?.control_path()?).await
+    }
+
+    /// Begins to listen for a process that mounts, of which there may be many.
+    pub async fn open_for_mount(control: &Control) -> Result<Self> {
+        Self::open_at(control, control.home()?.mount_control_path()?).await
+    }
+
+    async fn open_at(control: &Control, path: PathBuf) -> Result<Self> {
+        let network = control.executor()?.network();
+        let listener =
+            listen_patiently(control, || network.listen_unix(&path, stripewise_runtime::OWNER_ONLY)).await?;
+        let listener = listener.map_err(|error| match error {
+            ListenError::InUse { .. } => {
+                Failure::new(format!("a daemon runs already: somebody listens at {}", path.display())).hint(
+                    "end that one first, or give this one a state folder of its own with STRIPEWISE_HOME",
+                )
+            }
+            error => Failure::because("cannot take commands", &error).hint(
+                "STRIPEWISE_HOME names the folder for the socket; it must be one that you can write to",
+            ),
+        })?;
+        control.take_commands_at(path);
+        Ok(Self { listener, turns: Rc::default(), refusals: Rc::default() })
+    }
+
+    /// What commands that change a pool take turns by, however they came.
+    pub fn turns(&self) -> &Rc<Turns> {
+        &self.turns
+    }
+
+    /// Takes commands for as long as it is polled, and has each carried out by `carry_out`, which
+    /// gives its exit code.
+    pub async fn serve(
+        &self,
+        control: &Control,
+        carry_out: impl AsyncFn(Asked) -> u8 + 'static,
+    ) -> Result<()> {
+        let context = control.executor()?.context();
+        let (places, carry_out) = (Semaphore::new(MAX_CALLERS), Rc::new(carry_out));
+        let is_crowded = Rc::new(Cell::new(false));
+        loop {
+            is_crowded.set(places.available() == 0);
+            let place = places.acquire(1).await;
+            let stream = match self.listener.accept().await {
+                Ok(stream) => stream,
+                // Out of descriptors, most likely: some become free.
+                Err(_) => {
+                    context.sleep_ns(100_000_000).await;
+                    continue;
+                }
+            };
+            let user = stream.peer_user();
+            if !user.is_some_and(|user| user == 0 || own_user() == Some(user)) {
+                self.refusals.tell("commands", &stream.peer(), "it is another user's process");
+                continue;
+            }
+            let (carry_out, of_task) = (carry_out.clone(), context.clone());
+            let is_crowded = is_crowded.clone();
+            drop(context.spawn(async move {
+                if let Some(command) = first_word(&stream, &of_task, &is_crowded).await {
+                    connection(&stream, &command, &of_task, carry_out).await;
+                }
+                drop(place);
+            }));
+        }
+    }
+}
+
+/// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a
+/// moment longer than the process.
+pub async fn listen_patiently<L>(
+    control: &Control,
+    listen: impl Fn() -> std::result::Result<L, ListenError>,
+) -> Result<std::result::Result<L, ListenError>> {
+    let context = control.executor()?.context();
+    let end_ns = context.now_ns() + LISTEN_PATIENCE_NS;
+    let [mut again_ns, longest_ns] = LISTEN_AGAIN_NS;
+    loop {
+        match listen() {
+            Err(ListenError::InUse { .. }) if context.now_ns() < end_ns => {
+                context.sleep_ns(again_ns).await;
+                again_ns = (2 * again_ns).min(longest_ns);
+            }
+            other => return Ok(other),
+        }
+    }
+}
+
+/// What a caller wants. `None`: it says nothing, or no command, and is closed.
+async fn first_word(stream: &Stream, context: &Context, is_crowded: &Cell<bool>) -> Option<Vec<u8>> {
+    let mut word = pin!(receive(stream));
+    for _ in 0..MOST_PATIENCE {
+        match context.time_limit_ns(PATIENCE_NS, &mut word).await {
+            Ok(Ok((Kind::Command, body))) => return Some(body),
+            Ok(_) => return None,
+            // Others may want to say something.
+            Err(_) if is_crowded.get() => return None,
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// One caller, from what it wants to the end.
+async fn connection(
+    stream: &Stream,
+    command: &[u8],
+    context: &Context,
+    carry_out: Rc<impl AsyncFn(Asked) -> u8 + 'static>,
+) {
+    let command: std::result::Result<Command, _> = serde_json::from_slice(command);
+    let caller = Rc::new(Caller::new(command.as_ref().ok().and_then(|command| command.input_bytes)));
+    match command {
+        Ok(command) if command.version == VERSION => {
+            let who = format!("uid {} ({})", stream.peer_user().unwrap_or_default(), stream.peer());
+            let asked = Asked { command, who, caller: caller.clone() };
+            let caller = caller.clone();
+            drop(context.spawn(async move {
+                let exit_code = carry_out(asked).await;
+                caller.end(exit_code);
+            }));
+        }
+        _ => {
+            caller.message("error: the daemon is of another version than this program\nhint: start it anew");
+            caller.end(OTHER_VERSION);
+        }
+    }
+    let (incoming, outgoing) =
+        (pin!(take_input(stream, &caller)), pin!(send_frames(stream, context, &caller)));
+    // The exit code has gone out, or the caller has gone.
+    if let Either::Left(_) = select(incoming, outgoing).await {
+        caller.leave();
+    }
+}
+
+/// Ends when the caller has left, or sends what it should not.
+async fn take_input(stream: &Stream, caller: &Caller) {
+    while let Ok((Kind::Input, bytes)) = receive(stream).await {
+        if caller.take_wanted_input(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+/// Ends when everything was sent, or the caller has left or takes nothing any more.
+async fn send_frames(stream: &Stream, context: &Context, caller: &Caller) {
+    while let Some(bytes) = caller.next_frames().await {
+        let sent = context.time_limit_ns(DEAF_NS, pin!(stream.send(vec![Piece::from(bytes)]))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            // A send that was given up leaves the stream of no use.
+            stream.shutdown(std::net::Shutdown::Both);
+            caller.leave();
+        }
+    }
+}

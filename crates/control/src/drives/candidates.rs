@@ -1,0 +1,251 @@
+//! What is given as a drive, looked at before anything is opened for writing: is it a drive at all,
+//! is the same one named twice (also through links), and what would be lost if it were overwritten?
+//!
+//! Expected faults: paths that do not exist, are folders, pipes or unreadable; the same drive under
+//! two names; drives that hold something already; volumes of other pools (`stacked.rs`) and exports
+//! of NBD servers (`network.rs`), which are drives too.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use stripewise_export::nbd::client::{NbdAddress, NbdUri};
+use stripewise_runtime::{DriveIdentity, OpenError, drive_identity};
+
+use crate::control::Control;
+use crate::drives::signatures;
+use crate::failure::{Failure, Reason, Result, chain, system_text};
+use crate::names::VolumeName;
+
+/// Contents of an unknown kind are looked for in this much of a file.
+const LOOKED_AT_BYTES: u64 = 64 << 10;
+
+/// A path that is a drive.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// As given, made absolute; links are kept, as `/dev/disk/by-id/…` names are the stable ones.
+    /// Of a volume its name, of an export its URI.
+    pub path: PathBuf,
+    /// Which drive that is, whatever the path.
+    pub identity: Identity,
+}
+
+/// Which drive it is, whatever it was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A file or block device.
+    Drive(DriveIdentity),
+    /// A volume of a known pool.
+    Volume(VolumeName),
+    /// An export of an NBD server.
+    Network(NbdAddress),
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let denied = matches!(error, OpenError::Denied { .. });
+        let reason = if denied { Reason::Denied } else { Reason::Failed };
+        let failure = Failure::of(reason, format!("cannot use {}", chain(&error)));
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+/// What a new drive is, as far as the words tell: everything that offers itself as a drive is told
+/// apart here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or block device.
+    Path(PathBuf),
+    /// A volume of a pool known here.
+    Volume(VolumeName),
+    /// An export of an NBD server.
+    Network(NbdUri),
+}
+
+/// The export that is meant, where a text is a URI of one.
+pub fn noted_export(path: &Path) -> Option<NbdUri> {
+    let text = path.to_str().filter(|text| NbdUri::is_meant(text))?;
+    NbdUri::parse(text, Path::new("/")).ok()
+}
+
+/// What a pool has noted of where a drive is: paths are absolute, volumes are not, exports are
+/// URIs.
+pub fn noted_place(path: &Path) -> Place {
+    if let Some(uri) = noted_export(path) {
+        return Place::Network(uri);
+    }
+    let volume = path.to_str().and_then(|text| text.parse::<VolumeName>().ok());
+    match volume.filter(|_| path.is_relative()) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path.to_owned()),
+    }
+}
+
+/// `POOL/VOL` looks like a path too: what is there as a path is one, else a known pool decides.
+fn place_of(control: &Control, text: &str) -> Result<Place> {
+    if NbdUri::is_meant(text) {
+        let uri = NbdUri::parse(text, &control.absolute(Path::new("")));
+        let hint = "as in nbd://HOST/EXPORT, nbd://HOST:PORT/EXPORT, nbd+unix:///EXPORT?socket=PATH, \
+                    nbds://HOST/EXPORT?tls-certificates=DIR";
+        return uri.map(Place::Network).map_err(|error| Failure::usage(error.to_string()).hint(hint));
+    }
+    let path = control.absolute(Path::new(text));
+    let volume = text.parse::<VolumeName>().ok().filter(|_| std::fs::symlink_metadata(&path).is_err());
+    let is_known = |name: &VolumeName| control.home().is_ok_and(|home| home.pool(&name.pool).is_ok());
+    Ok(match volume.filter(is_known) {
+        Some(name) => Place::Volume(name),
+        None => Place::Path(path),
+    })
+}
+
+impl Candidate {
+    /// What was named, before anything is looked at.
+    pub fn place(control: &Control, text: &str) -> Result<Place> {
+        place_of(control, text)
+    }
+
+    /// Looks at what was named.
+    pub fn named(control: &Control, text: &str) -> Result<Self> {
+        match place_of(control, text)? {
+            Place::Path(path) => Self::at(&path),
+            Place::Volume(name) => {
+                Ok(Self { path: PathBuf::from(name.to_string()), identity: Identity::Volume(name) })
+            }
+            Place::Network(uri) => Ok(Self::export(&uri)),
+        }
+    }
+
+    /// The volume that it is, if it is one.
+    pub fn volume(&self) -> Option<&VolumeName> {
+        match &self.identity {
+            Identity::Volume(name) => Some(name),
+            Identity::Drive(_) | Identity::Network(_) => None,
+        }
+    }
+
+    /// An export.
+    pub fn export(uri: &NbdUri) -> Self {
+        Self { path: PathBuf::from(uri.to_string()), identity: Identity::Network(uri.address.clone()) }
+    }
+
+    /// Whether it can be opened as a path.
+    pub fn is_path(&self) -> bool {
+        matches!(self.identity, Identity::Drive(_))
+    }
+
+    /// Looks at a path.
+    pub fn at(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|error| {
+            Failure::new(format!("`{}` is no path: {}", path.display(), system_text(&error)))
+        })?;
+        let identity = Identity::Drive(drive_identity(&path)?);
+        Ok(Self { path, identity })
+    }
+
+    /// In words.
+    pub fn kind(&self) -> &'static str {
+        match self.identity {
+            Identity::Drive(DriveIdentity::File { .. }) => "file",
+            Identity::Drive(DriveIdentity::BlockDevice { .. }) => "block device",
+            Identity::Volume(_) => "volume",
+            Identity::Network(_) => "NBD export",
+        }
+    }
+
+    /// What overwriting the drive would destroy, to go behind "holds"; nothing for an empty one.
+    /// Members of our own pools are not known here, and what is no path ([`Self::is_path`]) is read
+    /// by who has it open.
+    pub fn contents(&self) -> Result<Vec<String>> {
+        let unreadable = |error: std::io::Error| {
+            Failure::new(format!("cannot read {}: {}", self.path.display(), system_text(&error)))
+        };
+        let mut file = File::open(&self.path).map_err(unreadable)?;
+        let size_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
+        let found = signatures::find(&file, size_bytes).map_err(unreadable)?;
+        let mut contents: Vec<String> = found.iter().map(ToString::to_string).collect();
+        // Left-over bytes are common on disks; a file with something in it is somebody's file.
+        let is_file = matches!(self.identity, Identity::Drive(DriveIdentity::File { .. }));
+        if contents.is_empty() && is_file {
+            let holds =
+                signatures::starts_with_data(&file, size_bytes, LOOKED_AT_BYTES).map_err(unreadable)?;
+            contents.extend(holds.then(|| "data of an unknown kind".to_owned()));
+        }
+        Ok(contents)
+    }
+}
+
+/// Looks at all that were named; the same drive twice is an error.
+pub fn all(control: &Control, names: &[String]) -> Result<Vec<Candidate>> {
+    let candidates = names.iter().map(|name| Candidate::named(control, name));
+    distinct(candidates)
+}
+
+/// Looks at all of these paths; the same drive twice is an error.
+pub fn paths(paths: &[PathBuf]) -> Result<Vec<Candidate>> {
+    if let Some(uri) = paths.iter().find_map(|path| noted_export(path)) {
+        return Err(Failure::usage(format!("{uri} cannot be used here")).hint("name files or block devices"));
+    }
+    distinct(paths.iter().map(|path| Candidate::at(path)))
+}
+
+fn distinct(given: impl Iterator<Item = Result<Candidate>>) -> Result<Vec<Candidate>> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for candidate in given {
+        let candidate = candidate?;
+        if let Some(other) = candidates.iter().find(|other| other.identity == candidate.identity) {
+            let (first, second) = (other.path.display(), candidate.path.display());
+            return Err(match other.path == candidate.path {
+                true => Failure::new(format!("the drive {first} is given twice")),
+                false => Failure::new(format!("{first} and {second} are the same drive")),
+            }
+            .hint("every drive of a pool must be a drive of its own"));
+        }
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_drive_is_refused_by_kind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let message = |path: &Path| Candidate::at(path).expect_err("no drive").message;
+        assert!(message(folder.path()).ends_with("this is a directory, not a drive"));
+        assert!(message(Path::new("/dev/null")).ends_with("this is a character device, not a drive"));
+        assert!(message(&folder.path().join("absent")).ends_with("no such file or device"));
+    }
+
+    #[test]
+    fn the_same_drive_is_seen_through_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a"), "").expect("written");
+        std::fs::write(path("b"), "").expect("written");
+        std::fs::hard_link(path("a"), path("hard")).expect("linked");
+        std::os::unix::fs::symlink(path("a"), path("soft")).expect("linked");
+        assert_eq!(paths(&[path("a"), path("b")]).expect("two drives").len(), 2);
+        let message = |second: &str| paths(&[path("a"), path("b"), path(second)]).expect_err("twice").message;
+        assert!(message("a").ends_with("is given twice"));
+        assert!(message("hard").ends_with("are the same drive"));
+        assert!(message("soft").ends_with("are the same drive"));
+    }
+
+    #[test]
+    fn a_file_with_something_in_it_is_somebodys() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let contents = |bytes: &[u8]| {
+            let path = folder.path().join("file");
+            std::fs::write(&path, bytes).expect("written");
+            Candidate::at(&path).expect("a file").contents().expect("readable")
+        };
+        assert_eq!(contents(&[0; 100_000]), Vec::<String>::new());
+        assert_eq!(contents(b"dear diary"), ["data of an unknown kind"]);
+        assert_eq!(contents(b"XFSB"), ["an XFS file system"]);
+    }
+}

@@ -1,0 +1,408 @@
+//! Opening the drives of a pool on the list. The list says where to look first; which drive of
+//! which pool it is, only the drive itself says. A drive that is not where the list has it is
+//! looked for at all places on the list and, where the pool lies on block devices, under
+//! `/dev/disk/by-*`.
+//!
+//! Expected faults: disks renumbered at boot, so that names mean drives of other pools; blank and
+//! foreign drives in the place of one; drives that are gone, in use, not permitted, silent.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use stripewise_drive::Drive;
+use stripewise_engine::pool::{DriveId, PoolError, PoolId, identify, inspect};
+use stripewise_runtime::{DriveIdentity, Holder, OpenError, OpenOptions, RealExecutor, drive_identity};
+
+use crate::drives::candidates::{Identity, Place, noted_export, noted_place};
+use crate::drives::network;
+use crate::failure::{Failure, chain};
+use crate::pools::session::{Access, OpenedDrive, open_drive};
+use crate::pools::stacked::{Stack, Trouble};
+use crate::registry::{Home, KnownPool};
+
+/// How long a drive may take to say which one it is. The engine gives a silent drive as long.
+const PATIENCE_NS: u64 = 30_000_000_000;
+/// Where block devices are found under names that stay; the first name found is the one that is
+/// noted.
+const DISK_NAMES: &str = "/dev/disk";
+
+/// The drives of a pool, opened.
+pub(crate) struct KnownDrives {
+    /// Drives that say that they belong to the pool, or that cannot say anything.
+    pub opened: Vec<OpenedDrive>,
+    /// Places on the list that hold something else.
+    pub misplaced: Vec<Misplaced>,
+    /// Another process has a drive: it can be looked at, and what is seen may be changing.
+    pub used_by: Option<Holder>,
+}
+
+/// A place where the list has a drive of the pool, and where something else is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Misplaced {
+    /// The place.
+    pub path: PathBuf,
+    /// What is there.
+    pub holds: Holds,
+}
+
+/// What is in the place of a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// No pool.
+    Nothing,
+    /// A drive of another pool.
+    OtherPool { name: String, id: PoolId, drive: DriveId },
+    /// A pool that this program does not read.
+    OtherFormat(String),
+}
+
+impl fmt::Display for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("holds no pool"),
+            Self::OtherPool { name, id, .. } => write!(f, "holds a drive of pool {name} ({id})"),
+            Self::OtherFormat(what) => f.write_str(what),
+        }
+    }
+}
+
+/// What a drive says of itself.
+enum Says {
+    Ours(DriveId),
+    Else(Holds),
+    /// Nothing can be read: it may be the pool's, and the engine says what is wrong with it.
+    Unreadable,
+}
+
+/// The identity of a pool on the list.
+pub(crate) fn pool_id(known: &KnownPool) -> Result<PoolId, Trouble> {
+    known.id.parse().map_err(|why: String| {
+        let failure = Failure::new(format!("the list of pools is damaged: pool `{}`: {why}", known.name));
+        Trouble::Stop(failure.hint(
+            "move the list away, then find the pools again with `stripewise pool import --dir DIR --all`",
+        ))
+    })
+}
+
+/// Opens what is there of a known pool's drives.
+pub(crate) async fn open_known(
+    stack: &Stack,
+    home: &Home,
+    known: &KnownPool,
+    access: Access,
+) -> Result<KnownDrives, Trouble> {
+    let search = Search { stack, known, pool_id: pool_id(known)?, access };
+    let mut found = KnownDrives { opened: Vec::new(), misplaced: Vec::new(), used_by: None };
+    let absent = search.at_noted_places(&mut found).await?;
+    search.elsewhere(home, &mut found).await?;
+    for (path, why) in &absent {
+        // What was found elsewhere is not missing.
+        let is_found = |id: &str| found.opened.iter().any(|opened| says_id(opened, id));
+        if !known.drives.iter().any(|drive| drive.path == *path && is_found(&drive.id)) {
+            stack.control().warning(format!("{} is taken as missing: {why}", path.display()));
+        }
+    }
+    if found.opened.is_empty() {
+        return Err(Trouble::Missing(nothing_there(known, &found.misplaced)));
+    }
+    if access == Access::Change {
+        note_others(stack, home, &found.misplaced).await.map_err(Trouble::Stop)?;
+    }
+    Ok(found)
+}
+
+/// Puts on the list where drives of other pools are now. This pool's own places are noted next, and
+/// no pool on the list may have theirs then: they would not be looked for there.
+async fn note_others(stack: &Stack, home: &Home, misplaced: &[Misplaced]) -> Result<(), Failure> {
+    let others: Vec<(String, String, &PathBuf)> = misplaced
+        .iter()
+        .filter_map(|Misplaced { path, holds }| match holds {
+            Holds::OtherPool { id, drive, .. } => Some((id.to_string(), drive.to_string(), path)),
+            _ => None,
+        })
+        .collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    let context = stack.executor().context();
+    let noted = home.change_pools(&context, |pools| {
+        for (pool, drive, path) in &others {
+            let drives =
+                pools.iter_mut().filter(|known| known.id == *pool).flat_map(|known| &mut known.drives);
+            drives.filter(|known| known.id == *drive).for_each(|known| known.path.clone_from(path));
+        }
+        Ok(())
+    });
+    noted.await
+}
+
+/// Whether the file or device at a path is one of these drives.
+fn is_among(opened: &[(PathBuf, OpenedDrive)], path: &Path) -> bool {
+    let Ok(identity) = drive_identity(path) else { return false };
+    opened.iter().any(|(_, opened)| opened.identity == Identity::Drive(identity))
+}
+
+fn says_id(opened: &OpenedDrive, id: &str) -> bool {
+    opened.says.is_some_and(|says| says.to_string() == id)
+}
+
+fn nothing_there(known: &KnownPool, misplaced: &[Misplaced]) -> Failure {
+    let place = |drive: &crate::registry::KnownDrive| {
+        let path = drive.path.display();
+        match misplaced.iter().find(|misplaced| misplaced.path == drive.path) {
+            Some(misplaced) => format!("{path} {}", misplaced.holds),
+            None => path.to_string(),
+        }
+    };
+    let mut places: Vec<String> = known.drives.iter().map(place).collect();
+    places.dedup();
+    Failure::new(format!(
+        "none of the drives of pool `{}` ({}) is there: {}",
+        known.name,
+        known.id,
+        places.join(", ")
+    ))
+    .hint(format!("if they are elsewhere now: stripewise pool import --dir DIR {}", known.name))
+}
+
+struct Search<'a> {
+    stack: &'a Stack,
+    known: &'a KnownPool,
+    pool_id: PoolId,
+    access: Access,
+}
+
+impl Search<'_> {
+    fn looks(&self) -> bool {
+        self.access == Access::Look
+    }
+
+    fn executor(&self) -> &Rc<RealExecutor> {
+        self.stack.executor()
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions { read_only: self.looks(), lock: true, buffered: false }
+    }
+
+    /// Opens what is where the list says. Gives the places that are of no use, with the reason
+    /// where there is more to say than that nothing is there.
+    async fn at_noted_places(&self, found: &mut KnownDrives) -> Result<Vec<(PathBuf, String)>, Trouble> {
+        let mut reached = network::open_all(self.executor(), self.known, self.looks()).await;
+        let (mut paths, mut opened, mut absent) = (Vec::<&Path>::new(), Vec::new(), Vec::new());
+        for drive in &self.known.drives {
+            if paths.contains(&drive.path.as_path()) {
+                continue;
+            }
+            paths.push(&drive.path);
+            let answer = match reached.remove(&drive.path) {
+                Some(answer) => answer.map(Ok),
+                // The same export under another name.
+                None if noted_export(&drive.path).is_some() => continue,
+                None => self.stack.open_noted(&drive.path, self.access, &self.options()).await,
+            };
+            match answer {
+                Ok(Ok(drive)) => opened.push((drive_path(&drive), drive)),
+                Ok(Err(error)) => {
+                    if let Some(why) = self.judge(&drive.path, error, &opened, found).await? {
+                        absent.push((drive.path.clone(), why));
+                    }
+                }
+                Err(Trouble::Stop(failure)) if !self.looks() => return Err(Trouble::Stop(failure)),
+                Err(trouble) => absent.push((drive.path.clone(), trouble.failure().message)),
+            }
+        }
+        let says = join_all(opened.iter().map(|(_, drive)| self.ask(drive))).await;
+        for ((path, mut drive), says) in opened.into_iter().zip(says) {
+            match says {
+                Says::Ours(id) => {
+                    drive.says = Some(id);
+                    found.opened.push(drive);
+                }
+                Says::Unreadable => found.opened.push(drive),
+                Says::Else(holds) => found.misplaced.push(Misplaced { path, holds }),
+            }
+        }
+        Ok(absent)
+    }
+
+    /// What an error at a place on the list means: nothing, that it is to be told, or that the pool
+    /// must not go on.
+    async fn judge(
+        &self,
+        path: &Path,
+        error: OpenError,
+        opened: &[(PathBuf, OpenedDrive)],
+        found: &mut KnownDrives,
+    ) -> Result<Option<String>, Trouble> {
+        match error {
+            // The pool itself says which drive it misses.
+            OpenError::NotFound { .. } => Ok(None),
+            // Two names that have come to mean the same drive.
+            OpenError::Busy { holder: Holder::ThisProcess, .. } if is_among(opened, path) => Ok(None),
+            OpenError::NotADrive { .. } | OpenError::TooSmall { .. } => Ok(Some(chain(&error))),
+            OpenError::Busy { ref holder, .. } => {
+                let holder = holder.clone();
+                let beside = OpenOptions { read_only: true, lock: false, buffered: false };
+                let Ok(mut drive) = open_drive(self.stack.control(), self.executor(), path, &beside) else {
+                    return Err(Trouble::Stop(error.into()));
+                };
+                match self.ask(&drive).await {
+                    Says::Else(holds) => {
+                        found.misplaced.push(Misplaced { path: path.to_owned(), holds });
+                        Ok(None)
+                    }
+                    Says::Ours(id) if self.looks() => {
+                        drive.says = Some(id);
+                        found.opened.push(drive);
+                        found.used_by = Some(holder);
+                        Ok(None)
+                    }
+                    // To go on without it would make what it holds out of date.
+                    Says::Ours(_) | Says::Unreadable => Err(Trouble::Stop(error.into())),
+                }
+            }
+            // Who may not look knows nothing of the pool.
+            OpenError::Denied { .. } => Err(Trouble::Stop(error.into())),
+            error if self.looks() => Ok(Some(chain(&error))),
+            error => Err(Trouble::Stop(error.into())),
+        }
+    }
+
+    /// Asks a drive which one it is.
+    async fn ask(&self, opened: &OpenedDrive) -> Says {
+        let context = self.executor().context();
+        let drive = &*opened.bare;
+        let answer = std::pin::pin!(self.answer(drive));
+        context.time_limit_ns(PATIENCE_NS, answer).await.unwrap_or(Says::Unreadable)
+    }
+
+    async fn answer(&self, drive: &dyn Drive) -> Says {
+        match identify(drive).await {
+            Ok(Some((pool, id))) if pool == self.pool_id => return Says::Ours(id),
+            Ok(_) => {}
+            Err(_) => return Says::Unreadable,
+        }
+        match inspect(drive).await {
+            Ok(Some(label)) if label.pool_id == self.pool_id => Says::Ours(label.drive_id),
+            Ok(Some(label)) => Says::Else(Holds::OtherPool {
+                name: label.pool_name,
+                id: label.pool_id,
+                drive: label.drive_id,
+            }),
+            Ok(None) => Says::Else(Holds::Nothing),
+            Err(PoolError::OlderFormat { version, .. } | PoolError::NewerFormat { version, .. }) => {
+                Says::Else(Holds::OtherFormat(format!(
+                    "holds a pool in format version {version}, which is not read here"
+                )))
+            }
+            Err(PoolError::UnknownFeatures { .. }) => Says::Else(Holds::OtherFormat(
+                "holds a pool with features unknown to this program".to_owned(),
+            )),
+            Err(_) => Says::Unreadable,
+        }
+    }
+
+    /// Looks for drives that are not where the list has them.
+    async fn elsewhere(&self, home: &Home, found: &mut KnownDrives) -> Result<(), Trouble> {
+        let missing = |found: &KnownDrives| -> Vec<DriveId> {
+            let ids = self.known.drives.iter().filter_map(|drive| drive.id.parse().ok());
+            ids.filter(|id| !found.opened.iter().any(|opened| opened.says == Some(*id))).collect()
+        };
+        if missing(found).is_empty() {
+            return Ok(());
+        }
+        let mut asked: Vec<DriveIdentity> = Vec::new();
+        let noted = self.known.drives.iter().map(|drive| &drive.path);
+        asked.extend(noted.filter_map(|path| drive_identity(path).ok()));
+        let mut places = places_on_the_list(home);
+        if self.known.drives.iter().any(|drive| drive.path.starts_with("/dev")) {
+            places.extend(disk_names(Path::new(DISK_NAMES)));
+        }
+        let beside = OpenOptions { read_only: true, lock: false, buffered: true };
+        let mut candidates = Vec::new();
+        for path in places {
+            let Ok(identity) = drive_identity(&path) else { continue };
+            if asked.contains(&identity) {
+                continue;
+            }
+            asked.push(identity);
+            if let Ok(drive) = self.executor().open_drive(&path, &beside) {
+                candidates.push((path, OpenedDrive::plain(drive)));
+            }
+        }
+        let says = join_all(candidates.iter().map(|(_, drive)| self.ask(drive))).await;
+        let paths: Vec<(PathBuf, Says)> = candidates.into_iter().map(|(path, _)| path).zip(says).collect();
+        for (path, says) in paths {
+            let Says::Ours(id) = says else { continue };
+            if !missing(found).contains(&id) {
+                continue;
+            }
+            match open_drive(self.stack.control(), self.executor(), &path, &self.options()) {
+                Ok(mut drive) => {
+                    drive.says = Some(id);
+                    self.stack.control().note(format!(
+                        "note: a drive of pool {} is at {} now",
+                        self.known.name,
+                        path.display()
+                    ));
+                    found.opened.push(drive);
+                }
+                Err(error) => {
+                    if let Some(why) = self.judge(&path, error, &[], found).await? {
+                        self.stack.control().warning(why);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn drive_path(opened: &OpenedDrive) -> PathBuf {
+    PathBuf::from(opened.bare.info().label.to_string())
+}
+
+/// Paths at which any pool on the list has drives.
+fn places_on_the_list(home: &Home) -> Vec<PathBuf> {
+    let pools = home.pools().unwrap_or_default();
+    let drives = pools.into_iter().flat_map(|pool| pool.drives);
+    drives.map(|drive| drive.path).filter(|path| matches!(noted_place(path), Place::Path(_))).collect()
+}
+
+/// The names of all block devices below a folder as `/dev/disk`: by what they are first, then by
+/// where they are.
+fn disk_names(folder: &Path) -> Vec<PathBuf> {
+    let entries = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let is_kind = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("by-"))
+    };
+    entries(folder).into_iter().filter(is_kind).flat_map(|kind| entries(&kind)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_are_known_by_all_their_lasting_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["by-path/pci-1", "by-id/wwn-2", "by-id/wwn-1", "other/x"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("below the folder")).expect("made");
+            std::os::unix::fs::symlink("/dev/null", path).expect("linked");
+        }
+        let names = disk_names(folder.path());
+        let names: Vec<&Path> =
+            names.iter().map(|name| name.strip_prefix(folder.path()).expect("below it")).collect();
+        assert_eq!(names, [Path::new("by-id/wwn-1"), Path::new("by-id/wwn-2"), Path::new("by-path/pci-1")]);
+        assert_eq!(disk_names(&folder.path().join("absent")), Vec::<PathBuf>::new());
+    }
+}

@@ -1,0 +1,109 @@
+//! Which drive of a pool is meant by what was typed: its path or URI, the path where it was last,
+//! its identity or the beginning of it. Expected faults: names of no drive, beginnings that several
+//! identities share, one path that several drives had.
+
+use std::path::Path;
+
+use stripewise_engine::pool::DriveId;
+use stripewise_export::nbd::client::NbdUri;
+
+use crate::control::Control;
+use crate::drives::candidates::noted_export;
+use crate::failure::{Failure, Result};
+use crate::report::{DriveReport, PoolReport, takes_part};
+
+/// Fewer characters of an identity say too little.
+pub const LEAST_BEGINNING: usize = 4;
+
+/// The drive of the pool that is meant; of several with one path the one that is out of service.
+pub fn find<'a>(report: &'a PoolReport, control: &Control, name: &str) -> Result<&'a DriveReport> {
+    let absolute = control.absolute(Path::new(name));
+    let export = |text: &str| noted_export(Path::new(text)).map(|uri| uri.address);
+    let wanted = NbdUri::parse(name, &control.absolute(Path::new(""))).ok().map(|uri| uri.address);
+    let by_path = |drive: &&DriveReport| {
+        drive.path == name
+            || Path::new(&drive.path) == absolute
+            || (wanted.is_some() && export(&drive.path) == wanted)
+    };
+    let is_in_service = |drive: &&DriveReport| takes_part(&drive.state);
+    let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
+    let matching: Vec<&DriveReport> = match report.drives.iter().filter(by_path).collect::<Vec<_>>() {
+        several if !several.is_empty() => several,
+        _ => report.drives.iter().filter(begins).collect(),
+    };
+    if let [drive] = matching.as_slice() {
+        return Ok(drive);
+    }
+    let out: Vec<&DriveReport> = matching.iter().copied().filter(|drive| !is_in_service(drive)).collect();
+    let have_one_path = matching.windows(2).all(|pair| pair[0].path == pair[1].path);
+    match out.as_slice() {
+        [drive] if have_one_path => Ok(drive),
+        _ if matching.is_empty() => {
+            let known: Vec<String> =
+                report.drives.iter().map(|drive| format!("{} ({})", drive.path, drive.id)).collect();
+            Err(Failure::new(format!("pool `{}` has no drive {name}", report.name))
+                .hint(format!("its drives are {}", known.join(", "))))
+        }
+        _ => {
+            let ids: Vec<&str> = matching.iter().map(|drive| drive.id.as_str()).collect();
+            Err(Failure::new(format!("`{name}` may be any of several drives of pool `{}`", report.name))
+                .hint(format!("name it by its identity: {}", ids.join(" or "))))
+        }
+    }
+}
+
+/// The identity of a drive in a report.
+pub fn id_of(drive: &DriveReport) -> DriveId {
+    drive.id.parse().expect("a report has identities as they are written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> Control {
+        Control::of_this_process(std::rc::Rc::new(crate::control::Deaf))
+    }
+
+    fn report(drives: &[(&str, &str, &str)]) -> PoolReport {
+        let mut report = PoolReport::unreachable(
+            &crate::registry::KnownPool { name: "tank".into(), id: "1".into(), drives: Vec::new() },
+            "",
+            "",
+        );
+        report.drives = drives
+            .iter()
+            .map(|(id, path, state)| DriveReport {
+                id: (*id).into(),
+                path: (*path).into(),
+                state: (*state).into(),
+                ..DriveReport::default()
+            })
+            .collect();
+        report
+    }
+
+    #[test]
+    fn drives_go_by_path_and_by_the_beginning_of_their_identity() {
+        let report = report(&[
+            ("aaaa1111", "/d/0", "online"),
+            ("aaaa2222", "/d/1", "online"),
+            ("bbbb3333", "/d/2", "missing"),
+            ("cccc4444", "/d/2", "online"),
+            ("dddd5555", "/d/3", "missing"),
+            ("eeee6666", "/d/3", "missing"),
+            ("ffff0000", "nbd://host/x?timeout=2s", "online"),
+        ]);
+        let found = |name: &str| find(&report, &control(), name).map(|drive| drive.id.clone());
+        assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));
+        assert_eq!(found("bbbb").as_deref(), Ok("bbbb3333"));
+        assert_eq!(found("/d/2").as_deref(), Ok("bbbb3333"), "the one that is out of service");
+        assert_eq!(found("nbd://HOST:10809/x").as_deref(), Ok("ffff0000"), "the same export");
+        for ambiguous in ["aaaa", "/d/3"] {
+            assert!(found(ambiguous).expect_err("several").message.contains("several drives"), "{ambiguous}");
+        }
+        for unknown in ["bbb", "/d/9", "dddf", "nbd://host/y"] {
+            assert!(found(unknown).expect_err("none").message.contains("has no drive"), "{unknown}");
+        }
+    }
+}

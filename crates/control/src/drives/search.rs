@@ -1,0 +1,204 @@
+//! Looking for drives of pools: on paths, behind NBD URIs, and on the volumes of pools that are
+//! known.
+//!
+//! Expected faults: folders full of other things, one drive under several names, drives that cannot
+//! be read or give no answer (said so, and passed over: they stop no other), and what a drive says
+//! of others, which is not believed further than to look where the user has named the pool.
+
+use std::path::{Path, PathBuf};
+
+use futures_util::future::join_all;
+use stripewise_drive::Drive;
+use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
+use stripewise_export::nbd::client::NbdUri;
+use stripewise_runtime::{DriveIdentity, OpenOptions, RealExecutor, drive_identity};
+
+use crate::control::Control;
+use crate::drives::candidates::{Candidate, noted_export};
+use crate::drives::network;
+use crate::failure::{Failure, Reason, Result, chain, system_text};
+use crate::pools::session::{OpenedDrive, open_drive};
+
+/// How long a drive may take to say what it holds.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How a drive was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A file or device of this machine.
+    Path,
+    /// A volume of a pool: its client may have written what it says.
+    Volume,
+    /// An export of an NBD server.
+    Network,
+}
+
+/// A drive that belongs to a pool.
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Open for reading.
+    pub opened: OpenedDrive,
+    /// What it says.
+    pub label: DriveLabel,
+    /// How it was found.
+    pub way: Way,
+}
+
+/// Where to look.
+pub struct Places {
+    /// Files and devices.
+    pub paths: Vec<PathBuf>,
+    /// Exports that were named.
+    pub exports: Vec<NbdUri>,
+    /// All of them in words.
+    pub words: String,
+}
+
+/// The places that were named; without any the current folder and all block devices.
+pub fn places(control: &Control, folders: &[PathBuf], drives: &[String]) -> Result<Places> {
+    let (mut paths, mut exports) = (Vec::new(), Vec::new());
+    for name in drives {
+        match Candidate::named(control, name) {
+            Ok(candidate) => match noted_export(&candidate.path) {
+                Some(uri) => exports.push(uri),
+                None => paths.push(candidate.path),
+            },
+            // One that is wrong as it is written is an error; one that is not there stops no other.
+            Err(failure) if failure.reason == Reason::Usage => return Err(failure),
+            Err(failure) => control.warning(format!("{} (passed over)", failure.message)),
+        }
+    }
+    if folders.is_empty() && drives.is_empty() {
+        let devices = block_devices();
+        let behind: Vec<DriveIdentity> = devices.iter().filter_map(|device| file_behind(device)).collect();
+        let is_behind =
+            |path: &PathBuf| drive_identity(path).is_ok_and(|identity| behind.contains(&identity));
+        paths.extend(files_in(&control.absolute(Path::new("")))?.into_iter().filter(|path| !is_behind(path)));
+        paths.extend(devices);
+        return Ok(Places { paths, exports, words: "the current folder and on block devices".to_owned() });
+    }
+    for folder in folders {
+        paths.extend(files_in(&control.absolute(folder))?);
+    }
+    let names = folders.iter().map(|folder| folder.display().to_string());
+    let words: Vec<String> = names.chain(drives.iter().cloned()).collect();
+    Ok(Places { paths, exports, words: words.join(", ") })
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(format!("cannot look into {}: {}", folder.display(), system_text(&error)))
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        paths.push(entry.map_err(unreadable)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn block_devices() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| Path::new("/dev").join(entry.file_name())).collect();
+    paths.sort();
+    paths
+}
+
+/// The file that a loop device stands for: one drive, not two.
+fn file_behind(device: &Path) -> Option<DriveIdentity> {
+    let attribute = Path::new("/sys/class/block").join(device.file_name()?).join("loop/backing_file");
+    let path = std::fs::read_to_string(attribute).ok()?;
+    drive_identity(Path::new(path.trim_end_matches('\n'))).ok()
+}
+
+/// What a drive says of its pool; a drive of no pool says nothing, one that cannot be read is told
+/// of.
+async fn read_label(
+    control: &Control,
+    executor: &RealExecutor,
+    name: &str,
+    drive: &dyn Drive,
+) -> Option<DriveLabel> {
+    let context = executor.context();
+    let inspecting = std::pin::pin!(inspect(drive));
+    let why = match context.time_limit_ns(PATIENCE_NS, inspecting).await {
+        Ok(Ok(label)) => return label,
+        Ok(Err(error)) => said_of(name, &error),
+        Err(_) => format!("{name} gives no answer"),
+    };
+    control.warning(format!("{why} (passed over)"));
+    None
+}
+
+/// What is wrong with a drive, with its name where the words do not begin with it.
+fn said_of(name: &str, error: &PoolError) -> String {
+    let error = error.to_string();
+    match error.starts_with(name) {
+        true => error,
+        false => format!("{name}: {error}"),
+    }
+}
+
+/// Drives on paths that belong to some pool; everything else is passed over.
+pub async fn on_paths(control: &Control, executor: &RealExecutor, paths: &[PathBuf]) -> Vec<Found> {
+    let (mut identities, mut opened) = (Vec::new(), Vec::new());
+    for path in paths {
+        let Ok(candidate) = Candidate::at(path) else { continue };
+        if identities.contains(&candidate.identity) {
+            continue;
+        }
+        let options = OpenOptions { read_only: true, lock: false, buffered: false };
+        match open_drive(control, executor, &candidate.path, &options) {
+            Ok(drive) => {
+                identities.push(candidate.identity);
+                opened.push((candidate.path, drive));
+            }
+            Err(stripewise_runtime::OpenError::Io { .. }) => {
+                control.warning(format!("{} cannot be opened (passed over)", candidate.path.display()));
+            }
+            // Too small, not permitted, no medium: nothing of ours.
+            Err(_) => {}
+        }
+    }
+    let names: Vec<String> = opened.iter().map(|(path, _)| path.display().to_string()).collect();
+    let labels =
+        opened.iter().zip(&names).map(|((_, drive), name)| read_label(control, executor, name, &*drive.bare));
+    let labels = join_all(labels).await;
+    let found = opened
+        .into_iter()
+        .zip(labels)
+        .filter_map(|((path, opened), label)| Some(Found { path, opened, label: label?, way: Way::Path }));
+    found.collect()
+}
+
+/// Looks at exports. One that cannot be reached, or holds no pool, is only said to be so.
+pub async fn on_exports(
+    control: &Control,
+    executor: &RealExecutor,
+    exports: Vec<NbdUri>,
+    found: &mut Vec<Found>,
+) {
+    let opening = exports.iter().map(|uri| network::open(executor, uri, true));
+    for (uri, opened) in exports.iter().zip(join_all(opening).await) {
+        match opened {
+            Err(error) => control.warning(format!("{} (passed over)", chain(&error))),
+            Ok(opened) => {
+                let label = read_label(control, executor, &uri.to_string(), &*opened.bare).await;
+                found.extend(label.map(|label| Found {
+                    path: PathBuf::from(uri.to_string()),
+                    opened,
+                    label,
+                    way: Way::Network,
+                }));
+            }
+        }
+    }
+}
+
+/// What a volume of a pool says of another.
+pub async fn on_volume(control: &Control, executor: &RealExecutor, opened: OpenedDrive) -> Option<Found> {
+    let name = opened.bare.info().label.to_string();
+    let label = read_label(control, executor, &name, &*opened.bare).await?;
+    Some(Found { path: PathBuf::from(name), opened, label, way: Way::Volume })
+}

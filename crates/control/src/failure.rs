@@ -1,0 +1,151 @@
+//! What could not be done: what, where and why in one line, then what to do about it, and of which
+//! kind it is. A face renders it: the command line as `error:` and `hint:` and an exit code, HTTP
+//! as problem details and a status.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::path::PathBuf;
+
+/// Why something was not done, as far as a face acts on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It could not be done.
+    Failed,
+    /// What was named is not there.
+    Missing,
+    /// Too much else is being done.
+    Busy,
+    /// What was asked for makes no sense, whatever the pools are.
+    Usage,
+    /// This user may not look: nothing is known of how it is.
+    Denied,
+    /// The pool is in use by a process that takes commands for it at this socket.
+    TakenAt(PathBuf),
+    /// The caller left before its turn: there is no reader of this.
+    CallerLeft,
+    /// The reader of the output has left (`| head`), which is its right.
+    ReaderLeft,
+}
+
+/// Something that was not done.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What, where and why, in one line without a full stop.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// Of which kind.
+    pub reason: Reason,
+}
+
+/// What operations return.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    /// Something that could not be done.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::of(Reason::Failed, message)
+    }
+
+    /// Something that was not done for this reason.
+    pub fn of(reason: Reason, message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, reason }
+    }
+
+    /// What was named is not there.
+    pub fn missing(message: impl Into<String>) -> Self {
+        Self::of(Reason::Missing, message)
+    }
+
+    /// What was asked for makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::of(Reason::Usage, message)
+    }
+
+    /// The reader of the output has left.
+    pub fn reader_left() -> Self {
+        Self::of(Reason::ReaderLeft, "the reader of the output has left")
+    }
+
+    /// Whether there is no reader of it.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.reason, Reason::CallerLeft | Reason::ReaderLeft)
+    }
+
+    /// Where commands for the pool are taken by the process that has it.
+    pub fn taken_at(&self) -> Option<&std::path::Path> {
+        match &self.reason {
+            Reason::TakenAt(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// Adds what to do about it.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// `what: error`, with the error's own sources behind it.
+    pub fn because(what: impl Display, error: &dyn Error) -> Self {
+        Self::new(format!("{what}: {}", chain(error)))
+    }
+}
+
+/// An error and its sources in one line; a source that its parent quotes already is not repeated.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    without_numbers(&text)
+}
+
+/// A system error in words: "No such file or directory".
+pub fn system_text(error: &std::io::Error) -> String {
+    without_numbers(&error.to_string())
+}
+
+/// Leaves out the error numbers that people do not read.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        words.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] std::io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer of {0}")]
+    struct Quoting(#[source] std::io::Error);
+
+    #[test]
+    fn causes_are_named_once() {
+        let cause = || std::io::Error::other("inner");
+        assert_eq!(Failure::because("what", &Outer(cause())).message, "what: outer: inner");
+        assert_eq!(Failure::because("what", &Quoting(cause())).message, "what: outer of inner");
+    }
+
+    #[test]
+    fn system_errors_lose_their_number() {
+        let error = || std::io::Error::from_raw_os_error(2);
+        assert_eq!(system_text(&error()), "No such file or directory");
+        assert_eq!(chain(&Quoting(error())), "outer of No such file or directory");
+        assert_eq!(without_numbers("a (os error 5), b (os error 28): c"), "a, b: c");
+    }
+}

@@ -1,0 +1,32 @@
+//! Pools as a program uses them: found by their names, opened under a lock, served to clients, and
+//! looked after. Whatever people type, send over HTTP or read is made by the faces on this library
+//! (the command line, the daemon's socket, HTTP): here nothing is printed and no option is parsed.
+//!
+//! The rooms:
+//!
+//! - `registry`: the state folder, the pools and drives that are known, one lock per pool;
+//! - `drives`: what offers itself as a drive, what it holds, and where a pool's drives are now;
+//! - `pools`: a pool that is open, those beneath it, those that are served, and how they come back;
+//! - `daemon`: the ways in for clients and commands, turns among commands, what is told of pools;
+//! - `report`, `jobs`, `failure`: what all of them give back, as data.
+//!
+//! [`Control`] is what every operation gets.
+
+#![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
+
+mod control;
+pub mod daemon;
+pub mod drives;
+pub mod failure;
+pub mod jobs;
+pub mod names;
+pub mod pools;
+pub mod registry;
+pub mod report;
+pub mod roles;
+pub mod size;
+pub mod times;
+
+pub use control::{Control, Notices, new_executor};
+pub use failure::{Failure, Reason, Result};

@@ -1,0 +1,11 @@
+//! Pools that are open: for one command, or served for as long as the process lives; with the pools
+//! beneath them, and what brings them back when their drives were gone.
+
+pub mod pieces;
+pub mod reconnect;
+pub mod redundancy;
+pub mod reopen;
+pub mod served;
+pub mod session;
+pub mod stacked;
+pub mod status_file;

@@ -1,0 +1,100 @@
+//! Cutting a range of a volume into pieces that are worth a request each: whole stripes of about 1
+//! MiB, so that writes need nothing of the old contents. Pure, but for finding the volume.
+
+use std::ops::Range;
+
+use stripewise_engine::pool::Volume;
+
+use crate::failure::Result;
+use crate::names::VolumeName;
+use crate::pools::session::{Session, pool_failure};
+
+/// Requests to a volume are whole multiples of this.
+const BLOCK_BYTES: u64 = 512;
+/// Pieces on their way at the same time; with [`LARGEST_BYTES`] the bound of what a transfer keeps
+/// in memory.
+pub const IN_FLIGHT: usize = 8;
+/// Pieces are about this long,
+const USUAL_BYTES: u64 = 1 << 20;
+/// and never longer than this, however long a stripe is.
+const LARGEST_BYTES: u64 = 4 << 20;
+
+/// The pieces of a range, in order.
+pub struct Pieces {
+    piece_bytes: u64,
+    rest: Range<u64>,
+}
+
+impl Pieces {
+    /// Of a volume with this much data in a stripe.
+    pub fn new(stripe_data_bytes: u64, range: Range<u64>) -> Self {
+        let stripe = stripe_data_bytes.max(1);
+        let piece_bytes =
+            if stripe > LARGEST_BYTES { LARGEST_BYTES } else { USUAL_BYTES.div_ceil(stripe) * stripe };
+        Self { piece_bytes, rest: range }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let boundary = (self.rest.start / self.piece_bytes + 1).saturating_mul(self.piece_bytes);
+        let piece = self.rest.start..boundary.min(self.rest.end);
+        self.rest.start = piece.end;
+        Some(piece)
+    }
+}
+
+/// The whole blocks around a piece: where they start, and how many bytes they are.
+pub fn aligned(piece: &Range<u64>) -> (u64, usize) {
+    let start = piece.start / BLOCK_BYTES * BLOCK_BYTES;
+    (start, (piece.end.next_multiple_of(BLOCK_BYTES) - start) as usize)
+}
+
+/// The open volume of this name.
+pub fn find_volume(session: &Session, name: &VolumeName) -> Result<Volume> {
+    session.refuse_if_used_elsewhere()?;
+    session.pool.volume(&name.volume).map_err(|error| pool_failure(format!("cannot use `{name}`"), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_whole_stripes_and_leave_nothing_out() {
+        for (stripe, range) in [
+            (3 * 65_536, 0..10_000_000),
+            (3 * 65_536, 700_001..10_000_001),
+            (4096, 4095..4097),
+            (255 << 20, 1..20 << 20),
+            (65_536, 5..5),
+        ] {
+            let pieces: Vec<Range<u64>> = Pieces::new(stripe, range.clone()).collect();
+            let mut at = range.start;
+            for piece in &pieces {
+                assert_eq!(piece.start, at);
+                assert!(
+                    piece.end > at && piece.end - at <= LARGEST_BYTES,
+                    "{piece:?} of stripes of {stripe}"
+                );
+                at = piece.end;
+                let whole = piece.end.is_multiple_of(stripe) || stripe > LARGEST_BYTES;
+                assert!(whole || piece.end == range.end, "{piece:?} of stripes of {stripe}");
+            }
+            assert_eq!(at, range.end);
+        }
+    }
+
+    #[test]
+    fn blocks_surround_pieces() {
+        assert_eq!(aligned(&(0..512)), (0, 512));
+        assert_eq!(aligned(&(511..513)), (0, 1024));
+        assert_eq!(aligned(&(512..513)), (512, 512));
+        assert_eq!(aligned(&(5..5)), (0, 512));
+    }
+}

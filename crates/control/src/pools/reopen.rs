@@ -1,0 +1,189 @@
+//! Pools that a daemon keeps open and that lost more drives than a volume can do without. What such
+//! a volume holds is left as it is, so it is whole again when the drives are back; but what it had
+//! under way is lost, so it takes no writes until the pool is opened anew, as after a crash: with
+//! the drives that are there, and what their journals say. `pool online` does that when the drives
+//! that are needed are there; `pool status` says so.
+//!
+//! Expected faults: drives that are only named, not there (nothing is closed then: other volumes of
+//! the pool may be in use); commands and requests that still hold the pool (waited for, a bounded
+//! time); an opening that fails (the daemon goes on trying).
+
+use std::path::{Path, PathBuf};
+
+use stripewise_drive::Context;
+use stripewise_engine::pool::{DriveId, DriveStatus, OpenMode, Pool, VolumeState, inspect};
+use stripewise_runtime::OpenOptions;
+
+use crate::control::Control;
+use crate::daemon::serving::open;
+use crate::drives::candidates::{Candidate, Place, noted_export, noted_place};
+use crate::drives::network;
+use crate::failure::{Failure, Result};
+use crate::pools::reconnect::close;
+use crate::pools::session::{Session, open_drive};
+use crate::report::PoolReport;
+
+/// Requests of the pool that was closed have their time-outs; what still holds its drives after
+/// this is a fault of ours.
+const LET_GO_NS: u64 = 40_000_000_000;
+const LOOK_NS: u64 = 20_000_000;
+
+/// Why volumes of a pool stand still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Standstill {
+    /// These drives are lacking.
+    Lacking(Vec<DriveStatus>),
+    /// Nothing is lacking any more; but this volume takes no writes.
+    Protected(String),
+    /// The file system under a drive was full.
+    Full,
+}
+
+fn standstill(pool: &Pool) -> Option<Standstill> {
+    if pool.mode() == OpenMode::ReadOnly {
+        return None;
+    }
+    if pool.full_drive().is_some() {
+        return Some(Standstill::Full);
+    }
+    let status = pool.status();
+    let needed: Vec<&String> = status.volumes.iter().flat_map(|volume| &volume.needed).collect();
+    if !needed.is_empty() {
+        let is_needed =
+            |drive: &&DriveStatus| needed.iter().any(|needed| needed.contains(&drive.id.to_string()));
+        return Some(Standstill::Lacking(status.drives.iter().filter(is_needed).cloned().collect()));
+    }
+    let stands_still = |name: &str| pool.volume(name).is_ok_and(|volume| volume.is_protected());
+    let sound = status.volumes.iter().filter(|volume| volume.state != VolumeState::Failed);
+    let mut names = sound.map(|volume| volume.name.clone());
+    names.find(|name| stands_still(name)).map(Standstill::Protected)
+}
+
+/// Says in a report of a pool that a daemon keeps open what helps it on.
+pub fn advise(pool: &Pool, report: &mut PoolReport) {
+    let Some(standstill) = standstill(pool) else { return };
+    let drive = match &standstill {
+        Standstill::Full => {
+            let first = report.drives.first().map_or("", |drive| &drive.id);
+            report.action = format!("free space there, then: stripewise pool online {} {first}", report.name);
+            None
+        }
+        Standstill::Lacking(drives) => drives.first().map(|drive| drive.id.to_string()),
+        Standstill::Protected(volume) => {
+            if report.state == "online" {
+                report.state = "degraded".to_owned();
+            }
+            report.condition = format!(
+                "the drives that volume {volume} needs are back; it can be read, and takes writes again when the pool is opened anew"
+            );
+            report.drives.first().map(|drive| drive.id.clone())
+        }
+    };
+    if let Some(drive) = drive {
+        report.action = format!("stripewise pool online {} {drive}", report.name);
+    }
+}
+
+/// Opens a pool of this daemon's anew if that is what it takes to have a drive back, and it can be
+/// done. `name`: the drive as typed. Gives whether it was done.
+pub async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
+    let Some(session) = control.served.lend(pool, control) else { return Ok(false) };
+    let moved = moved_drive(control, &session, name).await;
+    let place = |drive: &DriveStatus| match &moved {
+        Some((id, path)) if *id == drive.id => path.clone(),
+        _ => PathBuf::from(&drive.path),
+    };
+    match standstill(&session.pool) {
+        None => return Ok(false),
+        Some(Standstill::Protected(_) | Standstill::Full) => {}
+        Some(Standstill::Lacking(drives)) => {
+            for drive in &drives {
+                if !is_there(control, &session, &place(drive), drive.id).await {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    drop(session);
+    open_anew(control, pool, moved).await?;
+    Ok(true)
+}
+
+/// Which drive of the pool lies at the path that was typed, where that is another path than the
+/// pool knows.
+async fn moved_drive(control: &Control, session: &Session, name: &str) -> Option<(DriveId, PathBuf)> {
+    let candidate = Candidate::named(control, name).ok().filter(Candidate::is_path)?;
+    let id = drive_at(control, session, &candidate.path).await?;
+    let status = session.pool.status();
+    let known = status.drives.iter().find(|drive| drive.id == id)?;
+    (Path::new(&known.path) != candidate.path).then_some((id, candidate.path))
+}
+
+/// Which drive of the pool can be used at a path.
+async fn drive_at(control: &Control, session: &Session, path: &Path) -> Option<DriveId> {
+    let executor = session.executor();
+    let opened = match noted_export(path) {
+        Some(uri) => network::open(executor, &uri, true).await.ok()?,
+        None => {
+            let options = OpenOptions { read_only: true, lock: false, buffered: false };
+            open_drive(control, executor, path, &options).ok()?
+        }
+    };
+    let label = inspect(&*opened.bare).await.ok().flatten()?;
+    (label.pool_id == session.pool.id()).then_some(label.drive_id)
+}
+
+async fn is_there(control: &Control, session: &Session, path: &Path, id: DriveId) -> bool {
+    match noted_place(path) {
+        // Opening the pool tells.
+        Place::Volume(volume) => control.served.has(&volume.pool),
+        Place::Path(_) | Place::Network(_) => drive_at(control, session, path).await == Some(id),
+    }
+}
+
+/// Closes a pool of this daemon's, as a crash would if need be, and opens it with all drives that
+/// are there.
+async fn open_anew(control: &Control, name: &str, moved: Option<(DriveId, PathBuf)>) -> Result<()> {
+    let context = control.executor()?.context();
+    // No other task opens it in between.
+    let _coming = control.served.comes(name);
+    let Some(session) = control.served.end(name) else { return Ok(()) };
+    control.note(format!("pool {name} is opened anew: who uses its volumes gets errors, and can come again"));
+    let is_let_go = session.let_go();
+    let mut pool = close(&context, session).await;
+    if let Some((id, path)) = moved {
+        let of_it = pool.drives.iter_mut().find(|drive| drive.id == id.to_string());
+        of_it.into_iter().for_each(|drive| drive.path.clone_from(&path));
+        control.home()?.remember(&context, pool.clone()).await?;
+    }
+    let opened = match until(&context, is_let_go).await {
+        true => {
+            network::give_servers_a_moment(&context, &pool).await;
+            open(control, &pool).await
+        }
+        false => Err(Failure::new(format!(
+            "pool `{name}` is closed, but its drives are still in use by this process"
+        ))),
+    };
+    opened.map_err(|failure| {
+        let hint = "the daemon goes on trying; `stripewise pool status` says what is the matter";
+        control.served.is_to_come(pool);
+        let failure = Failure {
+            message: format!("pool `{name}` was closed and is not open again: {}", failure.message),
+            ..failure
+        };
+        failure.hint(hint)
+    })
+}
+
+/// Waits, a bounded time, until something is so; whether it is.
+async fn until(context: &Context, is_so: impl Fn() -> bool) -> bool {
+    let end_ns = context.now_ns() + LET_GO_NS;
+    while !is_so() {
+        if context.now_ns() > end_ns {
+            return false;
+        }
+        context.sleep_ns(LOOK_NS).await;
+    }
+    true
+}

@@ -1,0 +1,182 @@
+//! The pools that this process serves: kept open while it runs, lent to the commands that it
+//! carries out for others, and their volumes exported. Empty in a process that carries out one
+//! command of its own.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stripewise_drive::Event;
+use stripewise_export::fuse::FuseLoad;
+use stripewise_export::nbd::Server;
+use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
+
+use crate::control::Control;
+use crate::failure::{Failure, Result};
+use crate::pools::session::Session;
+use crate::pools::stacked::is_used;
+use crate::registry::{Home, KnownPool};
+
+/// The pools served, in the order in which they were opened.
+#[derive(Clone, Default)]
+pub struct Served {
+    sessions: Rc<RefCell<Vec<Session>>>,
+    exports: PoolExports,
+    ways_in: Rc<RefCell<WaysIn>>,
+    /// Pools that are to be served again as soon as they can be opened.
+    to_come: Rc<RefCell<Vec<KnownPool>>>,
+    coming: Rc<Coming>,
+}
+
+/// Pools that are being opened to be served, by name.
+#[derive(Default)]
+struct Coming {
+    names: RefCell<Vec<String>>,
+    changed: Event,
+}
+
+/// While this lives, commands for a pool wait for it to be served.
+pub struct Comes {
+    coming: Rc<Coming>,
+    name: String,
+}
+
+impl Drop for Comes {
+    fn drop(&mut self) {
+        let mut names = self.coming.names.borrow_mut();
+        if let Some(index) = names.iter().position(|name| *name == self.name) {
+            names.swap_remove(index);
+        }
+        drop(names);
+        self.coming.changed.notify_all();
+    }
+}
+
+/// How clients come to the volumes, for those who ask how much goes on there.
+#[derive(Default)]
+pub struct WaysIn {
+    /// The NBD server, where there is one.
+    pub nbd: Option<Server<ServedExports>>,
+    /// What is mounted.
+    pub fuse: Vec<FuseLoad>,
+}
+
+impl Served {
+    /// Serves a pool from now on.
+    pub fn begin(&self, session: Session) {
+        session.stays_open();
+        self.exports.add(session.pool.clone(), false);
+        self.sessions.borrow_mut().push(session);
+    }
+
+    /// A pool that was served, and could not be opened again.
+    pub fn is_to_come(&self, pool: KnownPool) {
+        self.to_come.borrow_mut().push(pool);
+    }
+
+    /// Those pools, for whoever tries to open them.
+    pub fn take_those_to_come(&self) -> Vec<KnownPool> {
+        self.to_come.take()
+    }
+
+    /// A pool is being opened to be served.
+    pub fn comes(&self, name: &str) -> Comes {
+        self.coming.names.borrow_mut().push(name.to_owned());
+        Comes { coming: self.coming.clone(), name: name.to_owned() }
+    }
+
+    /// Whether a pool of this name is being opened to be served.
+    pub fn is_coming(&self, name: &str) -> bool {
+        self.coming.names.borrow().iter().any(|coming| coming == name)
+    }
+
+    /// Waits until no pool of this name is being opened to be served.
+    pub async fn until_come(&self, name: &str) {
+        while self.is_coming(name) {
+            self.coming.changed.wait().await;
+        }
+    }
+
+    /// The pool of this name for a command of `control`'s, if it is served.
+    pub fn lend(&self, name: &str, control: &Control) -> Option<Session> {
+        self.sessions
+            .borrow()
+            .iter()
+            .find(|session| session.name() == name)
+            .map(|session| session.lend(control))
+    }
+
+    /// Whether the pool of this name is served.
+    pub fn has(&self, name: &str) -> bool {
+        self.sessions.borrow().iter().any(|session| session.name() == name)
+    }
+
+    /// All of them, for `control`.
+    pub fn lend_all(&self, control: &Control) -> Vec<Session> {
+        self.sessions.borrow().iter().map(|session| session.lend(control)).collect()
+    }
+
+    /// Refuses to take a volume, or (`None`) a whole pool, from under clients that have it open
+    /// through this process; for as long as what this gives lives, no client opens it.
+    pub fn hold(&self, what: &str, pool: &str, volume: Option<&str>) -> Result<Hold> {
+        self.exports.hold(pool, volume).map_err(|name| {
+            Failure::new(format!("cannot {what}: a client has {name} open")).hint(
+                "end what uses it first: programs with the file open, file systems and loop devices on it, connections",
+            )
+        })
+    }
+
+    /// How clients come to the volumes.
+    pub fn ways_in(&self) -> &RefCell<WaysIn> {
+        &self.ways_in
+    }
+
+    /// Their volumes, for clients.
+    pub fn exports(&self) -> PoolExports {
+        self.exports.clone()
+    }
+
+    /// Serves the pool no more; what was opened for it goes to the caller, who closes it.
+    pub fn end(&self, name: &str) -> Option<Session> {
+        let mut sessions = self.sessions.borrow_mut();
+        let index = sessions.iter().position(|session| session.name() == name)?;
+        self.exports.remove(name);
+        Some(sessions.remove(index))
+    }
+
+    /// Ends with the pool that was opened last, which may lie on those before it.
+    pub fn end_last(&self) -> Option<Session> {
+        let session = self.sessions.borrow_mut().pop()?;
+        self.exports.remove(session.name());
+        Some(session)
+    }
+
+    /// What clients over the network find.
+    pub fn for_clients(&self, home: Home) -> ServedExports {
+        ServedExports { exports: self.exports.clone(), home }
+    }
+}
+
+/// The volumes that clients may use: all that are no drives of other pools.
+pub struct ServedExports {
+    exports: PoolExports,
+    home: Home,
+}
+
+impl ServedExports {
+    fn is_free(&self, name: &str) -> bool {
+        // Where the list of pools cannot be read, nobody knows.
+        name.split_once('/').is_some_and(|(pool, volume)| is_used(&self.home, pool, volume) == Some(false))
+    }
+}
+
+impl Exports for ServedExports {
+    type Export = VolumeExport;
+
+    fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
+        self.exports.find(name).filter(|_| self.is_free(name))
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.exports.list().into_iter().filter(|name| self.is_free(name)).collect()
+    }
+}

@@ -1,0 +1,735 @@
+//! An open pool for the time of one command: found through the list of pools, locked against other
+//! processes, its drives opened (and held to their pace), jobs watched, and in the end closed and
+//! its drives' places remembered.
+//!
+//! Expected faults: drives that are gone or in use, a pool in use, files removed under a running
+//! job, a command that ends in an error half-way (the pool is closed all the same).
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+
+use stripewise_drive::{BufferPool, Drive, Pace, PacedDrive};
+use stripewise_engine::pool::{DriveId, DriveStatus, OpenMode, Pool, PoolError, PoolOptions, inspect};
+use stripewise_export::Hold;
+use stripewise_export::nbd::client::NetworkDrive;
+use stripewise_layout::LayoutError;
+use stripewise_runtime::{FileDrive, Holder, OpenError, OpenOptions, RealExecutor, pace_attribute};
+
+use crate::control::Control;
+use crate::drives::candidates::{Candidate, Identity};
+use crate::drives::contents::refuse_contents;
+use crate::drives::known::{Holds, KnownDrives, Misplaced, open_known, pool_id};
+use crate::drives::network::{self, Returning};
+use crate::drives::space_below::note_full_below;
+use crate::failure::{Failure, Reason, Result};
+use crate::names::VolumeName;
+use crate::pools::reopen::advise;
+use crate::pools::stacked::{Stack, Trouble, refuse_circle};
+use crate::pools::status_file::StatusFile;
+use crate::registry::this_host::this_host;
+use crate::registry::{Home, KnownDrive, KnownPool, PoolLock};
+use crate::report::{PoolReport, VolumeReport, takes_part};
+use crate::times::unix_ms;
+
+/// Memory of returned buffers kept for reuse.
+const RETAINED_BYTES: usize = 64 << 20;
+/// How often others can read how a long job stands, and drives are looked after.
+const WATCH_NS: u64 = 1_000_000_000;
+
+/// What a command wants of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look and read: nothing is written to any drive; any number of processes at a time.
+    Look,
+    /// To change it: one process at a time.
+    Change,
+}
+
+/// A drive, opened.
+#[derive(Clone)]
+pub struct OpenedDrive {
+    /// The file or device itself, where it is one.
+    pub file: Option<Rc<FileDrive>>,
+    /// The export, where it is one.
+    pub network: Option<Rc<NetworkDrive>>,
+    /// The file, device, volume or export, as fast as it can.
+    pub bare: Rc<dyn Drive>,
+    /// What the engine gets: held to the pace that the file carries, if it carries one.
+    pub drive: Rc<dyn Drive>,
+    /// Which drive it is, whatever it is called.
+    pub identity: Identity,
+    /// Which drive of the pool it says it is, where it was asked.
+    pub says: Option<DriveId>,
+}
+
+impl OpenedDrive {
+    /// A volume of another pool.
+    pub fn volume(name: VolumeName, drive: Rc<dyn Drive>) -> Self {
+        let identity = Identity::Volume(name);
+        Self { file: None, network: None, bare: drive.clone(), drive, identity, says: None }
+    }
+
+    /// A file or device, as fast as it can.
+    pub fn plain(file: Rc<FileDrive>) -> Self {
+        let identity = Identity::Drive(file.identity());
+        Self {
+            bare: file.clone(),
+            drive: file.clone(),
+            file: Some(file),
+            network: None,
+            identity,
+            says: None,
+        }
+    }
+
+    /// Why it has to be taken as lost, if it has to: its file or device has gone, its server is out
+    /// of reach.
+    pub fn lost(&self) -> Option<String> {
+        if let Some(network) = &self.network {
+            return network.lost().map(|why| why.to_string());
+        }
+        let file = self.file.as_ref()?;
+        let is_there = file.still_there().is_ok() && !file.is_gone();
+        (!is_there).then(|| "it is not there any more".to_owned())
+    }
+}
+
+/// An inner pool waits for its own drives first: the one above it must be the more patient.
+const PATIENCE_WITH_VOLUMES: u64 = 4;
+
+/// As every pool of the command line is opened: its history goes by this machine's clock.
+pub fn pool_options(drives: &[OpenedDrive]) -> PoolOptions {
+    let mut options =
+        PoolOptions { unix_ms: Some(unix_ms), host: Some(this_host()), ..PoolOptions::default() };
+    if drives.iter().any(|opened| matches!(opened.identity, Identity::Volume(_))) {
+        options.member.timeout_ns *= PATIENCE_WITH_VOLUMES;
+    }
+    options
+}
+
+/// Opens one drive.
+pub fn open_drive(
+    control: &Control,
+    executor: &RealExecutor,
+    path: &Path,
+    options: &OpenOptions,
+) -> std::result::Result<OpenedDrive, OpenError> {
+    let file = executor.open_drive(path, options)?;
+    for notice in file.notices() {
+        control.note(format!("note: {notice}"));
+    }
+    let drive: Rc<dyn Drive> = match pace_of(control, path) {
+        Some(pace) => PacedDrive::new(&executor.context(), file.clone(), pace),
+        None => file.clone(),
+    };
+    Ok(OpenedDrive { drive, ..OpenedDrive::plain(file) })
+}
+
+/// The pace that a file carries.
+pub fn pace_of(control: &Control, path: &Path) -> Option<Pace> {
+    let text = pace_attribute(path)?;
+    match text.parse() {
+        Ok(pace) => Some(pace),
+        Err(error) => {
+            let error: stripewise_drive::PaceError = error;
+            control.warning(format!("{}: its stored pace is passed over: {error}", path.display()));
+            None
+        }
+    }
+}
+
+/// The volume of that name in a report.
+pub fn find_volume(report: PoolReport, name: &VolumeName) -> Result<VolumeReport> {
+    let volumes = report.volumes;
+    let known: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+    volumes.into_iter().find(|volume| volume.name == name.volume).ok_or_else(|| {
+        Failure::missing(format!("pool `{}` has no volume `{}`", name.pool, name.volume)).hint(
+            match known.as_slice() {
+                [] => "it has no volumes yet".to_owned(),
+                _ => format!("it has {}", known.join(", ")),
+            },
+        )
+    })
+}
+
+/// A pool as a command uses it: opened for that command alone and closed by it, or lent by the
+/// process that serves it.
+pub struct Session {
+    /// The pool.
+    pub pool: Pool,
+    control: Control,
+    open: Rc<OpenPool>,
+    /// Where the pools below are, and those of drives to come; of the outermost pool only.
+    stack: Option<Rc<Stack>>,
+    lent: bool,
+    /// While this opens drives that are none of the pool's yet.
+    brings: RefCell<Option<Rc<()>>>,
+    /// Those of them that are volumes: no client opens them meanwhile.
+    holds: RefCell<Vec<Hold>>,
+}
+
+/// A pool that this process has open.
+struct OpenPool {
+    home: Home,
+    name: String,
+    id: String,
+    /// As it is on the list.
+    known: RefCell<KnownPool>,
+    access: Access,
+    opened_unix_ms: u64,
+    /// All that were opened, also those that the pool has no use for.
+    opened: RefCell<Vec<OpenedDrive>>,
+    /// Places where drives of the pool should be and something else is.
+    misplaced: Vec<Misplaced>,
+    /// Another process has drives of the pool, which goes by another list of pools. Only where it
+    /// is looked at.
+    used_by: Option<Holder>,
+    executor: Rc<RealExecutor>,
+    /// Shared with those who bring drives.
+    bringing: Rc<()>,
+    /// Kept open by a daemon.
+    stays: Cell<bool>,
+    /// Whether lost exports are being fetched back already: commands begin jobs of pools that are
+    /// lent to them, too.
+    fetches_back: Cell<bool>,
+    _lock: PoolLock,
+}
+
+impl OpenPool {
+    /// Lets go of drives that were opened and are none of the pool's (any more): others may want
+    /// them. While somebody is bringing drives nobody can tell; then they do it when they are done.
+    fn let_go_of_strangers(&self, pool: &Pool) {
+        if Rc::strong_count(&self.bringing) > 1 {
+            return;
+        }
+        let status = pool.status();
+        let is_ours = |opened: &OpenedDrive| {
+            let label = &opened.bare.info().label;
+            status.drives.iter().any(|drive| **label == *drive.path)
+        };
+        self.opened.borrow_mut().retain(is_ours);
+    }
+
+    /// How the pool is, with what to do about it.
+    fn report(&self, pool: &Pool) -> PoolReport {
+        let mut report = PoolReport::from(&pool.status());
+        if pool.full_drive().is_none() {
+            let opened = self.opened.borrow();
+            let files = opened.iter().filter_map(|opened| opened.file.as_ref()).map(|file| file.path());
+            note_full_below(&mut report, files);
+        }
+        if self.stays.get() {
+            advise(pool, &mut report);
+        }
+        self.misplaced.iter().for_each(|misplaced| note_misplaced(&mut report, misplaced));
+        if let Some(user) = &self.used_by {
+            report.note_user(user);
+        }
+        report
+    }
+
+    /// Drives that have to be taken as lost, by label, and why.
+    fn vanished(&self) -> Vec<(Rc<str>, String)> {
+        let opened = self.opened.borrow();
+        let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
+        opened.iter().filter_map(|opened| Some((label(opened), opened.lost()?))).collect()
+    }
+
+    /// Has those of them left out that the pool has not missed yet.
+    async fn leave_out_vanished(&self, pool: &Pool) {
+        for (label, why) in self.vanished() {
+            let status = pool.status();
+            // A drive that is missing may have been at a place where another one is now.
+            let of_label = |drive: &&DriveStatus| *drive.path == *label && takes_part(&drive.state);
+            let Some(drive) = status.drives.iter().find(of_label) else { continue };
+            // While others were left out, it may have been opened anew.
+            if self.vanished().iter().any(|(lost, _)| *lost == label) {
+                // Where that cannot be recorded now, the next request to the drive has it recorded.
+                let _ = pool.drive_vanished(drive.id, &why).await;
+            }
+        }
+    }
+
+    /// Puts on the list where the pool's drives are now.
+    async fn remember_drives(&self, pool: &Pool) -> Result<()> {
+        if self.access == Access::Look {
+            return Ok(());
+        }
+        let status = pool.status();
+        let known =
+            |drive: &DriveStatus| KnownDrive { id: drive.id.to_string(), path: PathBuf::from(&drive.path) };
+        let now = KnownPool {
+            name: self.name.clone(),
+            id: self.id.clone(),
+            drives: status.drives.iter().map(known).collect(),
+        };
+        let is_known = *self.known.borrow() == now;
+        if !is_known {
+            self.home.remember(&self.executor.context(), now.clone()).await?;
+            self.known.replace(now);
+        }
+        Ok(())
+    }
+}
+
+/// Opens a known pool, does `work` and closes it again, also after an error.
+pub async fn with_pool<T>(
+    control: &Control,
+    name: &str,
+    access: Access,
+    doing: &str,
+    work: impl AsyncFnOnce(&Session) -> Result<T>,
+) -> Result<T> {
+    Session::open(control, name, access, doing).await?.work_and_close(work).await
+}
+
+/// As [`with_pool`], to read the contents of volumes: a pool that was not closed is recovered
+/// first. Where that cannot be done (drives are missing, or cannot be written) it is done in
+/// memory, for this command alone.
+pub async fn with_pool_to_read<T>(
+    control: &Control,
+    name: &str,
+    doing: &str,
+    work: impl AsyncFnOnce(&Session) -> Result<T>,
+) -> Result<T> {
+    let mut session = Session::open(control, name, Access::Look, doing).await?;
+    if session.can_be_recovered().await {
+        session.close().await?;
+        if let Ok(recovering) = Session::open(control, name, Access::Change, doing).await {
+            recovering.close().await?;
+            control.note(format!("pool {name} was not closed; what its journals hold was put in place"));
+        }
+        session = Session::open(control, name, Access::Look, doing).await?;
+    }
+    session.work_and_close(work).await
+}
+
+impl Session {
+    /// Whether a crash left something in the pool's journals, and all drives are there to put it in
+    /// place.
+    async fn can_be_recovered(&self) -> bool {
+        let is_there = |drive: &DriveStatus| takes_part(&drive.state);
+        self.pool.status().drives.iter().all(is_there) && self.pool.recover_in_memory().await
+    }
+
+    async fn work_and_close<T>(self, work: impl AsyncFnOnce(&Session) -> Result<T>) -> Result<T> {
+        let result = work(&self).await;
+        let closed = self.close().await;
+        // The first error is the one that explains the other.
+        let value = result?;
+        closed?;
+        Ok(value)
+    }
+
+    /// Opens a known pool, and those below it; one that this process serves, or is about to, is
+    /// lent.
+    pub async fn open(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
+        control.served.until_come(name).await;
+        if let Some(session) = control.served.lend(name, control) {
+            return Ok(session);
+        }
+        Self::open_here(control, name, access, doing).await
+    }
+
+    /// Opens a known pool, and those below it, for this process to serve; no other task does so
+    /// meanwhile (`Served::comes`).
+    pub async fn open_to_serve(control: &Control, name: &str, doing: &str) -> Result<Self> {
+        Self::open_here(control, name, Access::Change, doing).await
+    }
+
+    async fn open_here(control: &Control, name: &str, access: Access, doing: &str) -> Result<Self> {
+        let home = control.home()?;
+        let known = home.pool(name)?;
+        let stack = Stack::new(control, doing)?;
+        match stack.open_pool(home, known, access).await {
+            Ok(session) => Ok(Session { stack: Some(Rc::new(stack)), ..session }),
+            Err(trouble) => {
+                // What went wrong above explains whatever goes wrong now.
+                let _ = stack.close().await;
+                Err(trouble.failure())
+            }
+        }
+    }
+
+    /// Opens a pool whose lock is taken.
+    pub async fn open_locked(
+        stack: &Stack,
+        home: Home,
+        known: KnownPool,
+        access: Access,
+        lock: PoolLock,
+    ) -> std::result::Result<Self, Trouble> {
+        let (control, name, opened_unix_ms) = (stack.control(), known.name.clone(), unix_ms());
+        if access == Access::Change {
+            // What a killed process left.
+            let _ = std::fs::remove_file(home.status_path(&known.id));
+        }
+        let KnownDrives { opened, misplaced, used_by } = open_known(stack, &home, &known, access).await?;
+        let executor = stack.executor().clone();
+        let drives: Vec<Rc<dyn Drive>> = opened.iter().map(|opened| opened.drive.clone()).collect();
+        let mode = match access {
+            Access::Look => OpenMode::ReadOnly,
+            Access::Change => OpenMode::ReadWrite,
+        };
+        let (context, buffers) = (executor.context(), BufferPool::new(RETAINED_BYTES));
+        let options = PoolOptions {
+            pool_id: Some(pool_id(&known)?),
+            take_rolled_back: stack.is_forced(&known.id),
+            take_from_host: stack.is_forced(&known.id),
+            ..pool_options(&opened)
+        };
+        let opening = Pool::open(&context, &buffers, drives, mode, options);
+        let pool = opening.await.map_err(|error| {
+            let failure = pool_failure(format!("cannot open pool `{name}`"), &error);
+            match error {
+                PoolError::OtherHost { .. } => Trouble::Stop(failure),
+                _ => Trouble::Missing(failure),
+            }
+        })?;
+        // A command that renamed it may have been cut short between the list and the drives.
+        if access == Access::Change && pool.name() != name {
+            let renamed = pool.rename(&name).await;
+            renamed.map_err(|error| {
+                Trouble::Missing(pool_failure(
+                    format!("cannot rename pool `{}` to `{name}`", pool.name()),
+                    &error,
+                ))
+            })?;
+        }
+        let (id, known) = (known.id.clone(), RefCell::new(known));
+        let open = OpenPool {
+            home,
+            name,
+            id,
+            known,
+            access,
+            opened_unix_ms,
+            opened: RefCell::new(opened),
+            misplaced,
+            used_by,
+            executor,
+            bringing: Rc::default(),
+            stays: Cell::new(false),
+            fetches_back: Cell::new(false),
+            _lock: lock,
+        };
+        let session = Session {
+            pool,
+            control: control.clone(),
+            open: Rc::new(open),
+            stack: None,
+            lent: false,
+            brings: RefCell::default(),
+            holds: RefCell::default(),
+        };
+        if access == Access::Change {
+            session.spawn_watch();
+        }
+        Ok(session)
+    }
+
+    /// The same pool for a command of somebody else's, who does not close it.
+    pub fn lend(&self, control: &Control) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            control: control.clone(),
+            open: self.open.clone(),
+            stack: self.stack.clone(),
+            lent: true,
+            brings: RefCell::default(),
+            holds: RefCell::default(),
+        }
+    }
+
+    /// Whether the pool was open before this session and stays open after it.
+    pub fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Lets go of drives that are lost, so that what is there now can be opened.
+    pub fn forget_vanished(&self) {
+        self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
+    }
+
+    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive
+    /// is left.
+    pub fn is_stranded(&self) -> bool {
+        !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
+    }
+
+    /// From now on a daemon keeps it open: what helps it on is said accordingly.
+    pub fn stays_open(&self) {
+        self.open.stays.set(true);
+    }
+
+    /// Whether the pool can be opened by whoever wants to: no session of it is left, so its lock is
+    /// free, and its files and devices are closed.
+    pub fn let_go(&self) -> impl Fn() -> bool + use<> {
+        let open = Rc::downgrade(&self.open);
+        let opened = self.open.opened.borrow();
+        let files: Vec<Weak<FileDrive>> =
+            opened.iter().filter_map(|opened| opened.file.as_ref().map(Rc::downgrade)).collect();
+        move || open.strong_count() == 0 && files.iter().all(|file| file.strong_count() == 0)
+    }
+
+    /// Its drives that are exports.
+    pub fn exports(&self) -> Vec<Rc<NetworkDrive>> {
+        self.open.opened.borrow().iter().filter_map(|opened| opened.network.clone()).collect()
+    }
+
+    /// The pool as it is on the list.
+    pub fn known(&self) -> KnownPool {
+        self.open.known.borrow().clone()
+    }
+
+    /// The pool's name, as it is known here.
+    pub fn name(&self) -> &str {
+        &self.open.name
+    }
+
+    /// Begins the pool's jobs, and those of the pools below.
+    pub fn start_jobs(&self) {
+        self.pool.start_jobs();
+        self.start_jobs_below();
+        self.fetch_back();
+    }
+
+    /// For as long as the pool is open, exports that went are tried to be had back.
+    fn fetch_back(&self) {
+        if self.open.fetches_back.replace(true) {
+            return;
+        }
+        let (control, executor, pool) = (self.control.clone(), self.open.executor.clone(), self.pool.clone());
+        let (context, open) = (executor.context(), Rc::downgrade(&self.open));
+        let fetching = async move {
+            let mut returning = Returning::default();
+            loop {
+                executor.context().sleep_ns(WATCH_NS).await;
+                if open.strong_count() == 0 {
+                    return;
+                }
+                let due = returning.due(&pool.status().drives, executor.context().now_ns());
+                for (id, uri, under_way) in due {
+                    under_way.replace(true);
+                    let (control, executor, pool, open) =
+                        (control.clone(), executor.clone(), pool.clone(), open.clone());
+                    drop(executor.clone().context().spawn(async move {
+                        let keep = |opened: OpenedDrive| {
+                            let Some(open) = open.upgrade() else { return };
+                            let mut all = open.opened.borrow_mut();
+                            all.retain(|other| other.lost().is_none() && other.identity != opened.identity);
+                            all.push(opened);
+                        };
+                        network::fetch(&control, &executor, &pool, id, &uri, keep).await;
+                        under_way.replace(false);
+                    }));
+                }
+            }
+        };
+        drop(context.spawn(fetching));
+    }
+
+    /// Begins the jobs of the pools below: whoever has a pool open for long works on them.
+    pub fn start_jobs_below(&self) {
+        self.stack.iter().for_each(|stack| stack.start_jobs());
+    }
+
+    /// The executor.
+    pub fn executor(&self) -> &RealExecutor {
+        &self.open.executor
+    }
+
+    /// How the pool is.
+    pub fn report(&self) -> PoolReport {
+        let mut report = self.open.report(&self.pool);
+        // A pool that is only looked at has no jobs of its own; what a crash left open is due all
+        // the same.
+        let names: Vec<String> = report.volumes.iter().map(|volume| volume.name.clone()).collect();
+        for name in names {
+            if self.pool.volume(&name).is_ok_and(|volume| volume.needs_resync()) {
+                report.add_resync(&name);
+            }
+        }
+        report
+    }
+
+    /// How the pool stands at this moment, as it is left for others.
+    pub fn word(&self) -> StatusFile {
+        StatusFile::of(&self.pool, self.report(), self.open.opened_unix_ms)
+    }
+
+    /// Refuses to read what another process may be changing.
+    pub fn refuse_if_used_elsewhere(&self) -> Result<()> {
+        match &self.open.used_by {
+            None => Ok(()),
+            Some(user) => Err(Failure::new(format!("pool `{}` is in use by {user}", self.name()))
+                .hint("end that process, or give it commands with its own STRIPEWISE_HOME")),
+        }
+    }
+
+    /// When it was opened by this process.
+    pub fn opened_unix_ms(&self) -> u64 {
+        self.open.opened_unix_ms
+    }
+
+    /// Tells the user what the pool has to say.
+    pub fn show_notices(&self) {
+        for notice in self.pool.notices() {
+            self.control.warning(notice);
+        }
+    }
+
+    /// One volume as it is now.
+    pub fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport> {
+        find_volume(self.report(), name)
+    }
+
+    /// A drive that is to come into the pool: the one opened already, or newly opened. What it
+    /// holds is refused, unless it is to be overwritten.
+    pub async fn open_new_drive(&self, candidate: &Candidate, force: bool) -> Result<OpenedDrive> {
+        let known =
+            self.open.opened.borrow().iter().find(|opened| opened.identity == candidate.identity).cloned();
+        let opened = match known {
+            Some(opened) => opened,
+            None => {
+                if let Some(volume) = candidate.volume() {
+                    refuse_circle(&self.open.home, self.name(), volume)?;
+                    let what = format!("use `{volume}` as a drive of pool `{}`", self.name());
+                    let held = self.control.served.hold(&what, &volume.pool, Some(&volume.volume))?;
+                    self.holds.borrow_mut().push(held);
+                }
+                self.brings.replace(Some(self.open.bringing.clone()));
+                let stack = self.stack.as_ref().expect("drives come into the outermost pool");
+                let opened = stack.open(candidate, Access::Change, &OpenOptions::default()).await?;
+                self.open.opened.borrow_mut().push(opened.clone());
+                opened
+            }
+        };
+        // A drive of this very pool that was left out may come back: the engine knows whether it
+        // may be overwritten.
+        let label = inspect(&*opened.bare).await;
+        if !matches!(&label, Ok(Some(label)) if label.pool_id == self.pool.id()) {
+            refuse_contents(&self.control, candidate, &opened, force).await?;
+        }
+        Ok(opened)
+    }
+
+    /// Closes the pool and remembers where its drives are; then the pools below. One that was lent
+    /// stays open.
+    pub async fn close(mut self) -> Result<()> {
+        if self.lent {
+            self.brings.take();
+            self.open.let_go_of_strangers(&self.pool);
+            // Whatever ends this process: the next one finds the drives that came in.
+            return self.open.remember_drives(&self.pool).await;
+        }
+        let stack = self.stack.take();
+        let closed = self.close_this().await;
+        // Its lock outlives those below.
+        closed.and(match stack {
+            Some(stack) => stack.close().await,
+            None => Ok(()),
+        })
+    }
+
+    async fn close_this(&self) -> Result<()> {
+        let OpenPool { home, name, id, access, .. } = &*self.open;
+        let closed = self.pool.close().await;
+        if *access == Access::Look {
+            return closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error));
+        }
+        // Best effort: it was for others to read while the pool was open.
+        let _ = std::fs::remove_file(home.status_path(id));
+        closed.map_err(|error| pool_failure(format!("cannot close pool `{name}`"), &error))?;
+        self.open.remember_drives(&self.pool).await
+    }
+
+    /// Erases the pool from its drives and the list; one that was lent is served no more.
+    pub async fn destroy(mut self) -> Result<()> {
+        if self.lent {
+            self.control.served.end(self.name());
+        }
+        let stack = self.stack.take();
+        let destroyed = self.destroy_this().await;
+        destroyed.and(match stack {
+            Some(stack) => stack.close().await,
+            None => Ok(()),
+        })
+    }
+
+    async fn destroy_this(&self) -> Result<()> {
+        let OpenPool { home, name, id, .. } = &*self.open;
+        let destroyed = self.pool.destroy().await;
+        destroyed.map_err(|error| pool_failure(format!("cannot erase all of pool `{name}`"), &error))?;
+        let _ = std::fs::remove_file(home.status_path(id));
+        home.forget(&self.open.executor.context(), id).await
+    }
+
+    /// While the pool is open: leaves word for `pool status` how it stands, and finds out when a
+    /// drive's file is removed (requests to a removed file would still succeed) or its server is
+    /// out of reach.
+    fn spawn_watch(&self) {
+        let pool = self.pool.clone();
+        let context = self.open.executor.context();
+        let open = Rc::downgrade(&self.open);
+        let path = self.open.home.status_path(&self.open.id);
+        let opened_unix_ms = self.open.opened_unix_ms;
+        let watch = async move {
+            loop {
+                let Some(now) = open.upgrade().map(|open| open.report(&pool)) else { return };
+                StatusFile::of(&pool, now, opened_unix_ms).leave(&path);
+                context.sleep_ns(WATCH_NS).await;
+                let Some(open) = open.upgrade() else { return };
+                // Where it cannot be written now, it is tried again.
+                let _ = open.remember_drives(&pool).await;
+                open.leave_out_vanished(&pool).await;
+            }
+        };
+        drop(self.open.executor.context().spawn(watch));
+    }
+}
+
+/// Says in a report what is in the place of a drive that is missing, and what to do about it.
+fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced) {
+    let place = path.display().to_string();
+    let is_here = |drive: &crate::report::DriveReport| drive.path == place;
+    if report.drives.iter().any(|drive| is_here(drive) && takes_part(&drive.state)) {
+        return;
+    }
+    let Some(missing) = report.drives.iter_mut().find(|drive| is_here(drive)) else { return };
+    missing.reason = Some(format!("{place} {holds}"));
+    report.condition += &format!("; {place} {holds}");
+    // A blank drive in the place of one that is gone is most likely meant to replace it.
+    let asks_for_it = format!("stripewise pool replace {} {} NEW-DRIVE", report.name, missing.id);
+    if *holds == Holds::Nothing && report.action == asks_for_it {
+        report.action = format!("stripewise pool replace {} {} {place}", report.name, missing.id);
+    }
+}
+
+/// A layout that is wrong whatever the pool is makes no sense to ask for.
+fn layout_reason(error: &LayoutError) -> Reason {
+    match error {
+        LayoutError::UnknownLayout { .. }
+        | LayoutError::ThreeCopiesAreNoLevel
+        | LayoutError::TooFewColumns { .. }
+        | LayoutError::TooManyColumns { .. }
+        | LayoutError::NoGroupsInLevel { .. }
+        | LayoutError::TooFewGroups { .. }
+        | LayoutError::InterleaveNotPowerOfTwo { .. }
+        | LayoutError::InterleaveOutOfRange { .. } => Reason::Usage,
+        _ => Reason::Failed,
+    }
+}
+
+/// An error of the engine, with what was to be done.
+pub fn pool_failure(what: impl std::fmt::Display, error: &PoolError) -> Failure {
+    let mut failure = Failure::because(what, error);
+    failure.hint = error.hint();
+    match error {
+        PoolError::Layout(error) => failure.reason = layout_reason(error),
+        PoolError::NoSuchVolume { .. } | PoolError::NoSuchDrive { .. } => failure.reason = Reason::Missing,
+        _ => {}
+    }
+    failure
+}

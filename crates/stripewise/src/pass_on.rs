@@ -1,0 +1,85 @@
+//! Passing on a command to the process that has the pool open, and being its hands: output,
+//! messages, progress, input.
+//!
+//! Expected faults: a process that ended in between, that ends half-way, or is of another version;
+//! input that cannot be read; output that nobody reads any more.
+
+use std::io::Read;
+use std::path::Path;
+
+use stripewise_control::daemon::socket::frames::{self, Command, Kind, MAX_INPUT_BYTES, Step, VERSION};
+use stripewise_control::daemon::socket::{receive, send};
+use stripewise_runtime::Stream;
+
+use crate::commands::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::printer::{write_message, write_out};
+use crate::progress::Progress;
+
+/// Has this process's command carried out by whoever listens at `socket`.
+pub async fn pass_on(socket: &Path, app: &App) -> Result<Exit> {
+    let words: Option<Vec<String>> =
+        std::env::args_os().skip(1).map(|word| word.into_string().ok()).collect();
+    let folder = app.absolute(Path::new("")).into_os_string().into_string().ok();
+    let (Some(words), Some(folder)) = (words, folder) else {
+        return Err(Failure::new(
+            "the pool is in use by a daemon, and a command is passed on to it as text; this one has \
+                                 words, or was typed in a folder, that are no text",
+        )
+        .hint("name the drives by their identities"));
+    };
+    let stream = app.executor()?.network().connect_unix(socket).await;
+    let stream = stream.map_err(|error| {
+        Failure::because(
+            format!("cannot reach the process that has the pool open at {}", socket.display()),
+            &error,
+        )
+        .hint("it may just be starting or ending: run this again")
+    })?;
+    let command = Command {
+        version: VERSION,
+        words,
+        folder,
+        colours: app.printer.colours(),
+        input_bytes: app.input.length_bytes(),
+    };
+    let command = serde_json::to_vec(&command).expect("plain data becomes JSON");
+    if command.len() > frames::MAX_BODY_BYTES {
+        return Err(Failure::usage("the command line is too long"));
+    }
+    send(&stream, Kind::Command, &command).await.map_err(broken)?;
+    let mut progress = Progress::new(&app.printer);
+    loop {
+        let (kind, body) = receive(&stream).await.map_err(broken)?;
+        match kind {
+            Kind::Output => progress.suspended(|| write_out(&body))?,
+            Kind::Message => progress.suspended(|| write_message(&body)),
+            // A step that cannot be read is only not shown.
+            Kind::Progress => {
+                if let Ok(step) = serde_json::from_slice::<Step>(&body) {
+                    progress.relay(&step);
+                }
+            }
+            Kind::WantInput => send_input(&stream).await?,
+            Kind::Exit => return Ok(Exit::of_code(body.first().copied().unwrap_or(1))),
+            Kind::Command | Kind::Input => return Err(broken(std::io::ErrorKind::InvalidData.into())),
+        }
+    }
+}
+
+/// What standard input has now; nothing tells that it has ended.
+async fn send_input(stream: &Stream) -> Result<()> {
+    let mut bytes = vec![0; MAX_INPUT_BYTES];
+    let read = loop {
+        match std::io::stdin().lock().read(&mut bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => break other.map_err(|error| Failure::because("cannot read standard input", &error))?,
+        }
+    };
+    send(stream, Kind::Input, &bytes[..read]).await.map_err(broken)
+}
+
+fn broken(error: std::io::Error) -> Failure {
+    Failure::because("the process that has the pool open ended before the command was done", &error)
+        .hint("`stripewise pool status` tells how the pool is")
+}
