@@ -11,6 +11,7 @@ use stripewise_runtime::RealExecutor;
 
 use crate::daemon::alerts::Alerts;
 use crate::daemon::caller::Caller;
+use crate::daemon::news::News;
 use crate::failure::{Failure, Result};
 use crate::pools::served::Served;
 use crate::registry::Home;
@@ -28,6 +29,8 @@ pub trait Notices {
 pub struct Control {
     /// Pools that this process has open anyway.
     pub served: Served,
+    /// Those who follow what happens to these.
+    pub news: Rc<News>,
     notices: Rc<dyn Notices>,
     /// Had the command carried out here, unless it is this process's own.
     caller: Option<Rc<Caller>>,
@@ -46,6 +49,7 @@ impl Control {
     pub fn of_this_process(notices: Rc<dyn Notices>) -> Self {
         Self {
             served: Served::default(),
+            news: Rc::default(),
             notices,
             caller: None,
             // Without one, relative paths stay as they are.

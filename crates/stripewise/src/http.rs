@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 
 use clap::Args;
 use futures_channel::{mpsc, oneshot};
+use stripewise_control::daemon::news::News;
 use stripewise_control::daemon::refusals::Refusals;
 use stripewise_control::daemon::turns::Turns;
 use stripewise_export::budget::Budget;
@@ -70,6 +71,8 @@ pub struct Http {
     orders: Option<mpsc::Receiver<Order>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    /// Streams of what happens end with this.
+    news: Rc<News>,
     /// Taken away with this.
     _files: Vec<Option<SocketFile>>,
 }
@@ -110,10 +113,10 @@ impl Http {
         if needs_token {
             app.printer.note(format!("tokens for HTTP are in {}", access.path().display()));
         }
-        Self::serve_at(doors, access, budget.clone())
+        Self::serve_at(doors, access, budget.clone(), app.news.clone())
     }
 
-    fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: Budget) -> Result<Self> {
+    fn serve_at(doors: Vec<Door>, access: Arc<AccessFile>, budget: Budget, news: Rc<News>) -> Result<Self> {
         let refused =
             |error: std::io::Error| Failure::new(format!("cannot listen for HTTP: {}", system_text(&error)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
@@ -137,7 +140,7 @@ impl Http {
             });
         });
         let thread = thread.map_err(refused)?;
-        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread), _files: files })
+        Ok(Self { orders: Some(orders), stop: Some(stop), thread: Some(thread), news, _files: files })
     }
 
     /// Carries out what is asked, for as long as it is polled.
@@ -152,6 +155,7 @@ impl Drop for Http {
     fn drop(&mut self) {
         // Callers that still wait for an answer get none.
         self.orders.take();
+        self.news.end();
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }

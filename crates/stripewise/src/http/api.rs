@@ -3,9 +3,9 @@
 //! files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the commands: each has its
 //! path, or a reason why not.
 //!
-//! Answers are the documents that the commands print with `--json`. Status 200: done; 400: the
-//! request makes no sense; 409: it could not be done, `error` and `hint` say why; 401 and 403: not
-//! let in; 503: the daemon is ending.
+//! Answers are the documents that the commands print with `--json`, but for streams of what happens
+//! (`streams.rs`). Status 200: done; 400: the request makes no sense; 409: it could not be done,
+//! `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
 
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ use clap::Parser;
 use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::{Deserialize, Serialize};
+use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::report::{EventReport, PoolReport, VolumeReport};
 use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -26,20 +28,18 @@ use utoipa_axum::routes;
 
 pub use problem::{Problem, error};
 
-use stripewise_control::daemon::refusals::Refusals;
-use stripewise_control::report::{EventReport, PoolReport, VolumeReport};
-
 use super::connections::{no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
-use super::orders::{Answer, Order, What};
+use super::orders::{Answer, Order};
 use crate::cli::Cli;
-use crate::failure::Exit;
+use crate::failure::{Exit, Failure};
 
 mod description;
 mod drives;
 #[cfg(test)]
 mod openapi_rules;
 mod problem;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -64,6 +64,8 @@ pub fn router(orders: mpsc::Sender<Order>, guard: Guard, budget: Budget) -> Rout
         .routes(routes!(export_pool))
         .routes(routes!(rename_pool))
         .routes(routes!(list_events))
+        .routes(routes!(streams::follow_pools))
+        .routes(routes!(streams::follow_job))
         .routes(routes!(show_load))
         .routes(routes!(scrub_pool))
         .routes(routes!(clear_pool))
@@ -142,22 +144,27 @@ impl Api {
         Some(error(StatusCode::FORBIDDEN, &why, None).into_response())
     }
 
-    async fn ask(self, what: What) -> Result<Answer, Response> {
-        if let What::Command(words, _) = &what
-            && let Some(refusal) = self.refusal(words)
-        {
+    /// Has something done by the daemon's executor.
+    async fn order<T>(self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Response> {
+        let ending = || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending", None).into_response();
+        let mut orders = self.house.orders;
+        let (answer, answered) = oneshot::channel();
+        orders.send(order(answer)).await.map_err(|_| ending())?;
+        answered.await.map_err(|_| ending())
+    }
+
+    /// Carries out a command.
+    async fn command(self, words: Vec<String>, input: Vec<u8>) -> Result<Answer, Response> {
+        if let Some(refusal) = self.refusal(&words) {
             return Err(refusal);
         }
-        let ending = || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is ending", None).into_response();
-        let (mut orders, who) = (self.house.orders, self.visitor.name);
-        let (answer, answered) = oneshot::channel();
-        orders.send(Order { what, who, answer }).await.map_err(|_| ending())?;
-        answered.await.map_err(|_| ending())
+        let who = self.visitor.name.clone();
+        self.order(|answer| Order::Command { words, input, who, answer }).await
     }
 
     /// Carries out a command that prints a document.
     async fn document(self, words: Words) -> Response {
-        let answer = match self.ask(What::Command(words.with_json(), Vec::new())).await {
+        let answer = match self.command(words.with_json(), Vec::new()).await {
             Ok(answer) => answer,
             Err(response) => return response,
         };
@@ -187,8 +194,17 @@ fn answered(answer: Answer) -> Response {
         Some(detail) => (detail, printed.hint),
         None => said(&answer.collected.messages),
     };
-    let hint = hint.as_deref().and_then(problem::hint);
-    error(status, &problem::text(&detail), hint.as_deref()).into_response()
+    problem_of(status, &detail, hint.as_deref())
+}
+
+/// What could not be done.
+fn failed(failure: &Failure) -> Response {
+    problem_of(status_of(Exit::of(failure)), &failure.message, failure.hint.as_deref())
+}
+
+fn problem_of(status: StatusCode, detail: &str, hint: Option<&str>) -> Response {
+    let hint = hint.and_then(problem::hint);
+    error(status, &problem::text(detail), hint.as_deref()).into_response()
 }
 
 /// A failure as a command prints it.
@@ -549,10 +565,8 @@ async fn test_alerts(api: Api) -> Response {
 
 /// Figures for Prometheus.
 async fn metrics(api: Api) -> Response {
-    match api.ask(What::Metrics).await {
+    match api.order(Order::Metrics).await {
         Err(response) => response,
-        Ok(answer) => {
-            ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], answer.collected.output).into_response()
-        }
+        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
     }
 }

@@ -1,39 +1,49 @@
-//! What the HTTP thread asks of the daemon's executor: command lines, and how everything stands.
+//! What the HTTP thread asks of the daemon's executor: command lines, how everything stands, and to
+//! be told what happens.
 
 use std::pin::pin;
 use std::rc::Rc;
 
+use futures_channel::{mpsc, oneshot};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use stripewise_control::daemon::caller::{Caller, Collected};
+use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
 
 use super::metrics;
 use crate::carry_out::{From, carry_out};
 use crate::commands::App;
-use crate::failure::Exit;
-use futures_channel::{mpsc, oneshot};
-use futures_util::StreamExt;
-use futures_util::future::{Either, select};
+use crate::failure::{Exit, Result};
 
-/// Something to do.
-pub struct Order {
-    /// What.
-    pub what: What,
-    /// Who asks, for the log.
-    pub who: String,
-    /// Who waits for it; may have left.
-    pub answer: oneshot::Sender<Answer>,
-}
-
-/// What is to be done.
-pub enum What {
+/// Something to do. Whoever waits for its answer may have left.
+pub enum Order {
     /// A command line, its input behind it.
-    Command(Vec<String>, Vec<u8>),
+    Command {
+        /// The words.
+        words: Vec<String>,
+        /// Its input.
+        input: Vec<u8>,
+        /// Who asks, for the log.
+        who: String,
+        /// What came of it.
+        answer: oneshot::Sender<Answer>,
+    },
     /// Figures for Prometheus.
-    Metrics,
+    Metrics(oneshot::Sender<String>),
+    /// To be told what happens to pools.
+    Follow {
+        /// What of it.
+        followed: Followed,
+        /// Who asks, for the log.
+        who: String,
+        /// What happens, until that ends.
+        answer: oneshot::Sender<Result<mpsc::Receiver<PoolNews>>>,
+    },
 }
 
-/// What came of it.
+/// What came of a command.
 pub struct Answer {
     /// How it ended.
     pub exit: Exit,
@@ -44,39 +54,48 @@ pub struct Answer {
 /// Carries out orders until there are no more.
 pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns: &Rc<Turns>) {
     let Ok(executor) = app.executor() else { return };
-    while let Some(Order { what, who, mut answer }) = orders.next().await {
-        if answer.is_canceled() {
-            continue;
+    while let Some(order) = orders.next().await {
+        match order {
+            Order::Command { words, input, who, answer } if !answer.is_canceled() => {
+                let (app, turns) = (app.clone(), turns.clone());
+                let work = async move { command(&words, input, &who, &app, &turns, answer).await };
+                drop(executor.context().spawn(work));
+            }
+            Order::Command { .. } => {}
+            Order::Metrics(answer) => drop(answer.send(metrics::text(app))),
+            Order::Follow { followed, who, answer } => {
+                tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");
+                drop(answer.send(app.news.follow(app, followed)));
+            }
         }
-        let (app, turns) = (app.clone(), turns.clone());
-        let work = async move {
-            let done = match what {
-                What::Metrics => {
-                    let collected =
-                        Collected { output: metrics::text(&app).into_bytes(), messages: String::new() };
-                    Answer { exit: Exit::Success, collected }
-                }
-                What::Command(words, input) => {
-                    let caller = Rc::new(Caller::with_input(input));
-                    let carried_out = pin!(command(&words, &who, &app, &turns, &caller));
-                    match select(carried_out, answer.cancellation()).await {
-                        Either::Left((done, _)) => done,
-                        // Nobody waits any more: what only waits ends, a change is finished.
-                        Either::Right(((), carried_out)) => {
-                            caller.leave();
-                            carried_out.await
-                        }
-                    }
-                }
-            };
-            // Nobody may be waiting any more.
-            let _ = answer.send(done);
-        };
-        drop(executor.context().spawn(work));
     }
 }
 
-async fn command(words: &[String], who: &str, app: &App, turns: &Turns, caller: &Rc<Caller>) -> Answer {
+async fn command(
+    words: &[String],
+    input: Vec<u8>,
+    who: &str,
+    app: &App,
+    turns: &Turns,
+    mut answer: oneshot::Sender<Answer>,
+) {
+    let caller = Rc::new(Caller::with_input(input));
+    let done = {
+        let carried_out = pin!(collected(words, who, app, turns, &caller));
+        match select(carried_out, answer.cancellation()).await {
+            Either::Left((done, _)) => done,
+            // Its caller waits no more: what only waits ends, a change is finished.
+            Either::Right(((), carried_out)) => {
+                caller.leave();
+                carried_out.await
+            }
+        }
+    };
+    // The caller may have left.
+    let _ = answer.send(done);
+}
+
+async fn collected(words: &[String], who: &str, app: &App, turns: &Turns, caller: &Rc<Caller>) -> Answer {
     let from = From { way: "http", who, folder: "/".as_ref() };
     let work = async {
         let exit = carry_out(words, from, Colours::default(), app, caller, turns).await;

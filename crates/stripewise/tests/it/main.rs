@@ -30,6 +30,7 @@ mod queue;
 mod reliability;
 mod serve;
 mod state;
+mod streams;
 mod taken;
 mod tiers;
 mod torture;

@@ -1,5 +1,6 @@
 //! What there is to tell: each served pool as it is now, against how it was when it was last looked
-//! at. All of it goes into the log; what somebody should do something about is sent as alerts, too.
+//! at. All of it goes into the log and to those who follow the pools; what asks for something to be
+//! done is sent as alerts, too.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,6 +9,7 @@ use stripewise_engine::pool::ScrubSummary;
 
 use super::Alert;
 use crate::control::Control;
+use crate::daemon::news::{Found, News};
 use crate::failure::Result;
 use crate::pools::session::Session;
 use crate::report::{ActivityReport, EventReport, PoolReport, counted};
@@ -19,6 +21,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     state: String,
+    condition: String,
     /// Read, write and checksum errors of each drive.
     errors: HashMap<String, [u64; 3]>,
     /// Events so far.
@@ -47,15 +50,22 @@ impl Watch {
         }
     }
 
-    /// Logs what is new, and has alerts sent.
+    /// Logs what is new, tells those who follow, and has alerts sent.
     pub fn look(&self, control: &Control) {
         let sessions = control.served.lend_all(control);
         let mut seen = self.0.borrow_mut();
-        seen.retain(|pool, _| sessions.iter().any(|session| session.name() == pool));
+        seen.retain(|pool, _| {
+            let is_served = sessions.iter().any(|session| session.name() == pool);
+            if !is_served {
+                control.news.tell_gone(pool);
+            }
+            is_served
+        });
         for session in &sessions {
             let now = Look::at(session);
             let before = seen.insert(session.name().to_owned(), now.seen());
             now.log(before.as_ref());
+            now.tell(before.as_ref(), &control.news);
             for alert in now.alerts(before.as_ref()) {
                 tell(control, alert);
             }
@@ -116,10 +126,34 @@ impl Look {
         };
         Seen {
             state: self.report.state.clone(),
+            condition: self.report.condition.clone(),
             errors: self.report.drives.iter().map(errors).collect(),
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
-            jobs: self.report.activity.iter().map(job).collect(),
+            jobs: self.jobs(),
         }
+    }
+
+    fn jobs(&self) -> Vec<Job> {
+        self.report.activity.iter().map(job).collect()
+    }
+
+    /// Tells those who follow the pools what is new since `before`, and how jobs go on.
+    fn tell(&self, before: Option<&Seen>, news: &News) {
+        if !news.is_followed() {
+            return;
+        }
+        let now = self.jobs();
+        let ended = before.iter().flat_map(|before| &before.jobs).filter(|job| !now.contains(job));
+        let ended: Vec<(String, String)> =
+            ended.map(|[kind, volume, _]| (kind.clone(), volume.clone())).collect();
+        let is_same =
+            |before: &Seen| before.state == self.report.state && before.condition == self.report.condition;
+        news.tell(&Found {
+            report: &self.report,
+            has_changed: !before.is_some_and(is_same),
+            events: self.new_events(before),
+            ended: &ended,
+        });
     }
 
     /// Events since `before`. At the first look those since the pool was opened.
@@ -152,7 +186,7 @@ impl Look {
             }
         }
         let jobs: &[Job] = before.map_or(&[], |before| &before.jobs);
-        let now: Vec<Job> = self.report.activity.iter().map(job).collect();
+        let now = self.jobs();
         for [kind, volume, drive] in now.iter().filter(|job| !jobs.contains(job)) {
             tracing::info!(target: "pool", pool, volume, drive, kind, "a {kind} has begun");
         }

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use stripewise_control::daemon::caller::Collected;
+use stripewise_control::daemon::news::{Followed, PoolNews};
 use tower::ServiceExt;
 
 use super::*;
@@ -49,6 +50,9 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
     ("serve", "is the daemon"),
     ("mount", "is a process of its own beside the daemon; `serve --fuse` shows volumes as files"),
 ];
+
+/// Paths that are no commands: streams.
+const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/pools/tank/jobs/scrub/events"];
 
 /// Options that have no field, and why.
 const WITHOUT_A_FIELD: [(&str, &str); 2] =
@@ -136,9 +140,9 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Vec<String>>, Value) {
             let request = request.header("content-type", "application/json").body(body).expect("a request");
             let answering = async {
                 let order = orders.next().await.expect("it is passed on");
-                let What::Command(words, _) = order.what else { panic!("{path} is a command") };
+                let Order::Command { words, answer, .. } = order else { panic!("{path} is a command") };
                 let collected = Collected { output: b"{}".to_vec(), messages: String::new() };
-                let _ = order.answer.send(Answer { exit: Exit::Success, collected });
+                let _ = answer.send(Answer { exit: Exit::Success, collected });
                 words
             };
             let asking = pin!(router.clone().oneshot(request));
@@ -235,14 +239,51 @@ fn whatever_the_command_line_can_do_has_a_path() {
     let paths = description["paths"].as_object().expect("paths");
     for (template, operations) in paths {
         for method in operations.as_object().expect("operations").keys() {
-            let fits = |(asked, path, _): &(&str, &str, Value)| {
+            let fits = |(asked, path): (&str, &str)| {
                 let path = path.split('?').next().unwrap_or_default();
                 let (parts, asked_parts) = (template.split('/'), path.split('/'));
                 asked.eq_ignore_ascii_case(method)
                     && parts.clone().count() == asked_parts.clone().count()
                     && parts.zip(asked_parts).all(|(part, asked)| part.starts_with('{') || part == asked)
             };
-            assert!(examples.iter().any(fits), "{method} {template} has an example");
+            let mut asked = examples.iter().map(|(asked, path, _)| (*asked, *path));
+            let is_stream = STREAMS.into_iter().any(|path| fits(("GET", path)));
+            assert!(asked.any(fits) || is_stream, "{method} {template} has an example");
         }
     }
+}
+
+#[test]
+fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (orders_in, mut orders) = mpsc::channel::<Order>(1);
+        let router =
+            visited_by(router(orders_in, guard(), Budget::default()), Address::Local { user: 0, process: 1 });
+        let job = Followed::Job { pool: "tank".to_owned(), kind: "scrub".parse().expect("a kind") };
+        for (path, wanted) in STREAMS.into_iter().zip([Followed::AllPools, job]) {
+            let answering = async {
+                let order = orders.next().await.expect("it is passed on");
+                let Order::Follow { followed, answer, .. } = order else { panic!("{path} is a stream") };
+                assert_eq!(followed, wanted);
+                let (mut to, news) = mpsc::channel(2);
+                for pool in ["tank", "pool"] {
+                    to.try_send(PoolNews::Gone { pool: pool.to_owned() }).expect("room");
+                }
+                answer.send(Ok(news)).expect("it is waited for");
+            };
+            let request = Request::get(path).header("host", "localhost").body(Body::empty());
+            let asking = router.clone().oneshot(request.expect("a request"));
+            let ((), response) = futures_util::join!(answering, asking);
+            let response = response.expect("an answer");
+            assert_eq!(response.headers()["content-type"], "text/event-stream", "{path}");
+            let body = axum::body::to_bytes(response.into_body(), MAX_BYTES).await.expect("it ends");
+            let expected = "event: gone\ndata: {\"kind\":\"gone\",\"pool\":\"tank\"}\n\n\
+                            event: gone\ndata: {\"kind\":\"gone\",\"pool\":\"pool\"}\n\n";
+            assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
+        }
+        let unknown = Request::get("/api/v1/pools/tank/jobs/dance/events").header("host", "localhost");
+        let response = router.oneshot(unknown.body(Body::empty()).expect("a request")).await;
+        assert_eq!(response.expect("an answer").status(), StatusCode::BAD_REQUEST);
+    });
 }

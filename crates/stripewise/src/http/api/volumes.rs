@@ -173,7 +173,7 @@ pub(super) async fn read_volume(
     if !memory.try_add(length) {
         return no_memory();
     }
-    match api.ask(What::Command(words.plain(), Vec::new())).await {
+    match api.command(words.plain(), Vec::new()).await {
         Err(response) => response,
         Ok(answer) if answer.exit == Exit::Success => {
             let bytes = Bytes::from_owner(Held { bytes: answer.collected.output, _memory: memory });
@@ -217,7 +217,7 @@ pub(super) async fn write_volume(
         .operand(format!("{pool}/{volume}"))
         .option("offset", Some(place.offset))
         .with_json();
-    match api.ask(What::Command(words, bytes.into())).await {
+    match api.command(words, bytes.into()).await {
         Err(response) => response,
         Ok(answer) => answered(answer),
     }
