@@ -9,9 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, with_pool};
-use stripewise_control::pools::status_file::{
-    self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads,
-};
+use stripewise_control::pools::status_file::{self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads};
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::size::ByteSize;
 use stripewise_drive::Cause;

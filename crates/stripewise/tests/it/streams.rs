@@ -85,7 +85,7 @@ fn a_job_is_streamed_until_it_is_done() {
     sandbox.pool(2);
     sandbox.ok("volume create tank/a --layout raid1 --size 16MiB");
     sandbox.write("tank/a", 0, &unique_bytes(16 << 20, 1));
-    sandbox.ok("pool set tank patrol-rate=1MB");
+    sandbox.ok("pool set tank patrol-rate=1MiB");
     let daemon = Daemon::start(&sandbox, "");
     let web = Web::own(&sandbox);
     for (path, status) in [("other/jobs/scrub", 404), ("tank/jobs/dance", 400)] {

@@ -35,7 +35,7 @@ pub(super) async fn follow_pools(api: Api) -> Response {
 pub(super) async fn follow_job(api: Api, Path((pool, job)): Path<(String, String)>) -> Response {
     match job.parse() {
         Ok(kind) => api.follow(Followed::Job { pool, kind }).await,
-        Err(why) => error(StatusCode::BAD_REQUEST, &format!("{why}"), None).into_response(),
+        Err(why) => error(StatusCode::BAD_REQUEST, &why, None).into_response(),
     }
 }
 

@@ -55,8 +55,11 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
 const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/pools/tank/jobs/scrub/events"];
 
 /// Options that have no field, and why.
-const WITHOUT_A_FIELD: [(&str, &str); 2] =
-    [("json", "every answer is JSON"), ("quiet", "notes are for people")];
+const WITHOUT_A_FIELD: [(&str, &str); 3] = [
+    ("json", "every answer is JSON"),
+    ("quiet", "notes are for people"),
+    ("causes", "is for people: documents have them always"),
+];
 
 /// Each path with all that it takes.
 fn examples() -> Vec<(&'static str, &'static str, Value)> {
