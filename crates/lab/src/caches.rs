@@ -4,8 +4,6 @@
 //! Modelled drives cost no space, so by default they are many times as large as their caches. What
 //! is asked for explicitly is done, and said to be too small where it is.
 
-use crate::evaluate::DriveMaker;
-
 /// Modelled drives are this many times as large as their caches, unless a size is asked for: a
 /// mirror with a tier beside it has a third of that to itself, and is beyond them still.
 const DRIVE_MULTIPLE: u64 = 24;
@@ -34,12 +32,12 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    /// The caches of drives of `maker`; `None` where they have none.
-    pub fn of(maker: &dyn DriveMaker) -> Option<Self> {
-        let cache_bytes = maker.cache_bytes();
-        let ramp_s = cache_bytes as f64 / maker.bytes_per_second().max(1.0);
+    /// For drives with caches of `cache_bytes`, which move about `bytes_per_second` and have at
+    /// most `capacity_bytes`; `None` where they have no cache.
+    pub fn of(cache_bytes: u64, bytes_per_second: f64, capacity_bytes: u64) -> Option<Self> {
+        let ramp_s = cache_bytes as f64 / bytes_per_second.max(1.0);
         (cache_bytes > 0).then(|| Self {
-            drive_bytes: (DRIVE_MULTIPLE * cache_bytes).min(maker.capacity_bytes()),
+            drive_bytes: (DRIVE_MULTIPLE * cache_bytes).min(capacity_bytes),
             run_s: RUN_MULTIPLE * ramp_s,
             ramp_s,
         })

@@ -12,7 +12,7 @@
 //! written in memory, unless they are phantoms, which keep only the pool's own records.
 
 pub(crate) mod host;
-mod options;
+pub(crate) mod options;
 mod plan;
 mod recorder;
 pub(crate) mod rig;
@@ -39,7 +39,6 @@ use plan::{DriveRates, LATENCIES_PER_RUN, Ledger, Subject, Wishes, plan};
 use session::Bench;
 use world::World;
 
-use crate::caches::Beyond;
 use crate::environment::Environment;
 use crate::remarks::conclude;
 use crate::results::{Evaluation, HostSpeed, ModelUsed, OUTPUT_VERSION, PaceUsed, Settings};
@@ -235,7 +234,7 @@ async fn matrix(
             .or(model_bytes)
             .map_or(u64::MAX, |room| room as u64),
         host_s,
-        beyond: world.maker().and_then(Beyond::of),
+        beyond: world.maker().and_then(options::beyond_caches),
     };
     let plan = plan(&subjects, workloads, &rates, &wishes);
     if let (Some(room), DriveSource::Folder(folder)) = (room_bytes, &options.drives) {

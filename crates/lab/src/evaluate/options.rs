@@ -7,6 +7,7 @@ use std::rc::Rc;
 use stripewise_drive::{Context, Drive, ModelDrive, ModelSpec, Pace};
 use stripewise_layout::{LayoutError, LayoutSpec, Level};
 
+use crate::caches::Beyond;
 use crate::workload::Workload;
 
 /// Where drives come from.
@@ -52,6 +53,12 @@ pub trait DriveMaker: Debug {
     fn capacity_bytes(&self) -> u64 {
         u64::MAX
     }
+}
+
+/// What a measurement needs to be beyond the caches of drives of `maker`; `None` where they have
+/// none.
+pub(crate) fn beyond_caches(maker: &dyn DriveMaker) -> Option<Beyond> {
+    Beyond::of(maker.cache_bytes(), maker.bytes_per_second(), maker.capacity_bytes())
 }
 
 impl DriveMaker for ModelSpec {

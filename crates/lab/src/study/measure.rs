@@ -15,6 +15,7 @@ use super::published::published;
 use super::{StudyNumber, StudyOptions, StudyProgress, StudyResult, StudyRow, StudyTable};
 use crate::caches::{Beyond, REGION_MULTIPLE, is_beyond};
 use crate::evaluate::host::measure_host;
+use crate::evaluate::options::beyond_caches;
 use crate::evaluate::rig::{Rig, Ssds};
 use crate::evaluate::world::{LabDrive, World};
 use crate::evaluate::{DriveSource, EvaluateError, EvaluateOptions, PaceChoice, Progress, Status, evaluate};
@@ -199,7 +200,7 @@ fn cache_bytes(options: &StudyOptions) -> u64 {
 
 fn beyond(options: &StudyOptions) -> Beyond {
     match &options.drives {
-        DriveSource::Model { maker, .. } => Beyond::of(&**maker).unwrap_or_default(),
+        DriveSource::Model { maker, .. } => beyond_caches(&**maker).unwrap_or_default(),
         _ => Beyond::default(),
     }
 }
