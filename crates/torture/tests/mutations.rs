@@ -10,9 +10,9 @@ use stripewise_torture::{Drawn, Failure, Mutation, Options, run};
 /// What is broken, and a seed that shows it, drawn as it was then.
 const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::ReplayWithoutRedo, Drawn::BeforeTuning, 1),
-    (Mutation::ParityCoversAll, Drawn::BeforeTuning, 90),
+    (Mutation::ParityCoversAll, Drawn::BeforeTuning, 234),
     (Mutation::ReleaseBeforeFlush, Drawn::BeforeTuning, 2),
-    (Mutation::ChecksumsAlwaysAgree, Drawn::BeforeTuning, 78),
+    (Mutation::ChecksumsAlwaysAgree, Drawn::BeforeTuning, 270),
     (Mutation::CommitOnOneDrive, Drawn::BeforeTuning, 1),
     (Mutation::AcknowledgeBeforeExclusion, Drawn::BeforeTuning, 265),
     (Mutation::LockWithoutWaiting, Drawn::BeforeTuning, 1),
@@ -31,9 +31,9 @@ const FOUND_AT: [(Mutation, Drawn, u64); 25] = [
     (Mutation::JournalOnOneDrive, Drawn::Now, 1),
     (Mutation::FreedAtOnce, Drawn::Now, 31),
     (Mutation::ResyncComparesNothing, Drawn::Now, 46),
-    (Mutation::LostBlocksNotRecorded, Drawn::Now, 6),
+    (Mutation::LostBlocksNotRecorded, Drawn::Now, 113),
     (Mutation::ForceForgotten, Drawn::Now, 5),
-    (Mutation::LockOneByOne, Drawn::Now, 76),
+    (Mutation::LockOneByOne, Drawn::Now, 158),
 ];
 
 /// Seeds that could show it, up to a last one.
