@@ -23,8 +23,8 @@ use crate::span::Span;
 const CROWD: u64 = 100;
 const MALFORMED: u64 = 1000;
 const MIB: u64 = 1 << 20;
-/// The longest that any client is waited for (`docs/nbd.md`, `docs/http.md`): nobody else may be
-/// held up for longer.
+/// The longest that any client is waited for (`docs/nbd.md`, `docs/http.md`): no other client may
+/// be held up for longer.
 const BOUND: Duration = Duration::from_secs(60);
 /// A head of a request is waited for half as long.
 const HEAD_BOUND: Duration = Duration::from_secs(20);
@@ -180,7 +180,7 @@ fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// The longest that anything took which somebody asked for who behaves, each kind of it in
+/// The longest that anything took which a well-behaved client asked for, each kind of it in
 /// milliseconds.
 #[derive(Default)]
 struct Longest {
@@ -437,7 +437,7 @@ fn slow_http_clients_are_given_up() {
     assert!(half.join().expect("no panic") < HEAD_BOUND);
 
     // What takes a minute to be given up is for the long run: half a body, and an answer that
-    // nobody takes.
+    // the client does not take.
     if Span::begin().is_long() {
         let before = Holdings::of(daemon.id());
         let mut stalled = connect(&ways.http);

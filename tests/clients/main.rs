@@ -1,4 +1,4 @@
-//! Programs that nobody here wrote keep their files, blocks and rows on volumes, while drives go
+//! Programs of other projects keep their files, blocks and rows on volumes, while drives go
 //! and come back, the daemon is killed, and other clients misbehave.
 //!
 //! Each test goes on for about six seconds, or `SOAK_SECONDS` of them, in rounds; `make soak` runs

@@ -1,4 +1,4 @@
-//! What every operation gets: whom to tell, where relative paths begin, what it runs on, and the
+//! What every operation gets: where to tell, where relative paths begin, what it runs on, and the
 //! pools that this process serves.
 
 use std::cell::{OnceCell, RefCell};

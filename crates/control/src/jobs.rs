@@ -1,7 +1,7 @@
 //! Work on a pool's jobs in the foreground, how it goes on, and what came of it.
 //!
-//! Expected faults: an interrupt (the pool is closed in order, and whoever opens it next goes on),
-//! jobs that cannot go on.
+//! Expected faults: an interrupt (the pool is closed in order, and the next process to open it goes
+//! on), jobs that cannot go on.
 
 use std::pin::pin;
 
@@ -42,7 +42,7 @@ pub struct ScrubbedVolume {
     pub checked_bytes: u64,
     /// Drives that held something wrong; all of it was repaired.
     pub repaired: Vec<Repaired>,
-    /// Blocks of 4 KiB that disagreed where nobody can tell which copy was right; made to agree.
+    /// Blocks of 4 KiB that disagreed where it cannot be told which copy was right; made to agree.
     pub unattributed_blocks: u64,
     /// Strips that could be neither read nor reconstructed.
     pub unreadable_strips: u64,

@@ -131,7 +131,7 @@ pub struct ActivityReport {
     pub kind: String,
     /// Done so far.
     pub percent: f64,
-    /// Speed of late; 0 where nobody works on it now.
+    /// Speed of late; 0 where no job works on it now.
     pub mb_per_s: f64,
     /// Time to go, where that can be told.
     pub seconds_left: Option<f64>,

@@ -14,7 +14,7 @@ pub struct ByteSize(pub u64);
 /// Why a text is no size.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// No number, or a unit nobody uses.
+    /// No number, or an unknown unit.
     #[error("`{0}` is not a size; write a number and a unit, as in 4096, 64K, 64KiB, 1.5TB")]
     NotASize(String),
     /// More than 2^64 bytes.

@@ -1,5 +1,5 @@
 //! Prints what a pool of sixty drives of 20 TB costs: wall time to make it and to ask how it is,
-//! modelled time of a small change of its record, and memory; new, opened anew, and after writing
+//! modelled time of a small change of its record, and memory; new, reopened, and after writing
 //! all over it. Drives are modelled, in virtual time; the memory of their contents is not counted
 //! but where that is said.
 //!

@@ -191,8 +191,8 @@ impl<'a> Rig<'a> {
         Ok(format!("{rebuilt:.3} {loaded:.3}"))
     }
 
-    /// Keeps as many requests under way as the load says, until told to stop. Nobody looks at the
-    /// clock for each of them: in the guest that is a system call, which costs more than the
+    /// Keeps as many requests under way as the load says, until told to stop. The clock is not
+    /// read for each of them: in the guest that is a system call, which costs more than the
     /// request.
     fn start(&self, load: Load) -> (Rc<Running>, Vec<JoinHandle<std::result::Result<(), ArrayError>>>) {
         let running = Rc::new(Running::default());

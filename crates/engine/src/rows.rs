@@ -4,9 +4,9 @@
 //! drives in consecutive slabs, in the same states, are one *run*, so a volume on equal drives is a
 //! handful of runs however large it is. The map is cut into blocks of [`ROWS_PER_BLOCK`] rows that
 //! are shared between versions of it: a clone costs a pointer per block, and what a change touched
-//! can be told by comparing pointers. Rows that are not there (a thin volume's that nobody wrote)
-//! are *holes*. Pure data; the engine looks places up here, the pool allocates, records and changes
-//! it.
+//! can be told by comparing pointers. Rows that are not there (a thin volume's that no request
+//! wrote) are *holes*. Pure data; the engine looks places up here, the pool allocates, records and
+//! changes it.
 
 use std::rc::Rc;
 

@@ -46,7 +46,7 @@ pub trait Export: 'static {
         data: Buffer,
         fua: bool,
     ) -> impl Future<Output = Result<(), ArrayError>>;
-    /// Makes durable what was acknowledged, whoever wrote it.
+    /// Makes durable what was acknowledged, whichever client wrote it.
     fn flush(&self) -> impl Future<Output = Result<(), ArrayError>>;
     /// The range's contents are no longer needed.
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> impl Future<Output = Result<(), ArrayError>>;
@@ -338,7 +338,7 @@ impl Drop for WaitsToBeAlone<'_> {
 }
 
 impl EdgeGate {
-    /// Nobody is inside.
+    /// No process is inside.
     pub fn new() -> Self {
         Self::default()
     }

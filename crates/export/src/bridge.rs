@@ -2,7 +2,7 @@
 //! of it: engines know no threads, but some clients' requests come from one, and some work can only
 //! be waited for by sleeping.
 //!
-//! Expected faults: more requests than can be carried out (whoever brings them waits, so memory
+//! Expected faults: more requests than can be carried out (the sender waits, so memory
 //! stays bounded), an executor that is gone, a thread that cannot be started.
 
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ pub fn bridge<T: Send>(limit_bytes: u64) -> (Sender<T>, Receiver<T>) {
 
 impl<T: Send> Sender<T> {
     /// Queues a request that takes `bytes` of memory, 1 or more. Blocks the thread while there is
-    /// no room; one larger than the limit goes alone. Gives the request back when nobody will take
+    /// no room; one larger than the limit goes alone. Gives the request back when no task will take
     /// it any more.
     pub fn send(&self, request: T, bytes: u64) -> Result<(), T> {
         let mut state = self.0.lock();

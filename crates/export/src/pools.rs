@@ -18,7 +18,7 @@ struct Shared {
     pools: RefCell<Vec<(Pool, bool)>>,
     /// Those in use, by name.
     in_use: RefCell<HashMap<String, Weak<VolumeExport>>>,
-    /// Those with which it is over, and that somebody has still: files that are open, and go on
+    /// Those with which it is over, and that a client has still: files that are open, and go on
     /// with their successors.
     ended: RefCell<Vec<(String, Weak<VolumeExport>)>>,
     /// What clients may not open now, by the number of the hold.
@@ -84,9 +84,9 @@ impl PoolExports {
         self.0.pools.borrow_mut().push((pool, read_only));
     }
 
-    /// It is over with the pool's volumes: nobody can connect to them any more, and who is
-    /// connected is told. If it is opened anew its volumes are others, whoever holds the old ones
-    /// still.
+    /// It is over with the pool's volumes: no client can connect to them any more, and who is
+    /// connected is told. If it is reopened its volumes are others, whichever client holds the old
+    /// ones still.
     pub fn remove(&self, pool_name: &str) {
         self.0.pools.borrow_mut().retain(|(pool, _)| pool.name() != pool_name);
         let is_of_it = |name: &str| name.split_once('/').is_some_and(|(of_pool, _)| of_pool == pool_name);
@@ -97,8 +97,8 @@ impl PoolExports {
         all_ended.retain(|(_, export)| export.strong_count() > 0);
     }
 
-    /// Volumes that somebody has open, as `POOL/VOL`, by name; also those whose pool was closed
-    /// meanwhile, and perhaps opened anew.
+    /// Volumes that a client has open, as `POOL/VOL`, by name; also those whose pool was closed
+    /// meanwhile, and perhaps reopened.
     pub fn in_use(&self) -> Vec<String> {
         let (known, ended) = (self.0.in_use.borrow(), self.0.ended.borrow());
         let all = known.iter().chain(ended.iter().map(|(name, export)| (name, export)));
@@ -115,7 +115,7 @@ impl PoolExports {
     }
 
     /// What is there now in the place of an export with which it is over: the same volume, as large
-    /// as it was, of the same pool, opened anew.
+    /// as it was, of the same pool, reopened.
     pub fn successor(&self, name: &str, ended: &VolumeExport) -> Option<Rc<VolumeExport>> {
         let (then, now) = (ended.volume(), self.take(name)?);
         let is_it = now.volume().id() == then.id()

@@ -30,7 +30,7 @@ const STALL_NS: u64 = 200_000_000;
 /// How often waiting loops look whether they can go on.
 const POLL_NS: u64 = 20_000_000;
 
-/// What completes, counted for whoever watches from beside: of one load, or of one after the other.
+/// What completes, counted for an observer beside it: of one load, or of one after the other.
 #[derive(Debug, Default)]
 pub struct Pulse {
     requests: Cell<u64>,
@@ -83,7 +83,7 @@ pub struct Load<T: Target> {
 impl<T: Target> Load<T> {
     /// Starts all requests of `workload` on `target`. Writes carry this phase's bytes of
     /// `contents`, or whatever the pool's memory holds. `moved_bytes` grows with every request that
-    /// completes, for whoever watches from beside.
+    /// completes, for an observer beside it.
     pub fn start(
         context: &Context,
         target: &T,

@@ -1,9 +1,9 @@
 //! What a load runs against: anything with a capacity that reads, writes and flushes.
 //! Single-threaded.
 //!
-//! The laboratory measures an array of ours, a bare drive, and later somebody else's device through
-//! this one trait, so a figure of one can stand beside a figure of the other. Errors are the
-//! target's own; the driver counts them.
+//! The laboratory measures an array of ours, a bare drive, and later another system's device
+//! through this one trait, so a figure of one can stand beside a figure of the other. Errors are
+//! the target's own; the driver counts them.
 
 use std::future::Future;
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! What a load is made of: pattern, block sizes, read share, depth, jobs, region, seed. Plain data.
 //!
-//! One type describes every load of the laboratory, whoever drives it: the native driver in real or
-//! virtual time, later fio. The constants are those of study 004 (`studies/workloads.csv`; a test
-//! compares them with that file). Expects descriptions that make no sense (no blocks, a region
-//! beyond the target): [`Workload::resolve`] refuses them.
+//! One type describes every load of the laboratory, whichever driver runs it: the native driver in
+//! real or virtual time, later fio. The constants are those of study 004 (`studies/workloads.csv`;
+//! a test compares them with that file). Expects descriptions that make no sense (no blocks, a
+//! region beyond the target): [`Workload::resolve`] refuses them.
 
 mod places;
 

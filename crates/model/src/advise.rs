@@ -1,4 +1,4 @@
-//! Which layout for whom: candidates from drives and wishes, predicted, their risk estimated,
+//! Which layout fits: candidates from drives and wishes, predicted, their risk estimated,
 //! ranked with a reason each.
 //!
 //! `docs/advice.md` has the rules. Nothing here knows an answer: the order follows from predictions

@@ -1,5 +1,5 @@
-//! Where a command gets its input from: standard input, or whoever had it carried out by another
-//! process.
+//! Where a command gets its input from: standard input, or the caller that had it carried out by
+//! another process.
 
 use std::io::Read;
 use std::rc::Rc;

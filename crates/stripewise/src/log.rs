@@ -5,7 +5,7 @@
 //! process itself), `pool` (pools, drives, jobs), `client` (who uses volumes), `command` (what was
 //! asked of it) and `alert`. Other commands keep no log and print for people.
 //!
-//! Lines are written by a thread of their own (`log/lines.rs`): whoever reads them, or does not,
+//! Lines are written by a thread of their own (`log/lines.rs`): whether they are read or not,
 //! holds up no pool.
 //!
 //! Expected faults: a level that makes no sense (refused), a reader that leaves or does not read

@@ -2,7 +2,7 @@
 //! messages, progress, input.
 //!
 //! Expected faults: a process that ended in between, that ends half-way, or is of another version;
-//! input that cannot be read; output that nobody reads any more.
+//! input that cannot be read; output that is not read any more.
 
 use std::io::Read;
 use std::path::Path;

@@ -184,7 +184,7 @@ impl Printer {
         }
         if self.json {
             let body = ErrorBody { error: &failure.message, hint: failure.hint.as_deref() };
-            // The process ends with a failure anyway; there is nobody left to tell that this could
+            // The process ends with a failure anyway; no client is left to tell that this could
             // not be written.
             let _ = self.out(json_text(&Document { output_version: OUTPUT_VERSION, body: &body }).as_bytes());
         }

@@ -1,6 +1,6 @@
 //! Runs the seeds that are given, or ranges of them, and prints what was broken, and what was tried
 //! in all of them together: `seed 7 100..200`; `--trace` shows what happened in each as well.
-//! Builds in less time than the command line, for whoever works on the engine.
+//! Builds in less time than the command line, for work on the engine.
 
 use stripewise_torture::{Coverage, Options, run};
 

@@ -1,4 +1,4 @@
-//! Changes of the volumes themselves: made, deleted, made larger and smaller. Nobody uses them
+//! Changes of the volumes themselves: made, deleted, made larger and smaller. No client uses them
 //! meanwhile, at the beginning of a life, as their users would have it; power may be cut at any
 //! instant of it.
 //!

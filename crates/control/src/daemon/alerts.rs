@@ -1,4 +1,4 @@
-//! Telling somebody when a pool's condition changes, a drive errs, space runs out, something is
+//! Alerts: telling when a pool's condition changes, a drive errs, space runs out, something is
 //! lost, a scrub finds something or the daemon's folder is unmounted: by a command, by mail through
 //! the machine's own mailer, by a request to a web address.
 //!

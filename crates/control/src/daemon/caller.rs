@@ -1,5 +1,6 @@
-//! Whoever had a command carried out in this process: takes what it prints, gives it its input.
-//! Between the command's task and the tasks of its connection; nothing here touches the socket.
+//! The caller that had a command carried out in this process: takes what it prints, gives it its
+//! input. Between the command's task and the tasks of its connection; nothing here touches the
+//! socket.
 //!
 //! Expected faults: a caller that leaves at any moment (the command is not torn off in the middle
 //! of a change; what waits ends), one that does not read what it asked for (bulk output waits for
@@ -35,7 +36,7 @@ pub struct Collected {
     pub messages: String,
 }
 
-/// Whoever had a command carried out here.
+/// The caller that had a command carried out here.
 #[derive(Default)]
 pub struct Caller {
     /// Frames on their way out, oldest first.

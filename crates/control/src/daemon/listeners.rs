@@ -100,7 +100,7 @@ pub fn parse_address(text: &str) -> std::result::Result<SocketAddr, String> {
 /// For who wants to listen where somebody else does.
 pub const TAKEN_HINT: &str = "`ss -lxtp` shows who listens there: end that, or choose another place";
 
-/// The NBD server, listening at each place; nobody finds anything yet. `None` where there are no
+/// The NBD server, listening at each place; no client finds anything yet. `None` where there are no
 /// places.
 pub async fn open_nbd(
     settings: &NbdSettings,

@@ -48,7 +48,7 @@ pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {
             if is_known_here || (*attempt >= MAX_ATTEMPTS && !may_come_later) {
                 continue;
             }
-            // Nobody waits for another process to let go of it.
+            // No command waits for another process to let go of it.
             if home.pool_user(&pool).is_some() {
                 continue;
             }

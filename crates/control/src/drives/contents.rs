@@ -1,7 +1,7 @@
 //! What drives that are to come into a pool hold already: refused, unless they are to be
 //! overwritten.
 //!
-//! Expected faults: drives of other pools, of newer and older formats, file systems, somebody's
+//! Expected faults: drives of other pools, of newer and older formats, file systems, other
 //! files.
 
 use stripewise_drive::{Buffer, IoRequest};

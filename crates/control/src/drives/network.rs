@@ -3,7 +3,7 @@
 //!
 //! Expected faults: servers that are not there (the drive is missing, as a file would be), servers
 //! that hang (waited for as long as the URI allows, all at the same time), servers that are there
-//! and of no use (TLS, read-only, blocks: whoever opens the pool is told).
+//! and of no use (TLS, read-only, blocks: the process that opens the pool is told).
 //!
 //! While a process has a pool open for long it tries to reach drives that went, after 1 s and then
 //! after longer and longer, up to every 30 s. What comes back is given a moment before it is used:
@@ -204,7 +204,7 @@ mod tests {
             tried.extend((!returning.due(&gone, second * SECOND_NS).is_empty()).then_some(second));
         }
         assert_eq!(tried, [1, 3, 7, 15, 31, 61, 91, 121, 151, 181]);
-        // After a long time without trouble it begins anew.
+        // After a long time without trouble it starts over.
         let later = 1000 * SECOND_NS;
         assert!(returning.due(&gone, later).is_empty());
         let due = returning.due(&gone, later + SECOND_NS);

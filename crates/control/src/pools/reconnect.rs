@@ -1,4 +1,4 @@
-//! Pools that can only go on when they are opened anew: no drive of theirs is left within reach,
+//! Pools that can only go on when they are reopened: no drive of theirs is left within reach,
 //! since this machine's own network was down, say, and nothing could be recorded on any of them.
 //! They are closed, as a crash would leave them if need be, and opened when their drives are there.
 //! Clients of their volumes see an error, and may come again.
@@ -26,7 +26,7 @@ const LONGEST_PAUSE_NS: u64 = 30_000_000_000;
 const COMPANY_NS: u64 = 60_000_000_000;
 /// How long closing one in order may take; then it is as after a crash.
 const CLOSE_NS: u64 = 5_000_000_000;
-/// Between two times that a pool is opened anew: twice as long each time, until it was well for
+/// Between two times that a pool is reopened: twice as long each time, until it was well for
 /// long.
 const FIRST_REST_NS: u64 = 5_000_000_000;
 const LONGEST_REST_NS: u64 = 300_000_000_000;
@@ -40,7 +40,7 @@ struct Gone {
     told: String,
 }
 
-/// How long a pool that was opened anew is left alone.
+/// How long a pool that was reopened is left alone.
 #[derive(Default)]
 struct Rest {
     until_ns: u64,

@@ -1,6 +1,6 @@
 //! Pools that a daemon keeps open and that lost more drives than a volume can do without. What such
 //! a volume holds is left as it is, so it is whole again when the drives are back; but what it had
-//! under way is lost, so it takes no writes until the pool is opened anew, as after a crash: with
+//! under way is lost, so it takes no writes until the pool is reopened, as after a crash: with
 //! the drives that are there, and what their journals say. `pool online` does that when the drives
 //! that are needed are there; `pool status` says so.
 //!
@@ -84,7 +84,7 @@ pub fn advise(pool: &Pool, report: &mut PoolReport) {
     }
 }
 
-/// Opens a pool of this daemon's anew if that is what it takes to have a drive back, and it can be
+/// Reopens a pool of this daemon's if that is what it takes to have a drive back, and it can be
 /// done. `name`: the drive as typed. Gives whether it was done.
 pub async fn open_if_that_helps(control: &Control, pool: &str, name: &str) -> Result<bool> {
     let Some(session) = control.served.lend(pool, control) else { return Ok(false) };

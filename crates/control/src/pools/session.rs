@@ -198,7 +198,7 @@ struct OpenPool {
 
 impl OpenPool {
     /// Lets go of drives that were opened and are none of the pool's (any more): others may want
-    /// them. While somebody is bringing drives nobody can tell; then they do it when they are done.
+    /// them. While more drives are being brought this is left to the task that brings them.
     fn let_go_of_strangers(&self, pool: &Pool) {
         if Rc::strong_count(&self.bringing) > 1 {
             return;
@@ -243,7 +243,7 @@ impl OpenPool {
             // A drive that is missing may have been at a place where another one is now.
             let of_label = |drive: &&DriveStatus| *drive.path == *label && takes_part(&drive.state);
             let Some(drive) = status.drives.iter().find(of_label) else { continue };
-            // While others were left out, it may have been opened anew.
+            // While others were left out, it may have been reopened.
             if self.vanished().iter().any(|(lost, _)| *lost == label) {
                 // Where that cannot be recorded now, the next request to the drive has it recorded.
                 let _ = pool.drive_vanished(drive.id, &why).await;
@@ -452,7 +452,7 @@ impl Session {
         self.open.opened.borrow_mut().retain(|opened| opened.lost().is_none());
     }
 
-    /// Whether a pool with exports among its drives can only go on when it is opened anew: no drive
+    /// Whether a pool with exports among its drives can only go on when it is reopened: no drive
     /// is left.
     pub fn is_stranded(&self) -> bool {
         !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
@@ -463,7 +463,7 @@ impl Session {
         self.open.stays.set(true);
     }
 
-    /// Whether the pool can be opened by whoever wants to: no session of it is left, so its lock is
+    /// Whether the pool can be opened by any process: no session of it is left, so its lock is
     /// free, and its files and devices are closed.
     pub fn let_go(&self) -> impl Fn() -> bool + use<> {
         let open = Rc::downgrade(&self.open);

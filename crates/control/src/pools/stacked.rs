@@ -1,10 +1,10 @@
-//! Pools on volumes of other pools: whoever opens one opens those below first, in the same process
-//! and on the same executor, and closes them after it.
+//! Pools on volumes of other pools: a process that opens one opens those below first, in the same
+//! process and on the same executor, and closes them after it.
 //!
 //! Locks are taken from the outside to the inside, so that two commands never wait for each other
 //! in a circle; a pool that several volumes below belong to is opened once. A volume whose pool is
 //! not there, or that cannot be read, is a drive that is missing, and the pool above decides what
-//! that means for it; a pool below that somebody else has open stops the command, since to go on
+//! that means for it; a pool below that another process has open stops the command, since to go on
 //! without it would make what it holds out of date.
 //!
 //! Expected faults: pools that are unknown, gone, in use, or that stand on themselves.

@@ -1,5 +1,5 @@
 //! What the process that has a pool open leaves for others to read beside it: how the pool stands,
-//! what happened to it, what its drives were asked. Written anew every second, beside the list of
+//! what happened to it, what its drives were asked. Rewritten every second, beside the list of
 //! pools.
 //!
 //! Expected faults: a process that was killed (its lock is gone, so its word is passed over), one

@@ -329,7 +329,7 @@ impl Array {
 
     /// Makes durable what can be, and gives up to where from `start_bytes` on all that was
     /// acknowledged is durable: to `end_bytes`, or less where the file system below is full. For
-    /// whoever has to say how much of a write counts.
+    /// code that has to say how much of a write counts.
     pub async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
         let inner = &self.0;
         if inner.lifecycle.is_protected() {
@@ -347,8 +347,8 @@ impl Array {
     }
 
     /// Makes everything acknowledged so far durable, for a client: where writes were lost because a
-    /// drive refused a flush, the error is reported here, once, whoever met it. What was closed in
-    /// order is durable; of what was closed otherwise nothing is known.
+    /// drive refused a flush, the error is reported here, once, whichever request met it. What was
+    /// closed in order is durable; of what was closed otherwise nothing is known.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let losses = &self.0.losses;
         let begun = losses.count();

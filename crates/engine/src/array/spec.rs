@@ -128,7 +128,7 @@ pub struct ArrayInit {
     /// with parity.
     pub write_back: bool,
     /// Nothing may be written: the array is opened protected. Its members keep what is written to
-    /// them in memory, so that what a crash left in the journal can be carried out for whoever
-    /// reads.
+    /// them in memory, so that what a crash left in the journal can be carried out for a
+    /// reader.
     pub read_only: bool,
 }

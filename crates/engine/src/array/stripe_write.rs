@@ -368,7 +368,8 @@ impl Inner {
     }
 
     /// Logs and sends as much as the journal takes at once. What is logged is in place before there
-    /// is more: whoever has a record in the journal and waits for room there could wait for ever.
+    /// is more: a task that has a record in the journal and waits for room there could wait for
+    /// ever.
     async fn log_and_send(
         &self,
         log: &Rc<WriteLog>,

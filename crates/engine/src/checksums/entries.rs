@@ -176,7 +176,7 @@ impl Page {
         bit(&self.recorded, block).then(|| self.sums[block].get())
     }
 
-    /// Whether something was recorded of the block that nobody has any more.
+    /// Whether something was recorded of the block that is known no more.
     #[inline]
     pub fn is_doubted(&self, block: usize) -> bool {
         !bit(&self.recorded, block) && self.sums[block].get() == DOUBTED

@@ -6,7 +6,7 @@
 //! that torn pages, pages of other places and what another volume left behind are told from ours.
 //!
 //! What tells newer from older is the *stamp*: one number for the whole volume, raised for each
-//! page version written and above all earlier ones at opening. A page made anew for space that was
+//! page version written and above all earlier ones at opening. A page made again for space that was
 //! used before (a region discarded and written again, a row given back and allocated again) is
 //! therefore newer than what the drives still hold of it, and rows need no incarnation of their own
 //! to be recorded.

@@ -3,8 +3,8 @@
 //!
 //! A page is loaded once, however many wait for it. Changed pages stay in memory until a checkpoint
 //! has written them. From a quarter of the cache on a checkpoint is asked for
-//! ([`Checksums::until_checkpoint_wanted`]); at half of it whoever needs another page carries one
-//! out first, so that changed pages never fill the cache, even where nobody heeds the request.
+//! ([`Checksums::until_checkpoint_wanted`]); at half of it the task that needs another page carries
+//! one out first, so that changed pages never fill the cache, even where the request is not heeded.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -146,7 +146,7 @@ impl Newest {
     }
 }
 
-/// Notes that a page is being loaded, and tells whoever waits when that has ended, however it
+/// Notes that a page is being loaded, and tells the tasks that wait when that has ended, however it
 /// ended.
 struct Loading<'a> {
     checksums: &'a Checksums,
@@ -372,7 +372,7 @@ impl Checksums {
             if self.reloads.get() != reloads {
                 continue;
             }
-            // Somebody may have made the page anew meanwhile; then what was read counts for
+            // Another task may have made the page again meanwhile; then what was read counts for
             // nothing.
             if let Some(page) = self.cache.get(key) {
                 return Ok((Pinned::new(page), None));
@@ -476,7 +476,7 @@ impl Checksums {
 
     /// Lets go of the pages of whole regions that are durably known as unwritten, without writing
     /// them: what the drives hold of them is not looked at before [`Self::fresh`]. Pages that
-    /// somebody has pinned are emptied instead.
+    /// the user has pinned are emptied instead.
     pub fn forget(&self, column: u16, offset_bytes: u64, length_bytes: u64) {
         let numbers = pages_of(offset_bytes, length_bytes);
         let pages = if numbers.end - numbers.start > self.cache.pages() as u64 {
@@ -494,7 +494,7 @@ impl Checksums {
         }
     }
 
-    /// Lets go of the clean pages of a row, so that they are read anew: places of them have become
+    /// Lets go of the clean pages of a row, so that they are read again: places of them have become
     /// current, or gone.
     pub fn reload(&self, row: u64) {
         self.reloads.set(self.reloads.get() + 1);

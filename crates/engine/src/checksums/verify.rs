@@ -34,8 +34,8 @@ pub struct Verdict {
     /// Those of them of which something was, on a page that was lost, by their number in the
     /// column, in order: if there is redundancy they are to be compared with it.
     pub doubted_blocks: SmallVec<[u64; 4]>,
-    /// Bytes at the ends that are only a part of their block: nothing can be said of them. Whoever
-    /// must know reads whole blocks.
+    /// Bytes at the ends that are only a part of their block: nothing can be said of them. A caller
+    /// that must know reads whole blocks.
     pub unverified_bytes: u64,
 }
 
@@ -185,7 +185,7 @@ impl Checksums {
         let stamp = page.stamp.get();
         let known = (stamp > 0).then_some(stamp);
         let newest = self.read_both(page.id, known).await?;
-        // A page that is being written may be met half-way; that is nobody's fault.
+        // A page that is being written may be met half-way; that is no fault.
         let undisturbed = !page.dirty.get() && page.stamp.get() == stamp;
         let newer = newest.image.as_ref().filter(|image| image.stamp > page.stamp.get());
         if let Some(image) = newer {

@@ -370,7 +370,7 @@ impl Inner {
             let mut state = self.state.borrow_mut();
             if let Some(error) = &state.broken {
                 // Also when it was closed: what is not under way by then must not begin, for the
-                // area may be somebody else's soon.
+                // area may be another volume's soon.
                 return Err(error.clone());
             }
             let ring = state.ring(ring);

@@ -523,8 +523,8 @@ impl Journal {
         self.0.state.borrow().broken.clone()
     }
 
-    /// Makes releases and settling durable and ends the journal's task. Nobody appends any more.
-    /// What is not released is found when it is opened next.
+    /// Makes releases and settling durable and ends the journal's task. Nothing is appended any
+    /// more. What is not released is found when it is opened next.
     pub async fn close(&self) -> Result<(), ArrayError> {
         let has_news = self.0.state.borrow().has_news();
         // What is told by a batch on its way is no news; stopping waits for its writes. Should one

@@ -54,7 +54,7 @@ pub(crate) struct Replay {
 impl Journal {
     /// Opens what is in the areas, which must be those of drives that are current: every area that
     /// took part in what was last acknowledged, less those lost. Where none of them holds anything
-    /// of it the journal begins anew with `fresh_epoch`, never used before with this `volume_id`;
+    /// of it the journal starts over with `fresh_epoch`, never used before with this `volume_id`;
     /// an error without one.
     pub async fn open(
         context: &Context,

@@ -1,4 +1,4 @@
-//! What lies in a journal's areas, whoever put it there: the heads of batches, and which batches
+//! What lies in a journal's areas, however it came there: the heads of batches, and which batches
 //! are whole.
 //!
 //! Every area is read once for the heads of batches, page by page through a window, so that memory

@@ -1,7 +1,7 @@
 //! What an array tells its journal before it writes in place, and when the journal may forget it.
 //!
 //! A write of part of a stripe leaves data and parity disagreeing while it is under way; if power
-//! is cut then and a drive is lost with it, blocks that nobody was writing could not be
+//! is cut then and a drive is lost with it, blocks that no client was writing could not be
 //! reconstructed. So all that is about to be written in place, data and parity, is in the journal
 //! first (*redo*). A full stripe needs less, since all its data blocks are being written: that it
 //! is under way (*intent*). A stripe never written needs nothing: its region reads as zeros until

@@ -53,8 +53,8 @@ impl Array {
     }
 
     /// Keeps everybody out of a row that holds nothing and has `record` take it out of the slab
-    /// map, durably and by [`Self::set_rows`]; when this ends with `true` nobody reads or writes
-    /// its slabs any more. `false`: somebody has written to it.
+    /// map, durably and by [`Self::set_rows`]; when this ends with `true` no request reads or
+    /// writes its slabs any more. `false`: a client has written to it.
     pub async fn release_row(
         &self,
         row: u64,

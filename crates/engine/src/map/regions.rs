@@ -215,7 +215,7 @@ impl Regions {
         first..first + self.shape.stripes_per_region
     }
 
-    /// Beyond the end there is nothing: the volume may have been made smaller since somebody took a
+    /// Beyond the end there is nothing: the volume may have been made smaller since a caller took a
     /// region's number.
     pub fn state(&self, region: u64) -> RegionState {
         self.states.borrow().get(region as usize).copied().unwrap_or(RegionState::Unwritten)
@@ -406,7 +406,7 @@ impl Regions {
 
     /// Their data is durable: the next write of their pages says "written", and "dirty" with it,
     /// since writes that began before may still be under way. Not those that are unwritten again,
-    /// nor those that were complete anew since: what these hold now was perhaps not flushed.
+    /// nor those that were completed again since: what these hold now was perhaps not flushed.
     pub fn mark_ready(&self, regions: &[u64]) {
         for &region in regions {
             let is_new_again = self.fresh.borrow().contains(&region);
@@ -472,7 +472,7 @@ impl Regions {
         self.pages.borrow()[page].durable_version >= version
     }
 
-    /// Starts writing a page: `None` if somebody else is at it. Gives the offset in the map and the
+    /// Starts writing a page: `None` if another task is at it. Gives the offset in the map and the
     /// bytes.
     pub fn begin_page(&self, page: usize, buffers: &BufferPool) -> Option<PageWrite> {
         let (sequence, version) = {

@@ -3,11 +3,11 @@
 //!
 //! The queue does what a kernel's elevator does: requests that arrive in the same turn of the
 //! executor, and requests that wait because the drive has all it can use, are merged with their
-//! neighbours on the drive, whoever issued them. A read of the very range that a waiting read asked
-//! for gets a copy of what that one reads. Two classes share the drive by measured service time:
-//! foreground (clients) and background (rebuild, scrub), so a rebuild at 30 % gets 30 % of the
-//! drive while there is other load and all of it when there is none. A third, upkeep, goes before
-//! both and is nobody's load.
+//! neighbours on the drive, whichever task issued them. A read of the very range that a waiting
+//! read asked for gets a copy of what that one reads. Two classes share the drive by measured
+//! service time: foreground (clients) and background (rebuild, scrub), so a rebuild at 30 % gets 30
+//! % of the drive while there is other load and all of it when there is none. A third, upkeep, goes
+//! before both and counts for neither.
 //!
 //! One flush is with the drive at a time; those that come meanwhile are one flush together, sent
 //! when it was answered. So a flush that succeeds was not overtaken by one that failed and dropped
@@ -42,7 +42,7 @@ pub enum Class {
     /// Rebuild, scrub, resync.
     Background,
     /// What both need before they can go on: checksum pages, maps, flushes, the pool's records.
-    /// Goes first, is small, and counts as nobody's load: a rebuild that loads a page must not hold
+    /// Goes first, is small, and counts for neither: a rebuild that loads a page must not hold
     /// itself back as if a client had come.
     Upkeep,
 }
@@ -131,7 +131,7 @@ pub struct Member {
     stopped: Cell<bool>,
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
     answers_at_once: bool,
-    /// Where bytes go that are read over because they lie between two requests; nobody looks at
+    /// Where bytes go that are read over because they lie between two requests; no request looks at
     /// them.
     ditch: Buffer,
 }

@@ -201,8 +201,8 @@ pub(crate) struct Inner {
     ids: RefCell<IdSource>,
     /// As last committed; when opened for reading only, as chosen from the drives.
     manifest: RefCell<Manifest>,
-    /// Which slabs are free. Whoever takes some and fails to commit what they are for gives them
-    /// back; those that a commit frees come back by themselves (`space/freed.rs`).
+    /// Which slabs are free. A caller that takes some and fails to commit what they are for gives
+    /// them back; those that a commit frees come back by themselves (`space/freed.rs`).
     space: RefCell<FreeSlabs>,
     freed: Freed,
     writer: Writer,
@@ -335,7 +335,7 @@ impl Pool {
         self.0.manifest.borrow().rebuild_priority_percent
     }
 
-    /// Ends the pool: stops jobs (whoever opens it next goes on with them), makes everything
+    /// Ends the pool: stops jobs (the next process to open it goes on with them), makes everything
     /// durable and lets go of the drives. To be called when no request to a volume is under way.
     /// The first error is reported; the pool is closed in any case.
     pub async fn close(&self) -> Result<(), PoolError> {
@@ -417,7 +417,7 @@ impl Inner {
         }
     }
 
-    /// The turn of whoever changes drives or volumes: one at a time. The pool may be closed while
+    /// The turn to change drives or volumes: one at a time. The pool may be closed while
     /// he waits for it.
     async fn administer(&self) -> Result<SemaphorePermit, PoolError> {
         self.check_changeable()?;

@@ -3,9 +3,9 @@
 //! A redo record is written in place as it stands: whichever of its writes had been done,
 //! afterwards data and parity belong together, also where drives are missing now. An intent says
 //! that a full stripe was being written; of every block of it some version is in place. With all
-//! data units there, parity is computed anew. With one missing nobody can tell which version parity
-//! speaks of, so the blocks that were on it are dead: reading them is an error until they are
-//! written.
+//! data units there, parity is computed again. With one missing it cannot be told which version
+//! parity speaks of, so the blocks that were on it are dead: reading them is an error until they
+//! are written.
 
 pub(crate) mod settle;
 
@@ -29,7 +29,7 @@ use crate::write_back::pending::PendingPiece;
 pub struct ReplayReport {
     /// Partial stripes written again.
     pub redone: u64,
-    /// Full stripes whose parity was computed anew.
+    /// Full stripes whose parity was computed again.
     pub settled: u64,
     /// Blocks of 4 KiB that are lost: they were being written when power was cut, and their drive
     /// is gone.
@@ -279,8 +279,8 @@ impl Inner {
                 // is pending over it.
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it,
-            // perhaps in several steps.
+            // A request that writes a stripe in place has first put in place what was pending of
+            // it, perhaps in several steps.
             let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
             let placed = if covers_all { record.sequence } else { record.covers };
             let pending = self.deferred.pending.up_to(record.stripe, placed);
@@ -448,7 +448,7 @@ impl Inner {
     }
 
     /// One block of a data unit is lost; `start` is its place in the strip. `false`: what was
-    /// acknowledged since is pending, and nobody needs it.
+    /// acknowledged since is pending, and it is not needed.
     pub fn declare_block_dead(&self, stripe: u64, unit: usize, start: u64) -> bool {
         let in_stripe = unit as u64 * self.geometry.interleave_bytes() + start;
         let block = (stripe * self.geometry.stripe_data_bytes() + in_stripe) / BLOCK_BYTES;

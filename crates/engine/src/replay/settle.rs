@@ -4,11 +4,11 @@
 //! holds whole (*redo*) is written in place. A block of which the last record says only its sum
 //! (*intent*) is compared: it holds the newest version, or an older one back to the last that was
 //! surely durable, or it is torn. A row of blocks, one of each unit, is put together like this:
-//! where all data blocks hold a version each, parity is computed anew, since every block may be old
-//! or new on its own. A data block that is torn, on a drive that is gone, or behind the others is
-//! reconstructed from blocks that all hold the same version, if what comes out has the sum of that
-//! version; one that holds no version is dead otherwise. Of several copies the newest counts for
-//! all.
+//! where all data blocks hold a version each, parity is computed again, since every block may be
+//! old or new on its own. A data block that is torn, on a drive that is gone, or behind the others
+//! is reconstructed from blocks that all hold the same version, if what comes out has the sum of
+//! that version; one that holds no version is dead otherwise. Of several copies the newest counts
+//! for all.
 //!
 //! What was before a redo record is durable in place, as the stripe was flushed before a record of
 //! another kind followed (`log/mod.rs`); so only versions from the row's last redo record on can
@@ -182,8 +182,8 @@ impl Inner {
                 data.push(record);
                 continue;
             }
-            // Whoever writes a stripe in place has first put in place what was pending of it, or
-            // does so now, perhaps not all at once.
+            // A request that writes a stripe in place has first put in place what was pending of
+            // it, or does so now, perhaps not all at once.
             let covers_all = record.kind != Kind::Parity || mutation::is_chosen(Mutation::ParityCoversAll);
             let is_placed = |data: &Record| covers_all || data.sequence <= record.covers;
             let (placed, later): (Vec<Record>, Vec<Record>) = data.into_iter().partition(is_placed);

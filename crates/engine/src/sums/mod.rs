@@ -9,7 +9,7 @@
 //! in place; until a checkpoint has made the pages durable the journal keeps its record.
 //!
 //! The sums of all columns are kept up, also of those that are missing, so that what is
-//! reconstructed can be verified; where parity that nobody has is not even computed, nothing is
+//! reconstructed can be verified; where parity that no drive has is not even computed, nothing is
 //! recorded of it.
 //!
 //! Memory: the pages' cache, and [`crate::tuning::Tuning::known_bad_blocks`] names of blocks.
@@ -136,7 +136,7 @@ impl Inner {
         Ok(self.bad_blocks(stripe, range, data).await?.is_empty())
     }
 
-    /// Blocks of a range of a unit of which something was recorded that nobody has any more, each
+    /// Blocks of a range of a unit of which something was recorded that is known no more, each
     /// by its first byte in the strip.
     pub async fn doubted_blocks(
         &self,

@@ -26,6 +26,6 @@ pub(crate) struct BlockSums {
     pub(super) beginning: Cell<bool>,
     pub(super) began: Event,
     pub(super) known_bad: RefCell<FxHashSet<(usize, u64)>>,
-    /// Opened after a stop that was not clean: torn and old pages are nobody's fault.
+    /// Opened after a stop that was not clean: torn and old pages are no fault.
     pub(super) lenient: Cell<bool>,
 }

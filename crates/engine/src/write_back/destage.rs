@@ -10,8 +10,9 @@
 //! batch in the order of the drives. Clients that find no room in the journal write in place
 //! (`write_back/defer_pace.rs` says when else).
 //!
-//! Whoever writes a stripe in place by another way destages what is pending of it first, under the
-//! same lock. So a record of a write in place stands for all data records of its stripe before it.
+//! A request that writes a stripe in place by another way destages what is pending of it first,
+//! under the same lock. So a record of a write in place stands for all data records of its stripe
+//! before it.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -323,8 +324,8 @@ impl Inner {
         self.release_records().await
     }
 
-    /// Has the journal forget what it holds of stripes that nobody writes now and whose contents no
-    /// longer matter: replayed later, it would come over what is written there next.
+    /// Has the journal forget what it holds of stripes that no request writes now and whose
+    /// contents no longer matter: replayed later, it would come over what is written there next.
     pub async fn forget_logged(&self, stripes: Range<u64>) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         if !log.has_any(stripes.clone()) {
@@ -344,8 +345,8 @@ impl Inner {
         log.journal.mark().await
     }
 
-    /// Writes the oldest pending stripes in place and flushes the drives. It waits for nobody who
-    /// may wait for room in the journal, for that comes from here.
+    /// Writes the oldest pending stripes in place and flushes the drives. It waits for no request
+    /// that may wait for room in the journal, for that comes from here.
     async fn destage_batch(&self) -> Result<(), ArrayError> {
         let Some(log) = self.write_log() else { return Ok(()) };
         let held = self.hold_oldest();

@@ -1,5 +1,5 @@
-//! Many requests over the same few stripes at once, beside work that takes stripes in a row: nobody
-//! waits for ever.
+//! Many requests over the same few stripes at once, beside work that takes stripes in a row: no
+//! request waits for ever.
 
 use std::cell::Cell;
 use std::rc::Rc;

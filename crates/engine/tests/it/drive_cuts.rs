@@ -1,7 +1,7 @@
 //! Power cut at many writes of everything that brings drives in and out: what is found afterwards
 //! opens, holds every byte that was flushed, and can be brought to its end; a further drive can be
-//! lost then. And the drive that a new one is filled from goes meanwhile: what nobody else has is
-//! not lost, but waits for it.
+//! lost then. And the drive that a new one is filled from goes meanwhile: what no other drive has
+//! is not lost, but waits for it.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! A region is discarded and written anew while the journal is still saying, in a batch on its way,
-//! that older records of the region are over. What is written first in a region is in no journal:
-//! if power is cut before that batch has arrived, nothing of the older records must come back over
-//! it.
+//! A region is discarded and written again while the journal is still saying, in a batch on its
+//! way, that older records of the region are over. What is written first in a region is in no
+//! journal: if power is cut before that batch has arrived, nothing of the older records must come
+//! back over it.
 //!
 //! Invariant I16 (`docs/internals/invariants.md`).
 

@@ -248,7 +248,7 @@ fn drives_of_a_newer_format_or_with_unknown_features_are_told_and_left_alone() {
         &unknown,
         |error| matches!(error, PoolError::UnknownFeatures { flags, .. } if *flags == 1 << 63),
     );
-    // One such header is enough: whoever wrote it knew more.
+    // One such header is enough: whichever client wrote it knew more.
     let mut one = copies(&drives_in(&path));
     one.truncate(1);
     let mut header = vec![0; 512];

@@ -240,7 +240,7 @@ fn space_that_runs_out_on_the_way_is_waited_for() {
         let status = pool.status();
         assert_eq!(status.action, "stripewise pool add tank NEW-DRIVE", "{}", status.condition);
         assert!(volume.info().expect("there").conversion.expect("under way").waits.is_some());
-        // Everything goes on, also when it is opened anew.
+        // Everything goes on, also when it is reopened.
         holds(&volume, 9, 0, 48 * MIB).await.expect("all of it");
         fill(&volume, 10, 0, 24 * MIB).await;
         fill(&volume, 10, 40 * MIB, 8 * MIB).await;

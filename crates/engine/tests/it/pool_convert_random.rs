@@ -1,7 +1,7 @@
 //! Conversions under load: clients write, discard, read and flush while a volume becomes another,
-//! power goes at random moments, drives are lost meanwhile or in the same instant. Whoever opens
-//! the pool next goes on with it; what was flushed is there, what was written and not flushed is
-//! there or not, block by block, and nothing else is.
+//! power goes at random moments, drives are lost meanwhile or in the same instant. The process that
+//! opens the pool next goes on with it; what was flushed is there, what was written and not flushed
+//! is there or not, block by block, and nothing else is.
 //!
 //! Runs are repeatable: what fails names its seed.
 //!
@@ -21,8 +21,8 @@ use stripewise_runtime::VirtualExecutor;
 
 const DRIVES: usize = 6;
 const BLOCK: u64 = 4096;
-/// Blocks that one client writes in a row of them before the next one's begin: whoever writes a
-/// block alone knows what it reads, and stripes, windows and frontiers are shared all the same.
+/// Blocks that one client writes in a row of them before the next one's begin: a client that writes
+/// a block alone knows what it reads, and stripes, windows and frontiers are shared all the same.
 const STRIP: u64 = 24;
 const CLIENTS: u64 = 4;
 /// The largest strip of the layouts: what was being written at a cut, and can be told neither old

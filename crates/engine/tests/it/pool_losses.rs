@@ -39,7 +39,7 @@ fn a_write_that_a_drive_lacks_is_acknowledged_only_when_all_others_know() {
     });
     drop(life);
     // Every set of drives: those with a drive that knows of the losses never show anything old; the
-    // two stale ones alone cannot know, nobody could.
+    // two stale ones alone cannot know.
     for present in 1u32..16 {
         let knows = present & 0b0101 != 0;
         let fresh = copies(&images);

@@ -14,7 +14,7 @@ use stripewise_engine::{JobKind, OpenMode, Pool, PoolSpec, PoolState, ScrubRepor
 
 const BLOCK: u64 = 4096;
 const VOLUME_BYTES: u64 = 5 * MIB;
-/// What is written anew while drives are away.
+/// What is written again while drives are away.
 const CHANGED_AT: u64 = MIB + MIB / 4;
 const CHANGED_BYTES: u64 = 3 * BLOCK;
 /// Layouts that can do without two drives, and how many drives they have here.

@@ -104,7 +104,7 @@ fn reads_of_one_range_that_wait_together_are_one_request() {
             assert_eq!(buffer.to_vec(), data[at..at + STRIP as usize], "strip {index}");
         }
         assert_eq!(checked.requests(), 2, "the write, and one read");
-        // An error is everybody's, and nobody else's.
+        // An error is that of all requests that were merged, and of no others.
         faults.make_unreadable(STRIP..STRIP + 512);
         for (answer, _, index) in [0, 1, 1, 2].map(strip) {
             assert_eq!(answer.await.is_err(), index == 1, "strip {index}");

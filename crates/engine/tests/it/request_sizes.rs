@@ -1,5 +1,5 @@
-//! How long requests are in memory: each is a future that whoever starts it copies once or twice,
-//! for every few KiB that it moves.
+//! How long requests are in memory: each is a future that the caller that starts it copies once or
+//! twice, for every few KiB that it moves.
 //!
 //! Invariant I6 (`docs/internals/invariants.md`).
 

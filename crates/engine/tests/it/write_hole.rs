@@ -1,4 +1,4 @@
-//! Power cuts with drives lost in the same instant: what was flushed is there, what nobody was
+//! Power cuts with drives lost in the same instant: what was flushed is there, what no client was
 //! writing is untouched, and a block that was being written reads as some version of it or as an
 //! error, never as anything else.
 //!
@@ -269,7 +269,7 @@ fn a_flush_promises_nothing_once_drives_are_gone_that_cannot_be_spared() {
 }
 
 /// A stripe is being written as a whole; a block of it was then written once more, and acknowledged
-/// by the journal, when power is cut and a drive is lost with it: what nobody can put together of
+/// by the journal, when power is cut and a drive is lost with it: what cannot be put together of
 /// the first write is not asked for.
 fn cut_behind_the_journal(seed: u64, checksums: bool, lost: &[usize]) {
     let spec = LinearSpec {

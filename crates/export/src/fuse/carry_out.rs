@@ -236,7 +236,7 @@ impl Worker {
         let written = file.written_so_far();
         file.export.flush().await.map_err(|error| self.number("flush", &file, &error))?;
         file.has_flushed(written);
-        // Nobody looks at the error of a close, and a process that starts another closes what it
+        // The error is not looked at of a close, and a process that starts another closes what it
         // has open once more.
         let may_have_lost = if closes { file.may_have_lost() } else { file.tells_what_it_lost() };
         if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(()) }

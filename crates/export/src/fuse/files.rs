@@ -2,9 +2,9 @@
 //! every look, so volumes come, go and change their size as commands have it; kept are only the
 //! numbers that the kernel knows nodes by, until it forgets them, and what is open.
 //!
-//! A volume that was deleted and made anew is another file: who has the old one open does not write
-//! into the new one. One whose pool was closed and opened anew is the same file: what is open goes
-//! on with it, since a loop device cannot be opened again by anybody. What was written and not
+//! A volume that was deleted and made again is another file: who has the old one open does not
+//! write into the new one. One whose pool was closed and reopened is the same file: what is open
+//! goes on with it, since a loop device cannot be opened again by anybody. What was written and not
 //! flushed before may be lost then; the next flush says so, as the kernel's do after an error of
 //! writing back.
 

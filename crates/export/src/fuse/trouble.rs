@@ -1,6 +1,6 @@
-//! From the engine's errors to the numbers that programs get, and to a line for whoever runs the
-//! daemon: once per kind and volume, since a file system that is told of an error may try again for
-//! ever.
+//! From the engine's errors to the numbers that programs get, and to a line for the person who runs
+//! the daemon: once per kind and volume, since a file system that is told of an error may try again
+//! for ever.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ impl Trouble {
         }
     }
 
-    /// What was written before its pool was opened anew and not flushed.
+    /// What was written before its pool was reopened and not flushed.
     pub(super) fn may_have_lost(&self, volume: &str) -> Errno {
         if self.lost.borrow_mut().insert(volume.to_owned()) {
             self.host.remark(format!(

@@ -379,7 +379,7 @@ fn allocation(front: &mut Front) -> Option<Question> {
     let mode = front.number32()?.cast_signed();
     let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
     Some(match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        // Both: whoever punches a hole relies on zeros being there, as file systems on a loop
+        // Both: a client that punches a hole relies on zeros being there, as file systems on a loop
         // device do.
         libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE => {
             Question::Transfer(Transfer::Zero { handle, offset, length, keep_size })

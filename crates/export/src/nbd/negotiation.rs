@@ -25,7 +25,7 @@ pub(crate) fn greeting() -> Vec<u8> {
 pub(crate) enum Next<X> {
     /// With another option.
     Option,
-    /// The connection is encrypted, then negotiation begins anew.
+    /// The connection is encrypted, then negotiation starts over.
     StartTls,
     /// With requests to this export.
     Transmission(Agreed<X>),

@@ -343,7 +343,7 @@ impl<E: Exports> Server<E> {
         }
     }
 
-    /// Lets nobody in any more, finishes and answers what is under way, flushes, and closes all
+    /// Lets no client in any more, finishes and answers what is under way, flushes, and closes all
     /// connections. Those that are not done in the time that the limits allow are closed then;
     /// requests that the engine is still at are waited for as long once more. `true` if nothing is
     /// left.

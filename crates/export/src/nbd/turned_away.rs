@@ -22,8 +22,8 @@ const PATIENCE_NS: u64 = 2_000_000_000;
 const MOST_OPTIONS: usize = 8;
 const WHY: &[u8] = b"too many clients are connected; try again later";
 
-/// Answers the first options of a client with what is the matter. It is closed by whoever drops its
-/// stream.
+/// Answers the first options of a client with what is the matter. It is closed by the task that
+/// drops its stream.
 pub(crate) async fn tell(context: &Context, stream: Rc<Stream>) {
     // Who leaves before it has asked does not want to know.
     let _ = within(context, PATIENCE_NS, Box::pin(answer_options(context, stream))).await;

@@ -210,7 +210,7 @@ fn who_comes_when_there_is_no_place_waits_for_one() {
 /// Three hundred at once, of which eight may be there at a time, while others keep the server busy.
 #[test]
 fn hundreds_that_come_at_once_are_all_served() {
-    // Nobody of them waits so long that it is turned away, also on a slow machine: each stays as
+    // None of them waits so long that it is turned away, also on a slow machine: each stays as
     // briefly as it can.
     let limits = Limits { clients: 8 + 4, place_ns: 60 * SECOND_NS, ..Limits::default() };
     let served = Served::start(Wanted { limits, ..Wanted::default() });

@@ -1,4 +1,4 @@
-//! The server against programs nobody here wrote: libnbd's tools, QEMU's, nbdkit and fio. Each is
+//! The server against programs of other projects: libnbd's tools, QEMU's, nbdkit and fio. Each is
 //! passed over, and says so, where it is not installed.
 
 use std::os::unix::fs::MetadataExt;

@@ -2,8 +2,8 @@
 //! same orchestration runs on both; this is all it sees of the difference.
 //!
 //! Files lose their name as soon as they are open: the space comes back when the process ends,
-//! however it ends. Drives that were used are kept and given out again, as new drives to whoever
-//! gets them.
+//! however it ends. Drives that were used are kept and given out again, as new drives to a caller
+//! that gets them.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) struct World {
     pub context: Context,
     pub buffers: BufferPool,
     source: Source,
-    /// Drives that nobody uses.
+    /// Drives that no client uses.
     free: RefCell<Vec<Rc<dyn Drive>>>,
     made: Cell<u32>,
     direct_io: Cell<Option<bool>>,
@@ -156,7 +156,7 @@ impl World {
                     &CreateOptions { allocate: true, ..CreateOptions::new(capacity_bytes) },
                 )?;
                 let opened = opener.open(&path, &OpenOptions { lock: false, ..OpenOptions::default() });
-                // Whether or not it could be opened, nobody else needs the name. If taking it away
+                // Whether or not it could be opened, the name is not needed. If taking it away
                 // fails the file is left behind, which is told by its still being there.
                 let _ = std::fs::remove_file(&path);
                 let drive = opened?;
@@ -185,7 +185,7 @@ impl World {
         Ok(drive)
     }
 
-    /// Takes a drive back that nobody uses any more.
+    /// Takes a drive back that no client uses any more.
     pub(crate) fn give_back(&self, drive: LabDrive) {
         drive.metered.pull();
         self.free.borrow_mut().push(drive.raw);

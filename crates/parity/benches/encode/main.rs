@@ -195,7 +195,7 @@ fn measure(contenders: &[Contender], arena: &mut Arena, cycle: usize) -> Vec<Rou
         for at in order(number, contenders.len()) {
             let contender = &contenders[at];
             if in_cache {
-                // Whoever came before may have written past the cache.
+                // A caller that came before may have written past the cache.
                 (contender.work)(arena, stripe);
             }
             let start = Instant::now();

@@ -1,6 +1,6 @@
-//! No kernel reads or writes outside of its slices: they lie against pages that nobody may touch,
-//! so that a single byte too many, before or behind, ends the test with a fault. (Prefetches may
-//! look there; they cannot fault.)
+//! No kernel reads or writes outside of its slices: they lie against pages that must not be
+//! touched, so that a single byte too many, before or behind, ends the test with a fault.
+//! (Prefetches may look there; they cannot fault.)
 #![cfg(unix)]
 
 use stripewise_parity::{Recovery, kernels};

@@ -2,9 +2,9 @@
 //! long as this runs. Keeps the pool open as `serve` does: works on its jobs, and takes commands
 //! for it.
 //!
-//! Expected faults: a folder that cannot be used, a pool that another process serves, somebody else
-//! who unmounts, files that are still open at the end (they are waited for), a pool that is
-//! destroyed or exported meanwhile (that ends it).
+//! Expected faults: a folder that cannot be used, a pool that another process serves, another
+//! process that unmounts, files that are still open at the end (they are waited for), a pool that
+//! is destroyed or exported meanwhile (that ends it).
 
 use std::path::PathBuf;
 use std::pin::pin;

@@ -2,7 +2,7 @@
 //! took, as the process that has the pool open counts it; since it was opened, or interval by
 //! interval.
 //!
-//! Expected faults: nobody has the pool open (then nothing runs: said so), the process ends in
+//! Expected faults: no process has the pool open (then nothing runs: said so), the process ends in
 //! between, a clock that is set.
 
 use clap::Args;
@@ -189,7 +189,7 @@ async fn next(
         };
         let Some(word) = word else { return Ok(None) };
         // A clock that was set back must not keep anybody waiting; another process begins to count
-        // anew.
+        // again.
         if word.unix_ms >= due_ms
             || word.unix_ms < before.unix_ms
             || word.opened_unix_ms != before.opened_unix_ms
@@ -266,7 +266,7 @@ fn cause_rates(now: &CauseLoad, before: Option<&DriveLoad>, seconds: f64) -> Opt
     })
 }
 
-/// `None` where there were none. A volume that was made anew under its name counts from its
+/// `None` where there were none. A volume that was made again under its name counts from its
 /// beginning.
 fn volume_rates(now: &VolumeRequests, before: Option<&VolumeRequests>, seconds: f64) -> Option<VolumeRates> {
     let before = before.filter(|before| before.total_ns <= now.total_ns && before.failed <= now.failed);

@@ -1,6 +1,6 @@
 //! `pool online`: a drive that was offline, or away, is used again. What changed meanwhile is
 //! copied to it first; that is a rebuild, and belongs to the pool. Where a daemon's pool lost more
-//! drives than it can do without it is opened anew (`reopen.rs`).
+//! drives than it can do without it is reopened (`reopen.rs`).
 //!
 //! Expected faults: a drive that is not there, that holds another pool by now, whose place another
 //! has taken.

@@ -2,8 +2,8 @@
 //! by the layouts there are; with `--wait` does it at once. It begins by itself when a drive is
 //! added; `--stop` ends it where it is.
 //!
-//! Expected faults: nothing to gain (said; nothing is moved), an interrupt (whoever opens the pool
-//! next goes on).
+//! Expected faults: nothing to gain (said; nothing is moved), an interrupt (the next process to
+//! open the pool goes on).
 
 use clap::Args;
 use stripewise_control::names::PoolName;

@@ -197,8 +197,8 @@ impl<'a> Mounted<'a> {
         Ok(Self { mount, folder, end_within, is_being_unmounted: Cell::new(false) })
     }
 
-    /// Somebody else may unmount it. That ends no other way in, so the daemon goes on; but nobody
-    /// may take it for what was meant.
+    /// Another process may unmount it. That ends no other way in, so the daemon goes on; but it
+    /// must not be taken for what was meant.
     async fn tell_when_it_has_ended(&self, app: &App) {
         self.mount.until_ended().await;
         if self.is_being_unmounted.get() {

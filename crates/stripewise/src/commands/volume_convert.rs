@@ -1,5 +1,6 @@
-//! `volume convert`: a volume gets another layout while it is used. The command begins it; whoever
-//! has the pool open works on it, and `pool wait POOL convert` does it in the foreground.
+//! `volume convert`: a volume gets another layout while it is used. The command begins it; a
+//! process that has the pool open works on it, and `pool wait POOL convert` does it in the
+//! foreground.
 //!
 //! Expected faults: layouts that do not fit the drives, too little room (refused with the numbers,
 //! nothing is touched), a volume that has the layout already or is being converted, a layout with

@@ -2,8 +2,8 @@
 //! the command ends.
 //!
 //! Expected faults: input that does not fit (what fits is written, and said so), drives missing,
-//! ranges that begin or end within a block of 512 bytes (the rest of the block is kept, whoever
-//! else writes there), a volume that a client has open (refused), a file system below that runs
+//! ranges that begin or end within a block of 512 bytes (the rest of the block is kept, also where
+//! others write to it), a volume that a client has open (refused), a file system below that runs
 //! full (what of this write is durable is said).
 
 use std::collections::VecDeque;

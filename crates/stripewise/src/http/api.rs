@@ -492,8 +492,8 @@ async fn show_load(api: Api, Path(pool): Path<String>, Query(times): Query<Times
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Wait {
-    /// `true`: answer when the job is done, however long it takes; whoever leaves before ends the
-    /// waiting, and not the job.
+    /// `true`: answer when the job is done, however long it takes; a caller that leaves before ends
+    /// the waiting, and not the job.
     #[serde(default)]
     wait: bool,
 }
@@ -543,8 +543,8 @@ struct Job {
     job: String,
 }
 
-/// Answers when a pool has no job of a kind to do any more; whoever leaves before ends the waiting,
-/// and not the job.
+/// Answers when a pool has no job of a kind to do any more; a caller that leaves before ends the
+/// waiting, and not the job.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn wait_for_job(api: Api, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {

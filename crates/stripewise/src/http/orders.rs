@@ -17,7 +17,7 @@ use crate::carry_out::{From, carry_out};
 use crate::commands::App;
 use crate::failure::{Exit, Result};
 
-/// Something to do. Whoever waits for its answer may have left.
+/// Something to do. The caller may have left.
 pub enum Order {
     /// A command line, its input behind it.
     Command {

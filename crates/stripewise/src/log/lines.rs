@@ -1,5 +1,5 @@
 //! The lines of the log on their way to standard error. A thread writes them, so that a pipe that
-//! nobody empties holds up the log and nothing else: what then finds no room is left out, and their
+//! is not emptied holds up the log and nothing else: what then finds no room is left out, and their
 //! number is told as soon as there is room.
 
 use std::io::{self, Write};

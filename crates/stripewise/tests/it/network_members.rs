@@ -333,7 +333,7 @@ fn old_or_new(client: &mut Client, data: &[u8], piece: &[u8]) {
     assert!(refused * 4096 <= MOST_UNDER_WAY, "{refused} blocks refused");
 }
 
-/// Servers of two of four drives of a RAID 5 die while somebody writes. They are fetched back by
+/// Servers of two of four drives of a RAID 5 die while a client writes. They are fetched back by
 /// themselves when they are there again, and one command has the volume take writes.
 #[test]
 fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
@@ -358,7 +358,7 @@ fn a_pool_that_lost_more_than_it_can_spare_goes_on_by_a_command() {
         until_whole(&sandbox, &daemon);
         let mut client = Client::ready(&sandbox.path("nbd.sock"), "tank/a");
         old_or_new(&mut client, &data, &piece);
-        // Written anew they are good again.
+        // Rewritten they are good again.
         client.write(0, &piece);
         data[..piece.len()].copy_from_slice(&piece);
         assert!(client.read(0, (40 * MIB) as u32 / 2) == data[..20 * MIB]);

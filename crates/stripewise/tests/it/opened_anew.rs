@@ -1,4 +1,4 @@
-//! Pools that lost more drives than they can do without, and are closed and opened anew by
+//! Pools that lost more drives than they can do without, and are closed and reopened by
 //! `pool online`, under those who use their volumes: files that are open, loop devices with a file
 //! system. Passed over, with a word about it, where the machine has no FUSE or no loop devices, or
 //! the tests do not run as root. Each in a process of its own: another test that starts a program

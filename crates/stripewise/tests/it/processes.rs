@@ -1,5 +1,5 @@
 //! Several processes on one pool, and processes that are stopped: one at a time changes it, others
-//! may look, and whoever comes next goes on.
+//! may look, and the next one goes on.
 //!
 //! Invariant I28 (`docs/internals/invariants.md`).
 

@@ -1,5 +1,5 @@
-//! Places to listen, and drives, that somebody else has: whoever comes second is told what, where
-//! and by whom, and the first goes on as if nobody had asked.
+//! Places to listen, and drives, that another process has: the second process is told what, where
+//! and by which process, and the first goes on as if it had not been asked.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use crate::kit::daemon::Daemon;
 use crate::kit::{Sandbox, unique_bytes};
 
-/// Runs the program as somebody else would, with a state folder of its own: how it ended and what
+/// Runs the program as another user would, with a state folder of its own: how it ended and what
 /// it said.
 fn as_somebody_else(sandbox: &Sandbox, words: &str) -> (Option<i32>, String) {
     let output = sandbox.command(words).env("STRIPEWISE_HOME", sandbox.path("other")).output().expect("run");

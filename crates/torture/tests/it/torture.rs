@@ -87,7 +87,7 @@ fn whatever_happens_every_promise_is_kept() {
 /// 315, 387: the slabs of an array that had ended were given away while it was still destaging.
 ///
 /// 1007: records that had been released, but not durably so, came back after a cut over a region
-/// zeroed and written anew.
+/// zeroed and written again.
 ///
 /// 14751: a record from before a column went, released but not durably so, was carried out after a
 /// cut on the spare that had taken over, over what was written while the column was missing.

@@ -31,9 +31,9 @@ const MOST_PATIENCE: u32 = 10;
 /// Some of what it is told a caller takes within this time.
 const DEAF_NS: u64 = 60_000_000_000;
 
-/// How long somebody else may still listen where this process wants to, and how soon that is tried
-/// again at first and in the end: who is gone is gone soon, and whoever does listen there sees each
-/// of these tries come and go.
+/// How long another process may still listen where this process wants to, and how soon that is
+/// tried again at first and in the end: who is gone is gone soon, and the process that does listen
+/// there sees each of these tries come and go.
 const LISTEN_PATIENCE_NS: u64 = 3_000_000_000;
 const LISTEN_AGAIN_NS: [u64; 2] = [5_000_000, 250_000_000];
 
@@ -129,7 +129,7 @@ impl ControlSocket {
     }
 }
 
-/// Listens, once nobody else does: the kernel keeps the sockets of a process that was killed a
+/// Listens, once no other process does: the kernel keeps the sockets of a process that was killed a
 /// moment longer than the process.
 pub async fn listen_patiently<L>(
     control: &Control,

@@ -2,9 +2,9 @@
 //!
 //! A scrub reads every unit of every written stripe. What a drive cannot read is reconstructed and
 //! written back. Where copies or parity disagree: with two parities, or three copies, the unit that
-//! lied is named, repaired from the others and counted against its drive; with one, nobody can tell
-//! who is right, so data are taken as they are (of two copies the first) and the rest is made to
-//! agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
+//! lied is named, repaired from the others and counted against its drive; with one, it cannot be
+//! told who is right, so data are taken as they are (of two copies the first) and the rest is made
+//! to agree, as after a crash. A *resync* is the same for chunks that a crash left open, where
 //! disagreement is nobody's lie: parity is recomputed, or the first copy copied.
 //!
 //! With checksums every block says by itself whether it is right, in any layout; what is said above
@@ -43,7 +43,7 @@ pub struct ScrubReport {
     pub checked_bytes: u64,
     /// Blocks of 4 KiB found wrong on a known drive, by its label, and repaired.
     pub blamed: Vec<(String, u64)>,
-    /// Rows of blocks that disagreed where nobody can tell which is wrong; made to agree.
+    /// Rows of blocks that disagreed where it cannot be told which is wrong; made to agree.
     pub unattributed_blocks: u64,
     /// Strips of which some could not be read, nor reconstructed.
     pub unreadable_strips: u64,

@@ -1,15 +1,15 @@
 //! Sums of blocks that have none, recorded by a scrub.
 //!
 //! A page of checksums of which one place rots while the drive with the other one is away, is lost:
-//! of its blocks nothing is known, and whoever reads them has to take them as they are. A scrub
-//! sees whether they agree with the rest of their stripe. Then what they hold is what they should
-//! hold, as far as anybody can tell, and its sum is recorded.
+//! of its blocks nothing is known, and a client that reads them has to take them as they are. A
+//! scrub sees whether they agree with the rest of their stripe. Then what they hold is what they
+//! should hold, as far as anybody can tell, and its sum is recorded.
 //!
 //! The stripes are held from the read on until their sums are recorded. No journal has these sums,
 //! so what they are of is made durable first: a sum that survives a crash must not speak of bytes
 //! that a drive had in its cache only. A region that lacks none costs nothing; of one that does,
 //! all is flushed once and recorded together. The sums are durable with the next checkpoint, which
-//! whoever scrubs makes at the end, and before it is recorded how far it came.
+//! the scrub makes at the end, and before it is recorded how far it came.
 
 use stripewise_drive::{Buffer, Cause, access};
 use stripewise_layout::{Stripe, UnitRange};

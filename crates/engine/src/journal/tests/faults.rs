@@ -104,8 +104,8 @@ fn an_area_that_comes_back_brings_nothing_of_its_old_life() {
         for tag in 0..5 {
             append(&journal, record(tag, &[4096]), Quota::Client).await.expect("room");
         }
-        // Drive 2 alone gets batches that nobody else has, and is away while the others are opened
-        // again.
+        // Drive 2 alone gets batches that no other drive has, and is away while the others are
+        // opened again.
         journal.remove_area(0);
         journal.remove_area(1);
         for tag in 100..115 {

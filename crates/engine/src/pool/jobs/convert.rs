@@ -8,7 +8,7 @@
 //! never written stays so. A block that no drive has any more is recorded as lost in the new array
 //! too.
 //!
-//! Whoever opens the pool next goes on from the frontier that is recorded; the new array may hold
+//! The next process to open it goes on from the frontier that is recorded; the new array may hold
 //! anything beyond it, and all of it is written again. A rebuild of the volume goes first. Faults
 //! expected: drives fail meanwhile, blocks cannot be read, there is no room any more (then the
 //! volume stays as it is, part old, part new, until there is), the pool is closed, the volume is
@@ -338,8 +338,8 @@ impl Inner {
         }
         let losses = &zones.new.0.losses;
         if losses.check_since(zones.losses.get()).is_err() {
-            // A drive that the new array cannot do without refused a flush, whoever met it: what
-            // was copied is copied again.
+            // A drive that the new array cannot do without refused a flush, whichever request met
+            // it: what was copied is copied again.
             zones.losses.set(losses.count());
             zones.cursor.set(from);
             return Ok(());

@@ -1,10 +1,10 @@
 //! Jobs: rebuild, emptying drives that retire, resync after a crash, scrub. They belong to the
-//! pool: what is to be done stands in the manifest, and whoever opens the pool and starts its jobs
-//! goes on with them where the last one stopped.
+//! pool: what is to be done stands in the manifest, and the process that opens the pool and starts
+//! its jobs goes on with them where the last one stopped.
 //!
 //! Lanes work side by side. One heals: has lacking columns taken over (`membership/sparing.rs`),
 //! fills them (`jobs/rebuild.rs`), and when all is whole empties drives (`jobs/drain.rs`, shown as
-//! a rebuild: to whoever looks at it, it is one). The other checks (`jobs/scrub.rs`). A third one
+//! a rebuild: to an observer it is one). The other checks (`jobs/scrub.rs`). A third one
 //! converts volumes to other layouts (`jobs/convert.rs`). Others move rows between tiers
 //! (`jobs/tier.rs`) and spread them (`jobs/rebalance.rs`). A resync waits for its volume to be
 //! whole, since with a member missing there is nothing to compare. What ends in an error is not

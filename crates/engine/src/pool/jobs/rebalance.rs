@@ -1,7 +1,7 @@
 //! Rebalancing: columns move between data drives until free space lies where rows can use it
 //! (`jobs/rebalance_plan.rs` says which move). Begun by hand, and by itself when a data drive was
-//! added and rows gain by it; it is a line of the pool's record, so whoever opens the pool next
-//! goes on.
+//! added and rows gain by it; it is a line of the pool's record, so the next process to open the
+//! pool goes on.
 //!
 //! Everything else goes first: while anything heals nothing is moved, the copying has the lowest
 //! share of each drive, and a change of drives or volumes does not wait for more than the columns

@@ -8,8 +8,8 @@
 //! ([`crate::tuning::Tuning::rebuild_batch_bytes`]): a flush and the checksum pages of one row
 //! would cost a disk more than its data. What was filled is recorded every few seconds, by a commit
 //! that takes it from the arrays. Rows that hold nothing written cost nothing. When drives come or
-//! go the rows in work are ended and what is due is looked at anew, so that what has become more
-//! exposed comes first. Faults expected: the drive that is filled fails (then somebody else takes
+//! go the rows in work are ended and what is due is looked at again, so that what has become more
+//! exposed comes first. Faults expected: the drive that is filled fails (then another drive takes
 //! over), sources that cannot be read (then blocks are lost, which is recorded), more lost blocks
 //! than can be recorded (then the row stays unfilled).
 
@@ -219,7 +219,7 @@ impl Inner {
         let (due, bytes) = self.due_rows();
         let lane = &self.jobs.healing;
         if due.is_empty() {
-            // What was looked at anew turned out to be done.
+            // What was looked at again turned out to be done.
             if !lane.current.borrow().is_empty() {
                 self.jobs.end(lane);
             }
@@ -382,7 +382,7 @@ impl Inner {
         if matches!(error, ArrayError::Closed | ArrayError::Protected) {
             return;
         }
-        // Its place, or who is there, changed: it is looked at anew.
+        // Its place, or who is there, changed: it is looked at again.
         if self.manifest.borrow().generation != generation {
             self.jobs.look_again.set(true);
             return;

@@ -312,7 +312,7 @@ impl Inner {
     }
 
     /// Records how far a scrub has come, after what it has recorded of the blocks that it passed is
-    /// durable: nobody will look at these again.
+    /// durable: these are not looked at again.
     async fn checkpoint_scrub(
         &self,
         volume: VolumeId,

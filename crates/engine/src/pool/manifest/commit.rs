@@ -47,7 +47,7 @@ impl From<TooLarge> for PoolError {
 
 impl Inner {
     /// Changes the manifest. `first`: a drive that is written before all others. Once begun a
-    /// commit runs to its end, even if whoever asked for it is dropped.
+    /// commit runs to its end, even if the caller is dropped.
     pub(in crate::pool) async fn commit<T: 'static>(
         &self,
         first: Option<u32>,
@@ -384,8 +384,8 @@ impl Inner {
         let inner = self.rc();
         let recorded = async move {
             let change = inner.try_commit(None, move |manifest| {
-                // Whoever came before may have done it. What is to be excluded is found when it is
-                // written.
+                // A caller that came before may have done it. What is to be excluded is found when
+                // it is written.
                 Ok(if manifest.is_online(number) { Change::Commit(()) } else { Change::Nothing(()) })
             });
             change.await

@@ -40,7 +40,7 @@ const MAX_LOST_BLOCKS: u64 = 1 << 20;
 pub(crate) struct Branch {
     pub id: Id,
     pub generation: u64,
-    /// Nothing was done yet on the strength of it by whoever has this: not every drive that takes
+    /// Nothing was done yet on the strength of it by the holder of this: not every drive that takes
     /// part may have heard of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tentative: bool,

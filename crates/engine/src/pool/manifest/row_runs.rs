@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_as_described() {
-        // docs/internals/format.md: whoever changes them changes the version.
+        // docs/internals/format.md: a change of them changes the version.
         let at = |drive, slab, state| SlotPlace { drive, slab, state };
         let (active, rebuilding) = (SlotState::Active, SlotState::Rebuilding);
         let patch = Patch {

@@ -288,7 +288,7 @@ impl Plan {
         let mut start = entry_place;
         let mut head = Vec::with_capacity(2 * BLOCK_BYTES as usize);
         if self.is_checkpoint {
-            // The slot's header is made anew every time, so that it does not stay rotten.
+            // The slot's header is made again every time, so that it does not stay rotten.
             head.extend(header.encode(place, self.features));
             start = place;
         }

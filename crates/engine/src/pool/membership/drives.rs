@@ -108,7 +108,7 @@ impl Pool {
     }
 
     /// Has a drive left out that was found to be gone before any request to it failed, so that a
-    /// spare takes over although nobody uses the pool; should it come back, it gets what changed
+    /// spare takes over although the pool is not in use; should it come back, it gets what changed
     /// meanwhile. Does nothing for one that is out already.
     pub async fn drive_vanished(&self, id: DriveId, reason: &str) -> Result<(), PoolError> {
         let Some(member) = self.member(id) else { return Ok(()) };

@@ -1,8 +1,8 @@
 //! Drives that go: failed by hand, taken offline, emptied, given back.
 //!
 //! Taken offline, a drive keeps what it has and catches up when it returns. Retired, it is emptied
-//! first (`jobs/drain.rs`) and then let go of; that is recorded, so whoever opens the pool next
-//! goes on with it. Everything is refused beforehand that could not be done to its end. Faults
+//! first (`jobs/drain.rs`) and then let go of; that is recorded, so the next process to open the
+//! pool goes on with it. Everything is refused beforehand that could not be done to its end. Faults
 //! expected: drives that fail meanwhile; then there is nothing left to be emptied, and what they
 //! had is rebuilt.
 
@@ -60,7 +60,7 @@ impl Pool {
         Ok(names.into_iter().filter_map(left).collect())
     }
 
-    /// Takes a drive out for a while: nobody takes over from it, and when it is back
+    /// Takes a drive out for a while: no drive takes over from it, and when it is back
     /// ([`Self::online`]) it catches up. Refused where a volume could not be read without it.
     pub async fn offline(&self, id: DriveId) -> Result<(), PoolError> {
         let inner = &self.0;
@@ -305,7 +305,7 @@ impl Inner {
             }
         };
         if let Some(open) = taken {
-            // Advice to whoever looks at the drive next; the pool does not know it any more in any
+            // Advice to the next look at the drive; the pool does not know it any more in any
             // case.
             if !open.member.is_failed() {
                 let _ = writer::wipe(&open.member).await;

@@ -3,11 +3,11 @@
 //!
 //! A dedicated spare takes over all that was on a drive that failed or is missing, with the same
 //! slab numbers; where there is none, or not all fits, free slabs of all drives that are not in the
-//! row do (`membership/spare_allocation.rs`). Nobody takes over from a drive that was taken
-//! offline: whoever did that means to bring it back. Copies of region maps go with it: one that is
-//! lost is written anew on another drive before it counts. Where there is no room, what is lacking
-//! stays lacking and is said ([`super::Pool::status`]). Faults expected: whoever takes over fails,
-//! too; then the next one does.
+//! row do (`membership/spare_allocation.rs`). No drive takes over from one that was taken offline:
+//! the administrator who did that means to bring it back. Copies of region maps go with it: one
+//! that is lost is written again on another drive before it counts. Where there is no room, what is
+//! lacking stays lacking and is said ([`super::Pool::status`]). Faults expected: the drive that
+//! takes over fails, too; then the next one does.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -49,8 +49,8 @@ impl Pool {
 }
 
 impl Inner {
-    /// Has everything that is lacking taken over by somebody, as far as there is anybody. Ends when
-    /// nothing is left to do.
+    /// Has everything that is lacking taken over by another drive, as far as there is a drive for
+    /// it. Ends when nothing is left to do.
     pub(in crate::pool) async fn heal(&self) -> Result<(), PoolError> {
         let _alone = self.administering.acquire(1).await;
         let mut tried: BTreeSet<u32> = BTreeSet::new();
@@ -186,8 +186,8 @@ impl Inner {
         self.heal_maps().await
     }
 
-    /// What healing would do, on a copy of the record and the books: so that nobody else counts on
-    /// the room it takes.
+    /// What healing would do, on a copy of the record and the books: so that no other plan counts
+    /// on the room it takes.
     pub(in crate::pool) fn take_over_on_paper(&self, planned: &mut Manifest, books: &mut FreeSlabs) {
         let healable = self.healable();
         let may = |part| healable.contains(&part);

@@ -1,4 +1,4 @@
-//! Areas of journals anew: where a drive with one is lost, another gets one, and before a drive is
+//! New areas of journals: where a drive with one is lost, another gets one, and before a drive is
 //! let go of its area moves.
 //!
 //! A new area is recorded before the journal writes to it, so that whatever is in it is found after
@@ -161,7 +161,7 @@ impl Inner {
 
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.array(part) else { return Ok(()) };
-        // One that takes nothing more has lost what nobody knows: that is for the next opening to
+        // One that takes nothing more has lost what is not known: that is for the next opening to
         // find.
         if array.0.write_log().is_some_and(|log| log.journal.broken().is_some()) {
             return Ok(());

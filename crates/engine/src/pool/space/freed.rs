@@ -1,6 +1,6 @@
 //! Slabs that a commit freed: of rows that moved, shrank or were given back, of volumes that were
-//! deleted. They may be used for something else once nobody reads or writes them any more; whoever
-//! still does began before the commit.
+//! deleted. They may be used for something else once they are neither read nor written any more;
+//! a request that still does began before the commit.
 //!
 //! Memory: one entry per stretch of slabs while it is being waited for.
 

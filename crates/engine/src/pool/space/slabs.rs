@@ -3,8 +3,8 @@
 //!
 //! On equal drives a row has the same slab number everywhere and rows follow one another, so that a
 //! volume is a run or a few; on unequal ones every slab can be used (`space/placement.rs`). What is
-//! handed out is taken from the books at once: whoever fails to record it gives it back. Pure; the
-//! only fault expected is that there is not enough.
+//! handed out is taken from the books at once: a caller that fails to record it gives it back.
+//! Pure; the only fault expected is that there is not enough.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! What was asked of a volume since it was opened, and how long that took: counted at its door,
-//! whoever asks.
+//! the caller.
 //!
 //! Two looks at the clock (65 ns together on the machine of `docs/performance.md`) and one place in
 //! a fixed table (4 ns) for each request; nothing is allocated. Latencies are counted in steps, as

@@ -60,7 +60,7 @@ pub struct DriveStatus {
     pub role: Role,
     /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away),
     /// `retiring`, `replacing` (in use until `successor` has all that it holds), `missing` (not
-    /// there), `offline` (taken out by somebody), `failed` (excluded after errors), `behind`
+    /// there), `offline` (taken out by command), `failed` (excluded after errors), `behind`
     /// (there, to catch up) or `stale` (there, but of no use).
     pub state: String,
     /// Reads that failed since it belongs to the pool.

@@ -6,8 +6,8 @@
 //! inner one but what drives say: an inner volume that lost a block gives a medium error, one that
 //! takes no writes denies them, one whose pool was closed is gone.
 //!
-//! Whoever opens the outer pool keeps the inner one open for longer. Memory: as the inner volume
-//! admits requests; requests with scattered memory are gathered into one piece more.
+//! The process that opens the outer pool keeps the inner one open for longer. Memory: as the inner
+//! volume admits requests; requests with scattered memory are gathered into one piece more.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ const QUEUE_BYTES: u64 = 32 << 20;
 /// The longest request that pays is at least this long, bytes, and whole stripes.
 const LEAST_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A drive that is a volume. Clones of the volume go on working beside it; nobody but the outer
+/// A drive that is a volume. Clones of the volume go on working beside it; only the outer
 /// pool should write to it.
 pub struct VolumeDrive {
     context: Context,

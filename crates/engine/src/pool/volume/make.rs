@@ -1,7 +1,7 @@
 //! Making a volume: what is wanted, where it goes, and its record.
 //!
 //! A volume's region map is prepared before the manifest names it, so a cut in between leaves only
-//! space that nobody uses. Faults expected: too little room, drives that fail while it is made.
+//! space that is not in use. Faults expected: too little room, drives that fail while it is made.
 
 use stripewise_layout::{LayoutSpec, Level};
 

@@ -127,7 +127,7 @@ impl Inner {
             arrays.push((part.id, array));
         }
         let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
-        // Arrays that are opened anew are reached by a new way.
+        // Arrays that are reopened are reached by a new way.
         self.ios.borrow_mut().remove(&record.id);
         self.arrays.borrow_mut().extend(arrays);
         if opened.iter().any(Array::journal_began_anew) {

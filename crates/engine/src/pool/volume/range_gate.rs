@@ -3,8 +3,8 @@
 //!
 //! While a volume is converted its writes hold their ranges here, since some of them are made in
 //! two arrays and must leave the same in both; and so do the copying of a range and the step that
-//! makes the copy the one that counts. Whoever comes waits for those only that came before and
-//! overlap, so nobody waits for ever. Memory: one entry per write under way.
+//! makes the copy the one that counts. A request waits for those only that came before and
+//! overlap, so no request waits for ever. Memory: one entry per write under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,8 +27,8 @@ struct Entry {
 }
 
 impl RangeGate {
-    /// Ends when nobody who came before works in the range; it is the caller's as long as the guard
-    /// lives.
+    /// Ends when no request that came before works in the range; it is the caller's as long as the
+    /// guard lives.
     pub async fn enter(&self, start: u64, end: u64) -> RangeGuard<'_> {
         let ticket = self.next_ticket.replace(self.next_ticket.get() + 1);
         self.entries.borrow_mut().push_back(Entry { ticket, start, end });

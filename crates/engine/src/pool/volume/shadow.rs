@@ -1,6 +1,6 @@
 //! What a pool opened for reading only puts before each of its drives: no change gets through,
-//! whoever asks for it. What is written stays in memory and is read from there, so that what a
-//! crash left in a journal can be carried out for whoever only reads.
+//! the caller. What is written stays in memory and is read from there, so that what a
+//! crash left in a journal can be carried out for a reader.
 //!
 //! Memory: [`MOST_BYTES`] for each drive; what would take more is refused.
 

@@ -132,7 +132,7 @@ impl Zones {
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         self.new.0.check_range(offset_bytes, length as u64)?;
         let pieces = self.pieces(offset_bytes, offset_bytes + length as u64);
-        // A read is counted in its array before it waits for anything, so whoever moves the
+        // A read is counted in its array before it waits for anything, so the move of the
         // frontier knows of it.
         let reads = pieces
             .iter()

@@ -174,7 +174,7 @@ impl Rig {
         self.spec.attach(&self.array(), slot, member).await
     }
 
-    /// Opens the array anew on the same drives; slots in `missing` are left out, `rebuilding` ones
+    /// Reopens the array on the same drives; slots in `missing` are left out, `rebuilding` ones
     /// resume there.
     pub async fn reopen(&self, rebuilding: &[(usize, u64)]) {
         let missing = missing_columns(&self.array());

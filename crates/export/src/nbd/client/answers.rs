@@ -1,5 +1,5 @@
 //! A server's answers, simple and structured, put where they belong: data of reads straight into
-//! the memory of whoever reads.
+//! the memory of the reader.
 //!
 //! Expected faults: what is no answer at all, answers to nothing, lengths that lie; each ends the
 //! connection.

@@ -1,6 +1,6 @@
 //! From a URI to a connection that takes requests: the host's address, TLS, the negotiation.
 //!
-//! Expected faults: names that nobody knows, hosts that are silent, servers that are no NBD
+//! Expected faults: unknown names, hosts that are silent, servers that are no NBD
 //! servers, want TLS or have none, have no such export, or break off; lengths that lie. All of it
 //! within a time limit.
 

@@ -2,8 +2,8 @@
 //!
 //! Each drive has a task that keeps the connection, on which any number of requests are under way.
 //! A request that has no answer in the time allowed ends it: the drive is *lost*, answers all
-//! requests as gone and stays so, as a file does that was removed; whoever wants it back opens it
-//! anew. What comes back in between is used on:
+//! requests as gone and stays so, as a file does that was removed; a caller that wants it back
+//! opens it again. What comes back in between is used on:
 //!
 //! - A connection that the *server* ended is made again, within the same time, and what was not
 //!   answered is asked again, unless acknowledged writes may have been lost (`ledger.rs`) or the
@@ -145,8 +145,8 @@ impl NetworkDrive {
         self.0.lost.borrow().clone()
     }
 
-    /// Ends it at once, for whoever has to be sure that nothing more is written: later requests are
-    /// answered as gone.
+    /// Ends it at once, for a caller that has to be sure that nothing more is written: later
+    /// requests are answered as gone.
     pub fn close(&self) {
         self.0.lost.borrow_mut().get_or_insert_with(|| "it was closed".into());
         self.0.closed.set(true);
@@ -401,8 +401,8 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Connects again, for as long as requests and the server's absence may take; `None` where nobody
-/// wants the drive any more.
+/// Connects again, for as long as requests and the server's absence may take; `None` where the
+/// drive is not wanted any more.
 async fn again(shared: &Shared) -> Result<Option<Link>, ConnectFault> {
     let limit_ns = shared.uri.timeout_ns;
     let since_ns = shared.context.now_ns();

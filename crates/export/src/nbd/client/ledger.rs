@@ -5,7 +5,7 @@
 //! **Connections that are lost.** What was not answered may be asked again on the next connection:
 //! reads and writes come to the same when they are done twice. Not so where the server had
 //! acknowledged writes that no flush has made durable: it may have lost them with the connection,
-//! if it was the server that went. Nobody could repeat them, so the drive is given up, and catches
+//! if it was the server that went. They cannot be repeated, so the drive is given up, and catches
 //! up like any drive that was away. A part of a write counts here as soon as it was answered,
 //! whatever became of the other parts.
 //!

@@ -16,8 +16,8 @@ const PORT: u16 = 10809;
 /// How long a request may take, unless the URI says something else, ns.
 const DEFAULT_TIMEOUT_NS: u64 = 20_000_000_000;
 /// The least and the longest that it may say, ns. The engine takes a drive that does not answer for
-/// 30 s as broken, and fills it anew when it is back; one that is known to be lost before that only
-/// gets what it lacks.
+/// 30 s as broken, and fills it again when it is back; one that is known to be lost before that
+/// only gets what it lacks.
 const TIMEOUTS_NS: std::ops::RangeInclusive<u64> = 100_000_000..=25_000_000_000;
 /// The longest URI: a pool's record has room for so many bytes of where a drive is.
 const LONGEST_URI: usize = 200;

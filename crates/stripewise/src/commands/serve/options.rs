@@ -68,7 +68,7 @@ impl NbdOptions {
 #[derive(Args)]
 pub struct AlertOptions {
     /// Run this with `sh -c` when a pool's condition changes, a drive errs, space runs out, a scrub
-    /// finds something or somebody unmounts the folder of --fuse. It gets STRIPEWISE_POOL,
+    /// finds something or another process unmounts the folder of --fuse. It gets STRIPEWISE_POOL,
     /// STRIPEWISE_KIND and STRIPEWISE_TEXT, and all of it as JSON on standard input
     #[arg(long = "alert-command", value_name = "COMMAND")]
     commands: Vec<String>,

@@ -207,7 +207,7 @@ fn a_branch_that_died_at_birth_is_passed_over() {
     history.go_on(&[1], &[0], &[1]);
     history.go_on(&[0, 2], &[1], &[0, 2]);
     assert_eq!(history.worths(&[0, 1, 2]), [(0, Current), (1, Stale), (2, Current)]);
-    // With only one of these two nobody can tell.
+    // With only one of these two it cannot be told.
     assert!(matches!(history.choose(&[0, 1]), Err(Diverged { .. })));
     // Drive 1 has something of its own, but its branch never counted: it was to be that of drive 2,
     // too.
@@ -294,8 +294,8 @@ fn a_tentative_branch_was_not_lived_on_by_who_has_it() {
 
 #[test]
 fn of_what_led_to_a_tentative_branch_only_what_counted_was_lived_on() {
-    // A commit that drive 0 alone had, and from there a branch without the others that nobody was
-    // told to live on.
+    // A commit that drive 0 alone had, and from there a branch without the others that no client
+    // was told to live on.
     let mut history = History::new(3, &[Level::Raid1]);
     history.go_on(&[0, 1, 2], &[], &[0]);
     history.begin_to_go_on(&[0], &[1], &[0]);

@@ -107,7 +107,7 @@ fn changes_that_contradict_are_left_out_with_all_behind_them() {
 
 #[test]
 fn the_sections_are_as_described() {
-    // The bytes of docs/internals/format.md: whoever changes them changes the version.
+    // The bytes of docs/internals/format.md: a change of them changes the version.
     let mut bytes = Vec::new();
     Section::Map { part: Id(0x0102 << 112), width: 3, rows: 0x0405 }.put(&mut bytes);
     let mut expected = vec![4, 26, 0, 0, 0, 1, 2];

@@ -272,7 +272,7 @@ fn other_versions_are_told() {
         let checksum = crate::pool::manifest::entries::crc(&block[..508]).to_le_bytes();
         block[508..512].copy_from_slice(&checksum);
     };
-    // The bytes of docs/internals/format.md: whoever changes them changes the version.
+    // The bytes of docs/internals/format.md: a change of them changes the version.
     let mut expected = vec![0; 4096];
     expected[..8].copy_from_slice(b"STRPWISE");
     (expected[8], expected[16], expected[47], expected[63], expected[66]) = (2, 1, 1, 2, 0x80);
