@@ -295,11 +295,11 @@ impl Store {
         })
     }
 
-    /// All runs, the newest first.
+    /// All runs, the newest first; of one second, the one that was begun last.
     pub fn list(&self) -> Result<Vec<ListedRun>, StoreError> {
         self.try_to(|| {
             let mut asked = self.database.prepare(
-                "SELECT run, profile, tool, target, date, finished FROM runs ORDER BY date DESC, run DESC",
+                "SELECT run, profile, tool, target, date, finished FROM runs ORDER BY date DESC, rowid DESC",
             )?;
             let line = |row: &rusqlite::Row<'_>| {
                 Ok(ListedRun {
@@ -517,14 +517,16 @@ mod tests {
     fn runs_are_found_by_the_beginning_of_their_name() {
         let (_folder, path) = folder();
         let store = Store::open(&path).expect("a store");
-        for (name, date) in [("a1", "2026-01-01"), ("a2", "2026-01-03"), ("b1", "2026-01-02")] {
+        for (name, date) in
+            [("a1", "2026-01-01"), ("a3", "2026-01-03"), ("a2", "2026-01-03"), ("b1", "2026-01-02")]
+        {
             store.begin(&run(name, date)).expect("begun");
         }
         let names: Vec<String> = store.list().expect("a list").into_iter().map(|run| run.run).collect();
-        assert_eq!(names, ["a2", "b1", "a1"]);
+        assert_eq!(names, ["a2", "a3", "b1", "a1"], "of one second, the one begun last is the newest");
         assert_eq!(store.find("b").expect("one"), "b1");
         assert_eq!(store.find("latest").expect("the newest"), "a2");
-        assert!(store.find("a").expect_err("two").to_string().contains("fits 2"));
+        assert!(store.find("a").expect_err("three").to_string().contains("fits 3"));
         assert!(store.find("c").expect_err("none").to_string().contains("no run `c`"));
         let figure = MeasurementRecord::empty("seq_read", Operation::Read).with_runs(vec![100.0]);
         store.record("a1", 0, &figure, None).expect("recorded");

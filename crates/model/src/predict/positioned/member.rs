@@ -1,0 +1,69 @@
+//! A drive with its queue and its cache, as the simulation sees it.
+
+use std::collections::VecDeque;
+
+use crate::hdd::{Hdd, Target};
+
+/// A command at a drive.
+#[derive(Clone, Copy)]
+pub(super) struct Command {
+    pub request: u32,
+    pub lba: u64,
+    pub sectors: u32,
+    pub write: bool,
+    pub target: Target,
+}
+
+/// A drive with its queue.
+pub(super) struct Member {
+    pub hdd: Hdd,
+    pub window: Vec<Command>,
+    pub backlog: VecDeque<Command>,
+    /// Where the last access ended.
+    pub arm_lba: u64,
+    /// Writes that were answered and lie in the drive's cache.
+    pub dirty: Vec<Command>,
+    pub serving: Option<(Command, bool)>,
+    /// Where the last read ended, and when.
+    pub read_end: (u64, u64),
+    /// The same of the last write.
+    pub write_end: (u64, u64),
+    pub busy_ns: u64,
+    /// What its buffer still has of tracks that random reads waited on: first sector and the one
+    /// after the last, the oldest first.
+    pub held: VecDeque<(u64, u64)>,
+    /// The place of the rebuild, and the host's commands and bytes since its last turn.
+    pub rebuild: Option<(u64, u64, u64)>,
+}
+
+impl Member {
+    /// What passed under the head while it waited for this place on the track, and the place
+    /// itself; of these the buffer has room for `segments` of at most `segment_sectors`.
+    pub fn hold(&mut self, waited_ns: u64, command: &Command, segments: usize, segment_sectors: u64) {
+        if segments == 0 {
+            return;
+        }
+        let geometry = self.hdd.geometry();
+        let places = u64::from(geometry.sectors_per_track(command.target.zone));
+        let passed = (waited_ns * places / u64::from(geometry.revolution_ns())).min(segment_sectors);
+        let before = passed.min(places - u64::from(command.target.left_on_track));
+        self.held.push_back((command.lba - before, command.lba + u64::from(command.sectors)));
+        let track_end = command.lba + u64::from(command.target.left_on_track);
+        if passed > before {
+            self.held.push_back((track_end - (passed - before), track_end));
+        }
+        while self.held.len() > segments {
+            self.held.pop_front();
+        }
+    }
+
+    pub fn holds(&self, command: &Command) -> bool {
+        let end = command.lba + u64::from(command.sectors);
+        self.held.iter().any(|(from, to)| *from <= command.lba && end <= *to)
+    }
+
+    pub fn give_up(&mut self, command: &Command) {
+        let end = command.lba + u64::from(command.sectors);
+        self.held.retain(|(from, to)| end <= *from || *to <= command.lba);
+    }
+}
