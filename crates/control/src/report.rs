@@ -2,8 +2,10 @@
 //! JSON. Serialisable both ways, so that the process that has a pool open can leave its report for
 //! others to show.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use stripewise_engine::pool::{DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
+use stripewise_engine::pool::{self, DriveStatus, Event, PoolStatus, SlotStatus, TierInfo, VolumeInfo};
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
 
@@ -16,6 +18,150 @@ pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
+/// How a pool is as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolState {
+    /// All of its drives are there, and all volumes have all of their redundancy.
+    #[default]
+    Online,
+    /// Works, with less than its owner wants.
+    Degraded,
+    /// Some volume has lost more than it can do without, or nothing of the pool can be read.
+    Failed,
+    /// Its drives may not be read by this user.
+    Unknown,
+}
+
+/// How a drive is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveState {
+    /// All of it is current.
+    Online,
+    /// New slabs on it are being filled.
+    Rebuilding,
+    /// It was away; what changed is being copied to it.
+    CatchingUp,
+    /// It is being emptied, and then let go of.
+    Retiring,
+    /// In use until its successor has all that it holds.
+    Replacing,
+    /// Out of service: not there.
+    #[default]
+    Missing,
+    /// Out of service by command.
+    Offline,
+    /// Out of service after errors.
+    Failed,
+    /// Out of service: there, and to catch up.
+    Behind,
+    /// Out of service: what it holds is out of date.
+    Stale,
+    /// It may not be read by this user.
+    Unknown,
+}
+
+/// How a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    /// All there.
+    Online,
+    /// Works, with less redundancy.
+    Degraded,
+    /// Works; a replacement is being filled.
+    Rebuilding,
+    /// More is gone than the layout can do without.
+    Failed,
+}
+
+/// How that is which a drive holds of a volume: the worst that holds for any of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareState {
+    /// Current.
+    Active,
+    /// What changed while the drive was away is being copied.
+    CatchingUp,
+    /// Being filled.
+    Rebuilding,
+    /// Current, but the drive is not there.
+    Away,
+    /// Lost.
+    Missing,
+}
+
+impl DriveState {
+    /// Whether a drive in this state takes part.
+    pub fn takes_part(self) -> bool {
+        matches!(self, Self::Online | Self::Rebuilding | Self::CatchingUp | Self::Retiring | Self::Replacing)
+    }
+}
+
+/// Words of states, as JSON has them.
+macro_rules! words {
+    ($($state:ty),*) => {$(
+        impl fmt::Display for $state {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&word(self))
+            }
+        }
+    )*};
+}
+
+words!(PoolState, DriveState, VolumeState, ShareState);
+
+impl From<pool::PoolState> for PoolState {
+    fn from(state: pool::PoolState) -> Self {
+        match state {
+            pool::PoolState::Online => Self::Online,
+            pool::PoolState::Degraded => Self::Degraded,
+            pool::PoolState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<pool::DriveState> for DriveState {
+    fn from(state: pool::DriveState) -> Self {
+        match state {
+            pool::DriveState::Online => Self::Online,
+            pool::DriveState::Rebuilding => Self::Rebuilding,
+            pool::DriveState::CatchingUp => Self::CatchingUp,
+            pool::DriveState::Retiring => Self::Retiring,
+            pool::DriveState::Replacing => Self::Replacing,
+            pool::DriveState::Missing => Self::Missing,
+            pool::DriveState::Offline => Self::Offline,
+            pool::DriveState::Failed => Self::Failed,
+            pool::DriveState::Behind => Self::Behind,
+            pool::DriveState::Stale => Self::Stale,
+        }
+    }
+}
+
+impl From<pool::VolumeState> for VolumeState {
+    fn from(state: pool::VolumeState) -> Self {
+        match state {
+            pool::VolumeState::Online => Self::Online,
+            pool::VolumeState::Degraded => Self::Degraded,
+            pool::VolumeState::Rebuilding => Self::Rebuilding,
+            pool::VolumeState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<pool::ShareState> for ShareState {
+    fn from(state: pool::ShareState) -> Self {
+        match state {
+            pool::ShareState::Active => Self::Active,
+            pool::ShareState::CatchingUp => Self::CatchingUp,
+            pool::ShareState::Rebuilding => Self::Rebuilding,
+            pool::ShareState::Away => Self::Away,
+            pool::ShareState::Missing => Self::Missing,
+        }
+    }
+}
+
 /// A pool.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoolReport {
@@ -23,8 +169,8 @@ pub struct PoolReport {
     pub name: String,
     /// Its identity.
     pub id: String,
-    /// `online`, `degraded` or `failed`; `unknown` where its drives may not be read.
-    pub state: String,
+    /// How it is.
+    pub state: PoolState,
     /// Space for volumes, redundancy included.
     pub capacity_bytes: u64,
     /// What volumes take of it.
@@ -102,9 +248,8 @@ pub struct DriveReport {
     pub path: String,
     /// `data`, `spare`, `journal` or `fast`.
     pub role: String,
-    /// `online`, `rebuilding`, `catching-up`, `retiring`, `replacing`; out of service: `missing`,
-    /// `offline`, `failed`, `behind`, `stale`.
-    pub state: String,
+    /// How it is.
+    pub state: DriveState,
     /// Reads that failed.
     pub read_errors: u64,
     /// Writes that failed.
@@ -150,8 +295,8 @@ pub struct VolumeReport {
     pub name: String,
     /// Its identity.
     pub id: String,
-    /// `online`, `degraded`, `rebuilding` or `failed`.
-    pub state: String,
+    /// How it is.
+    pub state: VolumeState,
     /// The layout.
     pub layout: String,
     /// Drives that each of its rows lies on.
@@ -224,9 +369,8 @@ pub struct SlotReport {
     pub path: String,
     /// What it is for.
     pub role: String,
-    /// `active`, `missing`, `rebuilding`, `catching-up` or `away`: the worst that holds for any of
-    /// it.
-    pub state: String,
+    /// How that is.
+    pub state: ShareState,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
     /// What of that is not current.
@@ -258,11 +402,6 @@ impl From<&Event> for EventReport {
     }
 }
 
-/// Whether a drive in this state takes part.
-pub fn takes_part(state: &str) -> bool {
-    matches!(state, "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
-}
-
 /// The word that a plain enum serialises to.
 pub fn word(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
@@ -276,9 +415,9 @@ impl From<&PoolStatus> for PoolReport {
         let drives: Vec<DriveReport> = status.drives.iter().map(DriveReport::from).collect();
         let volume = |volume: &VolumeInfo| VolumeReport::new(&status.name, volume, &drives);
         // A pool that lacks a drive is not as its owner wants it, even while no volume misses it.
-        let is_out = |drive: &DriveReport| !takes_part(&drive.state);
-        let state = match word(status.state) {
-            state if state == "online" && drives.iter().any(is_out) => "degraded".to_owned(),
+        let is_out = |drive: &DriveReport| !drive.state.takes_part();
+        let state = match PoolState::from(status.state) {
+            PoolState::Online if drives.iter().any(is_out) => PoolState::Degraded,
             state => state,
         };
         let activity = status.activity.iter().map(|job| ActivityReport {
@@ -333,7 +472,7 @@ impl From<&DriveStatus> for DriveReport {
             id: drive.id.to_string(),
             path: drive.path.clone(),
             role: word(drive.role),
-            state: drive.state.clone(),
+            state: drive.state.into(),
             read_errors: drive.read_errors,
             write_errors: drive.write_errors,
             checksum_errors: drive.checksum_errors,
@@ -354,7 +493,7 @@ impl VolumeReport {
             SlotReport {
                 path: drive.map(|drive| drive.path.clone()).unwrap_or_default(),
                 role: drive.map(|drive| drive.role.clone()).unwrap_or_default(),
-                state: slot.state.clone(),
+                state: slot.state.into(),
                 bytes: slot.bytes,
                 lacking_bytes: slot.lacking_bytes,
                 id,
@@ -365,7 +504,7 @@ impl VolumeReport {
             pool: pool.to_owned(),
             name: volume.name.clone(),
             id: volume.id.to_string(),
-            state: word(volume.state),
+            state: volume.state.into(),
             layout: volume.shape.level.to_string(),
             columns: volume.shape.width,
             groups: volume.shape.groups,
@@ -404,13 +543,13 @@ impl PoolReport {
             id: drive.id.clone(),
             path: drive.path.display().to_string(),
             role: "data".to_owned(),
-            state: "missing".to_owned(),
+            state: DriveState::Missing,
             ..DriveReport::default()
         };
         Self {
             name: pool.name.clone(),
             id: pool.id.clone(),
-            state: "failed".to_owned(),
+            state: PoolState::Failed,
             drives: pool.drives.iter().map(drive).collect(),
             condition: why.to_owned(),
             action: action.to_owned(),
@@ -439,14 +578,14 @@ impl PoolReport {
 
     /// Nothing is known of it: this user may not look.
     pub fn of_unknown_state(mut self) -> Self {
-        self.state = "unknown".to_owned();
-        self.drives.iter_mut().for_each(|drive| drive.state = "unknown".to_owned());
+        self.state = PoolState::Unknown;
+        self.drives.iter_mut().for_each(|drive| drive.state = DriveState::Unknown);
         self
     }
 
     /// Which pool it is, beyond doubt: for commands that destroy something.
     pub fn with_identity_and_drives(&self) -> String {
-        let drive = |drive: &DriveReport| match takes_part(&drive.state) {
+        let drive = |drive: &DriveReport| match drive.state.takes_part() {
             true => drive.path.clone(),
             false => format!("{} ({})", drive.path, drive.state),
         };

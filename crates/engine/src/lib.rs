@@ -49,8 +49,8 @@ pub use jobs::scrub::{ScrubProgress, ScrubReport};
 pub use map::extents::Extent;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
 pub use pool::{
-    Activity, ConversionStatus, DriveId, DriveLabel, DriveStatus, JobKind, OpenMode, Pool, PoolError, PoolId,
-    PoolOptions, PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, Volume, VolumeInfo, VolumeSpec,
-    VolumeState, inspect,
+    Activity, ConversionStatus, DriveId, DriveLabel, DriveState, DriveStatus, JobKind, OpenMode, Pool,
+    PoolError, PoolId, PoolOptions, PoolSpec, PoolState, PoolStatus, Role, ScrubSummary, ShareState, Volume,
+    VolumeInfo, VolumeSpec, VolumeState, inspect,
 };
 pub use sums::state::SumsInit;

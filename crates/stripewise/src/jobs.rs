@@ -2,7 +2,7 @@
 
 use stripewise_control::jobs::{self, Done, ScrubbedVolume};
 use stripewise_control::pools::session::Session;
-use stripewise_control::report::{PoolReport, counted};
+use stripewise_control::report::{PoolReport, PoolState, counted};
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::JobKind;
 
@@ -57,8 +57,8 @@ pub fn print(done: &Done, app: &App) -> Result<Exit> {
             false => page.line(format!("pool {} has no {} to do", pool.name, done.kind)),
         }
         done.scrubs.iter().for_each(|scrub| print_scrub(scrub, page));
-        if pool.state != "online" {
-            page.field("state", &pool.state, Style::Warning);
+        if pool.state != PoolState::Online {
+            page.field("state", pool.state.to_string(), Style::Warning);
             page.field("condition", &pool.condition, Style::Plain);
             page.field("action", &pool.action, Style::Strong);
         }

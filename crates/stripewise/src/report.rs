@@ -2,7 +2,8 @@
 //! exit code.
 
 use stripewise_control::report::{
-    ActivityReport, DriveReport, LastScrubReport, PoolReport, VolumeReport, counted,
+    ActivityReport, DriveReport, DriveState, LastScrubReport, PoolReport, PoolState, ShareState,
+    VolumeReport, VolumeState, counted,
 };
 use stripewise_control::size::{ByteSize, duration_text};
 use stripewise_control::times::moment_text;
@@ -10,17 +11,60 @@ use stripewise_control::times::moment_text;
 use crate::failure::Exit;
 use crate::printer::{Page, Style, Table, plain};
 
-fn state_style(state: &str) -> Style {
-    match state {
-        "online" | "active" => Style::Good,
-        "degraded" | "rebuilding" | "catching-up" | "retiring" | "replacing" | "offline" | "behind"
-        | "stale" | "unknown" => Style::Warning,
-        _ => Style::Bad,
+/// A state, which has a colour.
+trait State: std::fmt::Display {
+    fn style(&self) -> Style;
+
+    fn cell(&self) -> (String, Style) {
+        (self.to_string(), self.style())
     }
 }
 
-fn state_cell(state: &str) -> (String, Style) {
-    (state.to_owned(), state_style(state))
+impl State for PoolState {
+    fn style(&self) -> Style {
+        match self {
+            Self::Online => Style::Good,
+            Self::Degraded | Self::Unknown => Style::Warning,
+            Self::Failed => Style::Bad,
+        }
+    }
+}
+
+impl State for DriveState {
+    fn style(&self) -> Style {
+        match self {
+            Self::Online => Style::Good,
+            Self::Missing | Self::Failed => Style::Bad,
+            Self::Rebuilding
+            | Self::CatchingUp
+            | Self::Retiring
+            | Self::Replacing
+            | Self::Offline
+            | Self::Behind
+            | Self::Stale
+            | Self::Unknown => Style::Warning,
+        }
+    }
+}
+
+impl State for VolumeState {
+    fn style(&self) -> Style {
+        match self {
+            Self::Online => Style::Good,
+            Self::Degraded | Self::Rebuilding => Style::Warning,
+            Self::Failed => Style::Bad,
+        }
+    }
+}
+
+impl State for ShareState {
+    fn style(&self) -> Style {
+        match self {
+            Self::Active => Style::Good,
+            Self::Rebuilding | Self::CatchingUp => Style::Warning,
+            Self::Away | Self::Missing => Style::Bad,
+        }
+    }
 }
 
 /// What can be shown to people.
@@ -31,10 +75,10 @@ pub trait Shown {
 
 /// The exit code that tells scripts how a pool is.
 pub fn exit_of(pool: &PoolReport) -> Exit {
-    match pool.state.as_str() {
-        "online" => Exit::Success,
-        "degraded" => Exit::Degraded,
-        _ => Exit::Failure,
+    match pool.state {
+        PoolState::Online => Exit::Success,
+        PoolState::Degraded => Exit::Degraded,
+        PoolState::Failed | PoolState::Unknown => Exit::Failure,
     }
 }
 
@@ -42,7 +86,7 @@ impl Shown for PoolReport {
     fn print(&self, page: &mut Page) {
         page.keep_narrow();
         page.field("pool", &self.name, Style::Strong);
-        page.field("state", &self.state, state_style(&self.state));
+        page.field("state", self.state.to_string(), self.state.style());
         page.field("condition", &self.condition, Style::Plain);
         if !self.action.is_empty() {
             page.field("action", &self.action, Style::Strong);
@@ -70,7 +114,7 @@ impl Shown for PoolReport {
             drives.row([
                 plain(&drive.path),
                 plain(&drive.role),
-                state_cell(&drive.state),
+                drive.state.cell(),
                 plain(ByteSize(drive.capacity_bytes).to_string()),
                 plain(used_in_words(drive)),
                 error_cell(drive.read_errors),
@@ -174,7 +218,7 @@ pub fn volume_table(volumes: &[VolumeReport]) -> Table {
     for volume in volumes {
         table.row([
             plain(format!("{}/{}", volume.pool, volume.name)),
-            state_cell(&volume.state),
+            volume.state.cell(),
             plain(&volume.layout),
             plain(volume.columns.to_string()),
             plain(ByteSize(volume.interleave_bytes).to_string()),
@@ -189,7 +233,7 @@ pub fn volume_table(volumes: &[VolumeReport]) -> Table {
 impl Shown for VolumeReport {
     fn print(&self, page: &mut Page) {
         page.field("volume", format!("{}/{}", self.pool, self.name), Style::Strong);
-        page.field("state", &self.state, state_style(&self.state));
+        page.field("state", self.state.to_string(), self.state.style());
         if let Some(failure) = &self.failure {
             page.field("failure", failure, Style::Bad);
         }
@@ -259,7 +303,7 @@ impl Shown for VolumeReport {
             table.row([
                 plain(&drive.path),
                 plain(&drive.role),
-                state_cell(&drive.state),
+                drive.state.cell(),
                 plain(ByteSize(drive.bytes).to_string()),
                 plain(ByteSize(drive.lacking_bytes).to_string()),
                 plain(&drive.id),

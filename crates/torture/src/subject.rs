@@ -12,8 +12,8 @@ use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_engine::pool::{Pin, TierOptions};
 use stripewise_engine::tuning::Tuning;
 use stripewise_engine::{
-    ArrayError, ArrayOptions, DriveId, JobKind, MemberOptions, OpenMode, Pool, PoolOptions, PoolSpec,
-    PoolState, Role, Volume, VolumeSpec,
+    ArrayError, ArrayOptions, DriveId, DriveState, JobKind, MemberOptions, OpenMode, Pool, PoolOptions,
+    PoolSpec, PoolState, Role, ShareState, Volume, VolumeSpec,
 };
 use stripewise_layout::LayoutSpec;
 
@@ -258,11 +258,8 @@ impl Subject {
                 disk: disk_number(&drive.path)?,
                 is_data: drive.role == Role::Data,
                 is_fast: drive.role == Role::Fast,
-                is_online: matches!(
-                    drive.state.as_str(),
-                    "online" | "rebuilding" | "catching-up" | "retiring" | "replacing"
-                ),
-                is_offline: drive.state == "offline",
+                is_online: drive.state.takes_part(),
+                is_offline: drive.state == DriveState::Offline,
             })
         };
         status.drives.iter().filter_map(place).collect()
@@ -284,8 +281,8 @@ impl Subject {
                 .iter()
                 .map(|slot| Column {
                     disk: disk_of(slot.drive),
-                    is_current: slot.state == "active",
-                    is_filling: matches!(slot.state.as_str(), "rebuilding" | "catching-up"),
+                    is_current: slot.state == ShareState::Active,
+                    is_filling: matches!(slot.state, ShareState::Rebuilding | ShareState::CatchingUp),
                 })
                 .collect(),
             copies: volume.copies.iter().map(|id| disk_of(*id)).collect(),
@@ -303,7 +300,7 @@ impl Subject {
         let drives: Vec<String> =
             status.drives.iter().map(|drive| format!("{} {}", drive.path, drive.state)).collect();
         let of_volume = |volume: &stripewise_engine::VolumeInfo| {
-            let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.as_str()).collect();
+            let slots: Vec<&str> = volume.slots.iter().map(|slot| slot.state.word()).collect();
             let failure = volume.failure.as_ref().map_or_else(String::new, |why| format!(": {why}"));
             let (name, level) = (&volume.name, volume.shape.level);
             let from = volume.conversion.as_ref().map_or_else(String::new, |conversion| {
@@ -354,8 +351,12 @@ impl Subject {
     pub(crate) fn has_room_beyond_doubt(&self) -> bool {
         let status = self.pool.status();
         let taken = |drive: &stripewise_engine::DriveStatus| drive.allocated_bytes;
-        let to_move: u64 = status.drives.iter().filter(|drive| drive.state == "retiring").map(taken).sum();
-        let takers = status.drives.iter().filter(|drive| drive.role == Role::Data && drive.state == "online");
+        let to_move: u64 =
+            status.drives.iter().filter(|drive| drive.state == DriveState::Retiring).map(taken).sum();
+        let takers = status
+            .drives
+            .iter()
+            .filter(|drive| drive.role == Role::Data && drive.state == DriveState::Online);
         let takers: Vec<u64> = takers.map(|drive| drive.usable_bytes.saturating_sub(taken(drive))).collect();
         let widest = status.volumes.iter().map(|volume| volume.shape.width).max().unwrap_or(0);
         takers.len() >= widest && takers.iter().all(|free| *free >= to_move)
@@ -368,7 +369,7 @@ impl Subject {
 
     /// Whether a drive that works is being replaced.
     pub(crate) fn is_replacing(&self) -> bool {
-        self.pool.status().drives.iter().any(|drive| drive.state == "replacing")
+        self.pool.status().drives.iter().any(|drive| drive.state == DriveState::Replacing)
     }
 
     /// Whether rows are being spread over all drives, or about to be.

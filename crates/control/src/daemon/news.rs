@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::control::Control;
 use crate::failure::{Failure, Reason, Result};
-use crate::report::{ActivityReport, EventReport, LastScrubReport, PoolReport};
+use crate::report::{ActivityReport, EventReport, LastScrubReport, PoolReport, PoolState};
 
 /// Clients that follow at the same time.
 pub const MAX_FOLLOWERS: usize = 32;
@@ -29,8 +29,8 @@ pub enum PoolNews {
     State {
         /// The pool.
         pool: String,
-        /// `online`, `degraded` or `failed`.
-        state: String,
+        /// How it is.
+        state: PoolState,
         /// What that means.
         condition: String,
         /// What to do next; empty where nothing is to be done.
@@ -84,7 +84,7 @@ impl PoolNews {
     fn state(report: &PoolReport) -> Self {
         Self::State {
             pool: report.name.clone(),
-            state: report.state.clone(),
+            state: report.state,
             condition: report.condition.clone(),
             action: report.action.clone(),
         }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::control::Deaf;
 
-    fn report(state: &str, jobs: &[(&str, f64)]) -> PoolReport {
+    fn report(state: PoolState, jobs: &[(&str, f64)]) -> PoolReport {
         let job = |(kind, percent): &(&str, f64)| ActivityReport {
             kind: (*kind).to_owned(),
             percent: *percent,
@@ -253,7 +253,7 @@ mod tests {
         };
         PoolReport {
             name: "tank".to_owned(),
-            state: state.to_owned(),
+            state,
             activity: jobs.iter().map(job).collect(),
             ..PoolReport::default()
         }
@@ -287,12 +287,12 @@ mod tests {
             kind: "drive".to_owned(),
             text: "out".to_owned(),
         };
-        let works = report("degraded", &[("scrub", 1.0), ("rebuild", 2.0)]);
+        let works = report(PoolState::Degraded, &[("scrub", 1.0), ("rebuild", 2.0)]);
         news.tell(&Found { report: &works, has_changed: true, events: &[event], ended: &[] });
         assert_eq!(kinds(&mut all), ["state", "event", "progress", "progress"]);
         assert_eq!(kinds(&mut scrub), ["progress"]);
         let ended = [("scrub".to_owned(), "a".to_owned())];
-        news.tell(&look(&report("degraded", &[("rebuild", 3.0)]), &ended));
+        news.tell(&look(&report(PoolState::Degraded, &[("rebuild", 3.0)]), &ended));
         assert_eq!(kinds(&mut all), ["progress", "done"]);
         assert_eq!(kinds(&mut scrub), ["done"]);
         assert!(scrub.try_recv().is_err(), "its stream has ended");
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_job_that_is_over_at_the_next_look_is_told_as_done_and_a_pool_that_went_ends_it() {
         let (news, mut taken) = followed(job(JobKind::Scrub));
-        news.tell(&look(&report("online", &[]), &[]));
+        news.tell(&look(&report(PoolState::Online, &[]), &[]));
         assert_eq!(kinds(&mut taken), ["done"]);
         assert!(!news.is_followed());
         let (news, mut taken) = followed(job(JobKind::Rebuild));
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn who_takes_nothing_is_followed_by_so_much_and_no_more() {
         let (news, mut taken) = followed(Followed::AllPools);
-        let works = report("online", &[("scrub", 1.0)]);
+        let works = report(PoolState::Online, &[("scrub", 1.0)]);
         for _ in 0..2 * MAX_WAITING {
             news.tell(&look(&works, &[]));
         }

@@ -188,7 +188,7 @@ pub async fn open(control: &Control, pool: &KnownPool) -> Result<()> {
 pub fn begin_serving(control: &Control, session: Session) {
     let report = session.report();
     tracing::info!(
-        target: "pool", pool = report.name, state = report.state, drives = report.drives.len(),
+        target: "pool", pool = report.name, state = %report.state, drives = report.drives.len(),
         volumes = report.volumes.len(), jobs = report.activity.len(), "opened"
     );
     session.show_notices();

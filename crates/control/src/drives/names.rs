@@ -10,7 +10,7 @@ use stripewise_export::nbd::client::NbdUri;
 use crate::control::Control;
 use crate::drives::candidates::noted_export;
 use crate::failure::{Failure, Result};
-use crate::report::{DriveReport, PoolReport, takes_part};
+use crate::report::{DriveReport, PoolReport};
 
 /// Fewer characters of an identity say too little.
 pub const LEAST_BEGINNING: usize = 4;
@@ -25,7 +25,7 @@ pub fn find<'a>(report: &'a PoolReport, control: &Control, name: &str) -> Result
             || Path::new(&drive.path) == absolute
             || (wanted.is_some() && export(&drive.path) == wanted)
     };
-    let is_in_service = |drive: &&DriveReport| takes_part(&drive.state);
+    let is_in_service = |drive: &&DriveReport| drive.state.takes_part();
     let begins = |drive: &&DriveReport| name.len() >= LEAST_BEGINNING && drive.id.starts_with(name);
     let matching: Vec<&DriveReport> = match report.drives.iter().filter(by_path).collect::<Vec<_>>() {
         several if !several.is_empty() => several,
@@ -60,12 +60,13 @@ pub fn id_of(drive: &DriveReport) -> DriveId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::DriveState;
 
     fn control() -> Control {
         Control::of_this_process(std::rc::Rc::new(crate::control::Deaf))
     }
 
-    fn report(drives: &[(&str, &str, &str)]) -> PoolReport {
+    fn report(drives: &[(&str, &str, DriveState)]) -> PoolReport {
         let mut report = PoolReport::unreachable(
             &crate::registry::KnownPool { name: "tank".into(), id: "1".into(), drives: Vec::new() },
             "",
@@ -76,7 +77,7 @@ mod tests {
             .map(|(id, path, state)| DriveReport {
                 id: (*id).into(),
                 path: (*path).into(),
-                state: (*state).into(),
+                state: *state,
                 ..DriveReport::default()
             })
             .collect();
@@ -86,13 +87,13 @@ mod tests {
     #[test]
     fn drives_go_by_path_and_by_the_beginning_of_their_identity() {
         let report = report(&[
-            ("aaaa1111", "/d/0", "online"),
-            ("aaaa2222", "/d/1", "online"),
-            ("bbbb3333", "/d/2", "missing"),
-            ("cccc4444", "/d/2", "online"),
-            ("dddd5555", "/d/3", "missing"),
-            ("eeee6666", "/d/3", "missing"),
-            ("ffff0000", "nbd://host/x?timeout=2s", "online"),
+            ("aaaa1111", "/d/0", DriveState::Online),
+            ("aaaa2222", "/d/1", DriveState::Online),
+            ("bbbb3333", "/d/2", DriveState::Missing),
+            ("cccc4444", "/d/2", DriveState::Online),
+            ("dddd5555", "/d/3", DriveState::Missing),
+            ("eeee6666", "/d/3", DriveState::Missing),
+            ("ffff0000", "nbd://host/x?timeout=2s", DriveState::Online),
         ]);
         let found = |name: &str| find(&report, &control(), name).map(|drive| drive.id.clone());
         assert_eq!(found("/d/1").as_deref(), Ok("aaaa2222"));

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use stripewise_drive::{Context, Drive};
-use stripewise_engine::pool::{DriveId, DriveStatus, Pool};
+use stripewise_engine::pool::{DriveId, DriveState, DriveStatus, Pool};
 use stripewise_export::nbd::client::{ConnectError, NbdUri, NetworkDrive};
 use stripewise_runtime::RealExecutor;
 
@@ -109,7 +109,7 @@ impl Returning {
     /// The exports that are to be tried now: missing, and not tried lately. `now_ns` on any clock.
     pub fn due(&mut self, drives: &[DriveStatus], now_ns: u64) -> Vec<(DriveId, NbdUri, Rc<RefCell<bool>>)> {
         let mut due = Vec::new();
-        for drive in drives.iter().filter(|drive| drive.state == "missing") {
+        for drive in drives.iter().filter(|drive| drive.state == DriveState::Missing) {
             let Some(uri) = noted_export(Path::new(&drive.path)) else { continue };
             let attempt = self.attempts.entry(drive.id).or_insert_with(|| Attempt {
                 under_way: Rc::default(),
@@ -162,7 +162,7 @@ pub async fn fetch(
     };
     executor.context().sleep_ns(MOMENT_NS).await;
     let is_lost = opened.network.as_ref().is_none_or(|network| network.lost().is_some());
-    let is_missing = |drive: &DriveStatus| drive.id == id && drive.state == "missing";
+    let is_missing = |drive: &DriveStatus| drive.id == id && drive.state == DriveState::Missing;
     if is_lost || !pool.status().drives.iter().any(is_missing) {
         return;
     }
@@ -178,12 +178,12 @@ pub async fn fetch(
 mod tests {
     use super::*;
 
-    fn status(path: &str, state: &str) -> DriveStatus {
+    fn status(path: &str, state: DriveState) -> DriveStatus {
         DriveStatus {
             id: "00000000-0000-4000-8000-000000000001".parse().expect("an identity"),
             path: path.to_owned(),
             role: stripewise_engine::pool::Role::Data,
-            state: state.to_owned(),
+            state,
             read_errors: 0,
             write_errors: 0,
             checksum_errors: 0,
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_went_is_tried_less_and_less_often() {
         let mut returning = Returning::default();
-        let gone = [status("nbd://host/x", "missing")];
+        let gone = [status("nbd://host/x", DriveState::Missing)];
         let mut tried = Vec::new();
         for second in 0..200 {
             tried.extend((!returning.due(&gone, second * SECOND_NS).is_empty()).then_some(second));
@@ -219,11 +219,11 @@ mod tests {
     fn only_exports_that_are_missing_are_tried() {
         let mut returning = Returning::default();
         for other in [
-            status("/d/0", "missing"),
-            status("tank/a", "missing"),
-            status("nbd://host/x", "offline"),
-            status("nbd://host/x", "failed"),
-            status("nbd://host/x", "online"),
+            status("/d/0", DriveState::Missing),
+            status("tank/a", DriveState::Missing),
+            status("nbd://host/x", DriveState::Offline),
+            status("nbd://host/x", DriveState::Failed),
+            status("nbd://host/x", DriveState::Online),
         ] {
             for second in 0..10 {
                 let drives = std::slice::from_ref(&other);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use stripewise_runtime::free_space_bytes;
 
-use crate::report::PoolReport;
+use crate::report::{PoolReport, PoolState};
 
 /// A file system with less room than this counts as full.
 const LEAST_ROOM_BYTES: u64 = 256 << 10;
@@ -24,12 +24,12 @@ fn is_full_below(path: &Path) -> bool {
 /// Says in a report of a pool that the file system under one of these drives is full, unless there
 /// is worse to say.
 pub(crate) fn note_full_below<'a>(report: &mut PoolReport, files: impl Iterator<Item = &'a Path>) {
-    if report.state == "failed" {
+    if report.state == PoolState::Failed {
         return;
     }
     let mut files = files;
     let Some(path) = files.find(|path| is_full_below(path)) else { return };
-    report.state = "degraded".to_owned();
+    report.state = PoolState::Degraded;
     report.condition = format!(
         "the file system under {} is full (ENOSPC): writes fail where nothing was written yet. Everything written before can be \
          read, and volumes can be deleted",

@@ -5,7 +5,7 @@ use stripewise_engine::pool::{DriveId, PoolError};
 use crate::control::Control;
 use crate::failure::Result;
 use crate::pools::session::{Session, pool_failure};
-use crate::report::{DriveReport, counted, takes_part};
+use crate::report::{DriveReport, counted};
 
 /// Tells what the volumes on a drive can lose without it. `when` begins the sentence: "while /d/1
 /// is offline".
@@ -26,7 +26,7 @@ pub fn tell_without(
             left => format!("survives the loss of {}", counted(left, "more drive")),
         };
         // A drive that is out already takes nothing with it.
-        let when = if takes_part(&drive.state) { when } else { "as it is now" };
+        let when = if drive.state.takes_part() { when } else { "as it is now" };
         control.note(format!("{when}, volume {name} {can}"));
     }
     Ok(())

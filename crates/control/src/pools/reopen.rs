@@ -21,7 +21,7 @@ use crate::drives::network;
 use crate::failure::{Failure, Result};
 use crate::pools::reconnect::close;
 use crate::pools::session::{Session, open_drive};
-use crate::report::PoolReport;
+use crate::report::{PoolReport, PoolState};
 
 /// Requests of the pool that was closed have their time-outs; what still holds its drives after
 /// this is a fault of ours.
@@ -70,8 +70,8 @@ pub fn advise(pool: &Pool, report: &mut PoolReport) {
         }
         Standstill::Lacking(drives) => drives.first().map(|drive| drive.id.to_string()),
         Standstill::Protected(volume) => {
-            if report.state == "online" {
-                report.state = "degraded".to_owned();
+            if report.state == PoolState::Online {
+                report.state = PoolState::Degraded;
             }
             report.condition = format!(
                 "the drives that volume {volume} needs are back; it can be read, and takes writes again when the pool is opened anew"

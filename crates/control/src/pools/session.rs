@@ -29,7 +29,7 @@ use crate::pools::stacked::{Stack, Trouble, refuse_circle};
 use crate::pools::status_file::StatusFile;
 use crate::registry::this_host::this_host;
 use crate::registry::{Home, KnownDrive, KnownPool, PoolLock};
-use crate::report::{PoolReport, VolumeReport, takes_part};
+use crate::report::{PoolReport, VolumeReport};
 use crate::times::unix_ms;
 
 /// Memory of returned buffers kept for reuse.
@@ -241,7 +241,7 @@ impl OpenPool {
         for (label, why) in self.vanished() {
             let status = pool.status();
             // A drive that is missing may have been at a place where another one is now.
-            let of_label = |drive: &&DriveStatus| *drive.path == *label && takes_part(&drive.state);
+            let of_label = |drive: &&DriveStatus| *drive.path == *label && drive.state.takes_part();
             let Some(drive) = status.drives.iter().find(of_label) else { continue };
             // While others were left out, it may have been reopened.
             if self.vanished().iter().any(|(lost, _)| *lost == label) {
@@ -309,7 +309,7 @@ impl Session {
     /// Whether a crash left something in the pool's journals, and all drives are there to put it in
     /// place.
     async fn can_be_recovered(&self) -> bool {
-        let is_there = |drive: &DriveStatus| takes_part(&drive.state);
+        let is_there = |drive: &DriveStatus| drive.state.takes_part();
         self.pool.status().drives.iter().all(is_there) && self.pool.recover_in_memory().await
     }
 
@@ -455,7 +455,7 @@ impl Session {
     /// Whether a pool with exports among its drives can only go on when it is reopened: no drive
     /// is left.
     pub fn is_stranded(&self) -> bool {
-        !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !takes_part(&drive.state))
+        !self.exports().is_empty() && self.pool.status().drives.iter().all(|drive| !drive.state.takes_part())
     }
 
     /// From now on a daemon keeps it open: what helps it on is said accordingly.
@@ -694,7 +694,7 @@ impl Session {
 fn note_misplaced(report: &mut PoolReport, Misplaced { path, holds }: &Misplaced) {
     let place = path.display().to_string();
     let is_here = |drive: &crate::report::DriveReport| drive.path == place;
-    if report.drives.iter().any(|drive| is_here(drive) && takes_part(&drive.state)) {
+    if report.drives.iter().any(|drive| is_here(drive) && drive.state.takes_part()) {
         return;
     }
     let Some(missing) = report.drives.iter_mut().find(|drive| is_here(drive)) else { return };

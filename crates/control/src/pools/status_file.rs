@@ -16,7 +16,7 @@ use stripewise_engine::pool::{Pool, RequestKind, VolumeLoad};
 use crate::control::Control;
 use crate::failure::Result;
 use crate::registry::{Home, KnownPool, PATIENCE, write_beside};
-use crate::report::{EventReport, PoolReport};
+use crate::report::{DriveState, EventReport, PoolReport};
 use crate::times::unix_ms;
 
 /// How often a process that is about to leave word is looked at.
@@ -50,7 +50,7 @@ pub struct DriveLoad {
     /// What it is for.
     pub role: String,
     /// How it is.
-    pub state: String,
+    pub state: DriveState,
     /// Requests, neighbours merged.
     pub requests: u64,
     /// Bytes read.
@@ -154,7 +154,7 @@ pub fn loads(pool: &Pool, report: &PoolReport) -> Vec<DriveLoad> {
             id: drive.id.clone(),
             path: drive.path.clone(),
             role: drive.role.clone(),
-            state: drive.state.clone(),
+            state: drive.state,
             requests: counters.requests,
             read_bytes: counters.read_bytes,
             written_bytes: counters.written_bytes,

@@ -84,7 +84,7 @@ impl Pool {
             pool.destroy().await?;
             return Err(error);
         }
-        if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != "online") {
+        if let Some(failed) = pool.status().drives.iter().find(|drive| drive.state != DriveState::Online) {
             let why = failed.reason.clone().unwrap_or_default();
             return Err(PoolError::Job(format!(
                 "{} failed while the pool was being made: {why}",

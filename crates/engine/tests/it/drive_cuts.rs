@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Delay, Drive, FaultyDrive, MemoryDrive};
-use stripewise_engine::{JobKind, Pool, PoolError, PoolState, Role};
+use stripewise_engine::{DriveState, JobKind, Pool, PoolError, PoolState, Role};
 
 type Step<'a> = Pin<Box<dyn Future<Output = Result<(), PoolError>> + 'a>>;
 
@@ -71,7 +71,7 @@ fn cut_often(
             holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{told}: {error}"));
             pool.wait(JobKind::Rebuild).await.unwrap_or_else(|error| panic!("{told}: {error}"));
             for drive in pool.status().drives {
-                if drive.state == "offline" {
+                if drive.state == DriveState::Offline {
                     pool.online(drive.id, None).await.unwrap_or_else(|error| panic!("{told}: {error}"));
                 }
             }
@@ -81,8 +81,10 @@ fn cut_often(
             let report = volume.array().scrub(&|_, _| {}).await.unwrap();
             assert_eq!((report.unattributed_blocks, report.unreadable_strips), (0, 0), "{told}");
             let status = pool.status();
-            let victim =
-                status.drives.iter().find(|drive| drive.state == "online" && drive.allocated_bytes > 0);
+            let victim = status
+                .drives
+                .iter()
+                .find(|drive| drive.state == DriveState::Online && drive.allocated_bytes > 0);
             pool.fail_drive(victim.expect("a drive in use").id, "to see").await.unwrap();
             holds(&volume, 1, 0, SIZE).await.unwrap_or_else(|error| panic!("{told}, one more lost: {error}"));
         });

@@ -12,7 +12,7 @@ use crate::kit::pool::*;
 use stripewise_drive::{
     Completion, Drive, DriveErrorKind, DriveInfo, DriveKind, IoRequest, MemoryDrive, Operation,
 };
-use stripewise_engine::{ArrayError, OpenMode, Pool, PoolState, Volume, VolumeSpec};
+use stripewise_engine::{ArrayError, DriveState, OpenMode, Pool, PoolState, Volume, VolumeSpec};
 
 const PAGE: u64 = 4096;
 /// Room that is not even enough to overwrite pages, as where a file system copies on write.
@@ -115,7 +115,7 @@ fn runs_full(layout: &str, write_back: bool, checksums: bool) {
         let status = pool.status();
         assert_eq!(status.state, PoolState::Degraded);
         assert!(status.condition.contains("full (ENOSPC)") && !status.action.is_empty(), "{status:?}");
-        assert!(status.drives.iter().all(|drive| drive.state == "online"), "{status:?}");
+        assert!(status.drives.iter().all(|drive| drive.state == DriveState::Online), "{status:?}");
         assert!(pool.events().iter().any(|event| event.text.contains("ENOSPC")));
         holds(&kept, 1, 0, 6 * MIB).await.unwrap();
         holds(&volume, 2, 0, at).await.unwrap();

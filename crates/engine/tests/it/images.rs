@@ -10,7 +10,9 @@ use crate::kit::images::{
     BLOCK, Expected, difference, drives_in, expected_in, folder, kept_status, label, open,
 };
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
-use stripewise_engine::{JobKind, OpenMode, Pool, PoolError, PoolSpec, PoolState, VolumeState, inspect};
+use stripewise_engine::{
+    DriveState, JobKind, OpenMode, Pool, PoolError, PoolSpec, PoolState, VolumeState, inspect,
+};
 use stripewise_runtime::VirtualExecutor;
 
 type Drives = Vec<Rc<MemoryDrive>>;
@@ -90,7 +92,7 @@ fn an_image_is_recovered_and_what_was_under_way_is_brought_to_its_end() {
             let pool = open(context, buffers, &drives, OpenMode::ReadWrite).await.expect("opened");
             held(&pool, "after a crash").await;
             pool.start_jobs();
-            for drive in pool.status().drives.iter().filter(|drive| drive.state == "offline") {
+            for drive in pool.status().drives.iter().filter(|drive| drive.state == DriveState::Offline) {
                 pool.online(drive.id, None).await.expect("brought back");
             }
             pool.wait(JobKind::Rebuild).await.expect("rebuilt");

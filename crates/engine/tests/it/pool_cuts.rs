@@ -33,7 +33,7 @@ fn shape_of(status: &PoolStatus) -> Shape {
     let mut drives: Vec<_> = status
         .drives
         .iter()
-        .filter(|drive| !matches!(drive.state.as_str(), "failed" | "stale" | "missing" | "behind"))
+        .filter(|drive| !matches!(drive.state.word(), "failed" | "stale" | "missing" | "behind"))
         .map(|drive| (drive.path.clone(), format!("{:?}", drive.role)))
         .collect();
     drives.sort();

@@ -173,7 +173,7 @@ fn a_spare_takes_over_before_free_slabs_do() {
         pool.wait(JobKind::Rebuild).await.unwrap();
         let status = pool.status();
         let spare = status.drives.iter().find(|drive| drive.path == "drive5").unwrap();
-        assert_eq!((spare.role, spare.state.as_str()), (Role::Data, "online"));
+        assert_eq!((spare.role, spare.state.word()), (Role::Data, "online"));
         assert!(status.drives.iter().all(|drive| drive.path != "drive2"), "its record is gone");
         let after = volume.array().rows();
         for row in 0..before.rows() {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::kit::pool::*;
 use stripewise_drive::{Drive, FaultyDrive, MemoryDrive};
-use stripewise_engine::{JobKind, OpenMode, Pool, PoolError, PoolState, VolumeState};
+use stripewise_engine::{DriveState, JobKind, OpenMode, Pool, PoolError, PoolState, VolumeState};
 
 fn faulty(life: &Life, images: &[Rc<MemoryDrive>]) -> Vec<Rc<FaultyDrive>> {
     images.iter().map(|image| FaultyDrive::new(&life.context, image.clone(), 1)).collect()
@@ -236,7 +236,11 @@ fn drives_are_replaced_failed_missing_or_healthy() {
         // Where there is no room for another copy of a map, the record of the drive that had it
         // stays.
         let status = pool.status();
-        assert_eq!(status.drives.iter().filter(|drive| drive.state == "online").count(), 4, "{status:#?}");
+        assert_eq!(
+            status.drives.iter().filter(|drive| drive.state == DriveState::Online).count(),
+            4,
+            "{status:#?}"
+        );
         pool.close().await.unwrap();
     });
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::kit::pool::*;
 use stripewise_drive::{Drive, MemoryDrive, SplitMix64};
 use stripewise_engine::{
-    Array, JobKind, OpenMode, Pool, PoolError, PoolOptions, PoolState, Role, VolumeSpec,
+    Array, DriveState, JobKind, OpenMode, Pool, PoolError, PoolOptions, PoolState, Role, VolumeSpec,
 };
 
 const SIZE: u64 = 12 * MIB;
@@ -111,7 +111,7 @@ fn a_drive_that_takes_anothers_place_gives_up_its_own() {
             let refused = pool.online(ids[1], Some(at_hand[3].clone())).await.unwrap_err();
             assert!(matches!(refused, PoolError::DriveStanding { .. } | PoolError::NoSuchDrive { .. }));
             let new = pool.status().drives.into_iter().rfind(|drive| drive.path == "drive4");
-            assert_eq!(new.map(|drive| drive.state).as_deref(), Some("online"));
+            assert_eq!(new.map(|drive| drive.state), Some(DriveState::Online));
             holds(&volume, 2, 0, SIZE).await.unwrap();
             // It stands in for one of the two, not for both.
             assert_eq!(pool.volumes()[0].redundancy_left, 1);
@@ -197,7 +197,7 @@ fn a_spare_and_a_journal_drive_that_are_out_are_no_new_drives_either() {
         // In its own place it may.
         pool.replace(id_of(&pool.status(), "drive3"), drives[3].clone(), false).await.unwrap();
         let spares = pool.status().drives.into_iter().filter(|drive| drive.role == Role::Spare);
-        assert_eq!(spares.map(|drive| drive.state).collect::<Vec<_>>(), ["online"]);
+        assert_eq!(spares.map(|drive| drive.state).collect::<Vec<_>>(), [DriveState::Online]);
         pool.close().await.unwrap();
     });
 }
@@ -460,7 +460,10 @@ fn power_cuts_while_a_pool_is_opened_again_and_again_make_no_drive_look_like_an_
         life.run(async {
             let pool = life.open(&as_drives(&images)).await.unwrap();
             let status = pool.status();
-            assert!(status.drives.iter().all(|drive| drive.state != "stale"), "seed {seed}: {status:#?}");
+            assert!(
+                status.drives.iter().all(|drive| drive.state != DriveState::Stale),
+                "seed {seed}: {status:#?}"
+            );
             pool.wait(JobKind::Rebuild).await.unwrap();
             assert_eq!(pool.status().state, PoolState::Online, "seed {seed}");
             holds(&pool.volume("data").unwrap(), 1, 0, SIZE).await.unwrap();

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use crate::kit::pool::*;
 use crate::kit::seeds::sweep;
 use stripewise_drive::{Buffer, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
-use stripewise_engine::{JobKind, Pool, PoolError, PoolState, Volume};
+use stripewise_engine::{DriveState, JobKind, Pool, PoolError, PoolState, ShareState, Volume};
 use stripewise_runtime::VirtualExecutor;
 
 const DRIVES: usize = 8;
@@ -119,7 +119,10 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
             let used: Vec<usize> = (0..DRIVES)
                 .filter(|index| {
                     let label = format!("drive{index}");
-                    pool.status().drives.iter().any(|drive| drive.path == label && drive.state == "online")
+                    pool.status()
+                        .drives
+                        .iter()
+                        .any(|drive| drive.path == label && drive.state == DriveState::Online)
                 })
                 .collect();
             let lost = used[world.pick(used.len())];
@@ -141,7 +144,7 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
             let Some(gone) = status
                 .drives
                 .iter()
-                .find(|drive| matches!(drive.state.as_str(), "failed" | "missing" | "stale"))
+                .find(|drive| matches!(drive.state.word(), "failed" | "missing" | "stale"))
             else {
                 return;
             };
@@ -165,13 +168,15 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
             pool.wait(JobKind::Rebuild).await.expect("rebuilt");
             let status = pool.status();
             let lacking = |volume: &stripewise_engine::VolumeInfo| {
-                volume.slots.iter().filter(|slot| slot.state != "active").count()
+                volume.slots.iter().filter(|slot| slot.state != ShareState::Active).count()
             };
             // Unplugged drives that nobody has touched since are out too.
             let unseen = drives.faulty.iter().enumerate().filter(|(index, drive)| {
                 let label = format!("drive{index}");
                 let online = status.drives.iter().any(|drive| {
-                    drive.path == label && drive.state == "online" && format!("{:?}", drive.role) == "Data"
+                    drive.path == label
+                        && drive.state == DriveState::Online
+                        && format!("{:?}", drive.role) == "Data"
                 });
                 online && is_unplugged(drive)
             });
@@ -224,7 +229,7 @@ async fn step(world: &mut World, life: &Life, pool: &Pool, drives: &Drives) {
 }
 
 fn is_usable(drive: &stripewise_engine::DriveStatus) -> bool {
-    format!("{:?}", drive.role) == "Data" && matches!(drive.state.as_str(), "online" | "rebuilding")
+    format!("{:?}", drive.role) == "Data" && matches!(drive.state.word(), "online" | "rebuilding")
 }
 
 /// Whether requests to the drive fail.
@@ -280,7 +285,7 @@ fn live(world: &mut World, images: &[Rc<MemoryDrive>], number: usize) -> Vec<Rc<
             let status = pool.status();
             assert_ne!(status.state, PoolState::Failed, "{status:#?}");
             let lacking = |volume: &stripewise_engine::VolumeInfo| {
-                volume.slots.iter().filter(|slot| slot.state != "active").count()
+                volume.slots.iter().filter(|slot| slot.state != ShareState::Active).count()
             };
             world.out = status.volumes.iter().map(lacking).max().unwrap_or(0);
             assert!(world.out <= world.tolerance, "{status:#?}");

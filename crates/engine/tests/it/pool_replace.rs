@@ -133,7 +133,7 @@ fn a_drive_that_works_stays_a_member_until_the_new_one_has_all_it_held() {
                         let status = pool.status();
                         let on_old = status.drives.iter().find(|drive| drive.path == "drive1");
                         if let Some(drive) = on_old {
-                            assert_eq!((drive.state.as_str(), drive.successor), ("replacing", Some(new)));
+                            assert_eq!((drive.state.word(), drive.successor), ("replacing", Some(new)));
                             assert!(status.condition.contains("replacing drive1 with drive3"), "{status:#?}");
                             assert_eq!(status.action, "stripewise pool wait tank rebuild");
                         }
@@ -162,7 +162,7 @@ fn a_drive_that_works_stays_a_member_until_the_new_one_has_all_it_held() {
             let status = pool.status();
             assert!(status.drives.iter().all(|drive| drive.path != "drive1"), "{status:#?}");
             assert_eq!(rows_on(&pool, &volume, "drive3"), before);
-            assert_eq!((status.drives[2].role, status.drives[2].state.as_str()), (Role::Data, "online"));
+            assert_eq!((status.drives[2].role, status.drives[2].state.word()), (Role::Data, "online"));
             assert_eq!(inspect(&*rig.images[1]).await.unwrap(), None, "nothing of the pool is left on it");
             check_sound(&pool, &volume).await;
             rig.drives[0].unplug();
@@ -374,7 +374,7 @@ fn journal_fast_and_spare_drives_are_replaced_like_others() {
             assert_eq!(status.state, PoolState::Online, "{old}: {status:#?}");
             assert!(status.drives.iter().all(|drive| drive.path != old), "{old}: {status:#?}");
             let taker = status.drives.iter().find(|drive| drive.path == format!("drive{new}")).unwrap();
-            assert_eq!((taker.role, taker.state.as_str()), (role, "online"), "{status:#?}");
+            assert_eq!((taker.role, taker.state.word()), (role, "online"), "{status:#?}");
             assert_eq!(taker.allocated_bytes > 0, role != Role::Spare, "{status:#?}");
         }
         check(&slow).await;

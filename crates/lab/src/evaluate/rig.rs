@@ -10,7 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stripewise_drive::{Context, Drive};
-use stripewise_engine::pool::{DriveId, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec};
+use stripewise_engine::pool::{
+    DriveId, DriveState, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec,
+};
 use stripewise_layout::{LayoutSpec, Shape};
 
 use super::world::{LabDrive, World};
@@ -165,7 +167,7 @@ impl Rig {
 
     fn is_out(&self, slot: usize) -> bool {
         let id = self.id(slot);
-        self.pool.status().drives.iter().any(|drive| drive.id == id && drive.state != "online")
+        self.pool.status().drives.iter().any(|drive| drive.id == id && drive.state != DriveState::Online)
     }
 
     /// Whether a drive is missing and nothing takes its place.

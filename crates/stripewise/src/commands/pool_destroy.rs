@@ -8,7 +8,6 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, Session, with_pool};
 use stripewise_control::pools::stacked::refuse_if_used;
-use stripewise_control::report::takes_part;
 
 use crate::commands::{App, Pools, confirmed};
 use crate::failure::{Exit, Result};
@@ -45,7 +44,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     let report = session.report();
     app.printer.warning(format!("destroying {}", report.with_identity_and_drives()));
     session.destroy().await?;
-    for drive in report.drives.iter().filter(|drive| !takes_part(&drive.state)) {
+    for drive in report.drives.iter().filter(|drive| !drive.state.takes_part()) {
         app.printer.warning(format!(
             "{} ({}) was {}: it still says that it belongs to the pool",
             drive.path, drive.id, drive.state

@@ -18,7 +18,7 @@ use stripewise_control::pools::session::{Access, pool_failure};
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::registry::this_host::this_host;
 use stripewise_control::registry::{Home, KnownDrive, KnownPool};
-use stripewise_control::report::{DriveReport, PoolReport, counted};
+use stripewise_control::report::{DriveReport, DriveState, PoolReport, counted};
 use stripewise_control::times::moment_text;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, HostUse, OpenMode, Pool, PoolId, PoolOptions, identify};
@@ -138,7 +138,7 @@ impl FoundPool {
         }
         page.field("pool", &self.pool.name, Style::Strong);
         page.field("id", &self.pool.id, Style::Plain);
-        page.field("state", &self.pool.state, Style::Plain);
+        page.field("state", self.pool.state.to_string(), Style::Plain);
         page.field("condition", &self.pool.condition, Style::Plain);
         if let Some(host) = &self.last_host {
             page.field("last host", host_in_words(host), Style::Plain);
@@ -152,7 +152,12 @@ impl FoundPool {
         }
         let mut drives = Table::new(&["DRIVE", "ROLE", "STATE", "ID"]).indented();
         for drive in &self.pool.drives {
-            drives.row([plain(&drive.path), plain(&drive.role), plain(&drive.state), plain(&drive.id)]);
+            drives.row([
+                plain(&drive.path),
+                plain(&drive.role),
+                plain(drive.state.to_string()),
+                plain(&drive.id),
+            ]);
         }
         page.table(&drives);
     }
@@ -285,7 +290,8 @@ impl Import<'_> {
             let before = pools.iter().position(|found| found.pool.id == id);
             // One of which more drives turned up is judged again.
             if before.is_some_and(|index| {
-                let present = pools[index].pool.drives.iter().filter(|drive| drive.state != "missing");
+                let present =
+                    pools[index].pool.drives.iter().filter(|drive| drive.state != DriveState::Missing);
                 present.count() >= group.drives.len()
             }) {
                 continue;

@@ -11,6 +11,7 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file::{self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads};
 use stripewise_control::registry::{Home, KnownPool};
+use stripewise_control::report::DriveState;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::Cause;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
@@ -86,7 +87,7 @@ struct DriveRates {
     id: String,
     path: String,
     role: String,
-    state: String,
+    state: DriveState,
     requests: u64,
     requests_per_s: f64,
     read_bytes: u64,
@@ -239,7 +240,7 @@ fn rates(now: &DriveLoad, before: Option<&DriveLoad>, seconds: f64) -> DriveRate
         id: now.id.clone(),
         path: now.path.clone(),
         role: now.role.clone(),
-        state: now.state.clone(),
+        state: now.state,
         requests,
         requests_per_s: per_s(requests),
         read_bytes: read,
@@ -331,7 +332,10 @@ impl Interval {
             table.row([
                 plain(&drive.path),
                 plain(&drive.role),
-                (drive.state.clone(), if drive.state == "online" { Style::Plain } else { Style::Warning }),
+                (
+                    drive.state.to_string(),
+                    if drive.state == DriveState::Online { Style::Plain } else { Style::Warning },
+                ),
                 plain(drive.requests.to_string()),
                 plain(format!("{:.0}", drive.requests_per_s)),
                 plain(ByteSize(drive.read_bytes).to_string()),

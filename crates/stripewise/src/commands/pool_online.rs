@@ -13,7 +13,7 @@ use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::reopen::open_if_that_helps;
 use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
-use stripewise_control::report::takes_part;
+use stripewise_control::report::DriveState;
 use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, JobKind, inspect};
 
@@ -78,7 +78,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
 fn in_use(app: &App, session: &Session, name: &str) -> Option<String> {
     let report = session.report();
     let drive = find(&report, app, name).ok()?;
-    (takes_part(&drive.state) || drive.state == "behind").then(|| drive.path.clone())
+    (drive.state.takes_part() || drive.state == DriveState::Behind).then(|| drive.path.clone())
 }
 
 /// Which drive of the pool, what it is called, and the drive itself where it was moved.

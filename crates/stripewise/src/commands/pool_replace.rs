@@ -11,7 +11,7 @@ use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
-use stripewise_control::report::{PoolReport, takes_part};
+use stripewise_control::report::{DriveState, PoolReport};
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
@@ -47,7 +47,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         let report = session.report();
         let old = find(&report, app, &options.old)?;
         let old_id = id_of(old);
-        match takes_part(&old.state) {
+        match old.state.takes_part() {
             true => app.printer.note(format!(
                 "no volume loses redundancy while {} is replaced: it is used until the new drive is full",
                 old.path
@@ -75,7 +75,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         Outcome::Due(report) => *report,
     };
     let due = due_text(app, &report);
-    let is_being_replaced = report.drives.iter().any(|drive| drive.state == "replacing");
+    let is_being_replaced = report.drives.iter().any(|drive| drive.state == DriveState::Replacing);
     app.printer.result(&Pools { pools: vec![report] }, |page| {
         page.line(match is_being_replaced {
             true => format!(

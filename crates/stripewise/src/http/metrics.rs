@@ -3,7 +3,7 @@
 //! `docs/daemon.md`, which a test compares with this.
 
 use stripewise_control::pools::status_file::loads;
-use stripewise_control::report::PoolReport;
+use stripewise_control::report::{PoolReport, PoolState};
 use stripewise_engine::pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 
 use super::metrics_page::Page;
@@ -31,9 +31,13 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
         .collect();
     page.family("stripewise_pool_state", "gauge", "1 for the state that the pool is in");
     for (pool, _) in &pools {
-        for state in ["online", "degraded", "failed"] {
+        for state in [PoolState::Online, PoolState::Degraded, PoolState::Failed] {
             let value = f64::from(u8::from(pool.state == state));
-            page.value("stripewise_pool_state", &[("pool", &pool.name), ("state", state)], value);
+            page.value(
+                "stripewise_pool_state",
+                &[("pool", &pool.name), ("state", &state.to_string())],
+                value,
+            );
         }
     }
     type OfPool = fn(&PoolReport) -> f64;
@@ -78,7 +82,7 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
     ) -> f64;
     let of_drives: [(&str, &str, &str, OfDrive); 9] = [
         ("stripewise_drive_online", "gauge", "1 for a drive in service", |drive, _| {
-            f64::from(u8::from(stripewise_control::report::takes_part(&drive.state)))
+            f64::from(u8::from(drive.state.takes_part()))
         }),
         ("stripewise_drive_requests_total", "counter", "Requests, neighbours merged", |_, load| {
             load.requests as f64

@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::daemon::news::{Found, News};
 use crate::failure::Result;
 use crate::pools::session::Session;
-use crate::report::{ActivityReport, EventReport, PoolReport, counted};
+use crate::report::{ActivityReport, EventReport, PoolReport, PoolState, counted};
 
 /// Between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -20,7 +20,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 /// A pool as it was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
-    state: String,
+    state: PoolState,
     condition: String,
     /// Read, write and checksum errors of each drive.
     errors: HashMap<String, [u64; 3]>,
@@ -125,7 +125,7 @@ impl Look {
             (drive.id.clone(), [drive.read_errors, drive.write_errors, drive.checksum_errors])
         };
         Seen {
-            state: self.report.state.clone(),
+            state: self.report.state,
             condition: self.report.condition.clone(),
             errors: self.report.drives.iter().map(errors).collect(),
             last_event: self.events.last().map(|event| (event.time_unix_ms, event.text.clone())),
@@ -219,7 +219,7 @@ impl Look {
             text: one_line(&text),
         };
         let mut alerts = Vec::new();
-        if report.state != before.map_or("online", |before| &before.state) {
+        if report.state != before.map_or(PoolState::Online, |before| before.state) {
             alerts.push(alert("state", format!("{}: {}", report.state, report.condition)));
         }
         let Some(before) = before else { return alerts };
@@ -291,12 +291,12 @@ mod tests {
     use super::*;
     use crate::report::DriveReport;
 
-    fn look(state: &str, read_errors: u64, events: &[(&str, &str)]) -> Look {
+    fn look(state: PoolState, read_errors: u64, events: &[(&str, &str)]) -> Look {
         let drive =
             DriveReport { id: "1".into(), path: "/d/0".into(), read_errors, ..DriveReport::default() };
         let report = PoolReport {
             name: "tank".into(),
-            state: state.into(),
+            state,
             condition: "as it is".into(),
             drives: vec![drive],
             ..PoolReport::default()
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn what_is_new_is_told_once() {
-        let well = look("online", 3, &[("pool", "opened"), ("space", "short")]);
+        let well = look(PoolState::Online, 3, &[("pool", "opened"), ("space", "short")]);
         assert_eq!(kinds(&well, None), [""; 0], "what was so before is not news");
         let bad = look(
-            "degraded",
+            PoolState::Degraded,
             5,
             &[("pool", "opened"), ("space", "short"), ("drive", "out"), ("loss", "gone")],
         );
@@ -339,8 +339,11 @@ mod tests {
 
     #[test]
     fn events_are_new_once_and_from_the_opening_on() {
-        let now =
-            look("online", 0, &[("drive", "long ago"), ("pool", "opened"), ("drive", "/d/0 was let go of")]);
+        let now = look(
+            PoolState::Online,
+            0,
+            &[("drive", "long ago"), ("pool", "opened"), ("drive", "/d/0 was let go of")],
+        );
         let texts =
             |events: &[EventReport]| events.iter().map(|event| event.text.clone()).collect::<Vec<_>>();
         assert_eq!(texts(now.new_events(None)), ["opened", "/d/0 was let go of"]);

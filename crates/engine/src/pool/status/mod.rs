@@ -9,6 +9,8 @@ pub(crate) mod load;
 pub(crate) mod volume;
 pub(crate) mod words;
 
+use std::fmt;
+
 use serde::Serialize;
 use stripewise_layout::Shape;
 
@@ -49,6 +51,91 @@ pub enum VolumeState {
     Failed,
 }
 
+/// How a drive is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveState {
+    /// All of it is current.
+    Online,
+    /// New slabs on it are being filled.
+    Rebuilding,
+    /// It was away; what changed is being copied to it.
+    CatchingUp,
+    /// It is being emptied, and then let go of.
+    Retiring,
+    /// In use until its successor has all that it holds.
+    Replacing,
+    /// Not there.
+    Missing,
+    /// Taken out of service by command.
+    Offline,
+    /// Excluded after errors.
+    Failed,
+    /// There, and to catch up.
+    Behind,
+    /// There, but what it holds is out of date.
+    Stale,
+}
+
+impl DriveState {
+    /// Whether a drive in this state takes part.
+    pub fn takes_part(self) -> bool {
+        matches!(self, Self::Online | Self::Rebuilding | Self::CatchingUp | Self::Retiring | Self::Replacing)
+    }
+
+    /// As JSON and people have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Rebuilding => "rebuilding",
+            Self::CatchingUp => "catching-up",
+            Self::Retiring => "retiring",
+            Self::Replacing => "replacing",
+            Self::Missing => "missing",
+            Self::Offline => "offline",
+            Self::Failed => "failed",
+            Self::Behind => "behind",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl fmt::Display for DriveState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// How that is which a drive holds of a volume, from good to bad: the worst of its slabs' states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareState {
+    /// Current.
+    #[default]
+    Active,
+    /// What changed while the drive was away is being copied.
+    CatchingUp,
+    /// Being filled.
+    Rebuilding,
+    /// Current, but the drive is not there.
+    Away,
+    /// Lost.
+    Missing,
+}
+
+impl ShareState {
+    /// As JSON and people have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::CatchingUp => "catching-up",
+            Self::Rebuilding => "rebuilding",
+            Self::Away => "away",
+            Self::Missing => "missing",
+        }
+    }
+}
+
 /// A drive of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DriveStatus {
@@ -58,11 +145,8 @@ pub struct DriveStatus {
     pub path: String,
     /// What it is for.
     pub role: Role,
-    /// `online`, `rebuilding` (its new slabs are being filled), `catching-up` (it was away),
-    /// `retiring`, `replacing` (in use until `successor` has all that it holds), `missing` (not
-    /// there), `offline` (taken out by command), `failed` (excluded after errors), `behind`
-    /// (there, to catch up) or `stale` (there, but of no use).
-    pub state: String,
+    /// How it is.
+    pub state: DriveState,
     /// Reads that failed since it belongs to the pool.
     pub read_errors: u64,
     /// Writes and flushes that failed.
@@ -143,9 +227,8 @@ pub struct PoolStatus {
 pub struct SlotStatus {
     /// The drive that has it, or had it last.
     pub drive: DriveId,
-    /// `active`, `missing`, `rebuilding`, `catching-up`; `away`: current, but not there. The worst
-    /// of its slabs' states.
-    pub state: String,
+    /// How that is.
+    pub state: ShareState,
     /// Bytes of the volume's rows on it.
     pub bytes: u64,
     /// What of them is not current, bytes.
@@ -302,7 +385,7 @@ impl Inner {
             id: drive.id,
             path: drive.path.clone(),
             role: drive.role,
-            state: state.to_owned(),
+            state,
             read_errors: errors.read,
             write_errors: errors.write,
             checksum_errors: errors.checksum,
@@ -314,30 +397,37 @@ impl Inner {
         }
     }
 
-    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (&'static str, Option<String>) {
+    fn drive_state(&self, manifest: &Manifest, drive: &DriveRecord) -> (DriveState, Option<String>) {
         let open = self.open_drive(drive.number);
         let failed = open.as_ref().and_then(|open| open.member.failed());
         let is_behind = open.as_ref().is_some_and(|open| open.behind.is_some());
         match &drive.standing {
-            Standing::Excluded { reason, kind: ExclusionKind::Offline } => ("offline", Some(reason.clone())),
+            Standing::Excluded { reason, kind: ExclusionKind::Offline } => {
+                (DriveState::Offline, Some(reason.clone()))
+            }
             Standing::Excluded { .. } if is_behind && failed.is_none() => (
-                "behind",
+                DriveState::Behind,
                 Some(
                     "it was away while the pool was used; what changed meanwhile is to be copied to it"
                         .to_owned(),
                 ),
             ),
             Standing::Excluded { .. } if self.stale.borrow().contains(&drive.number) => (
-                "stale",
+                DriveState::Stale,
                 Some("it was left out while the pool was used: what it holds is out of date".to_owned()),
             ),
-            Standing::Excluded { reason, kind: ExclusionKind::Missing } => ("missing", Some(reason.clone())),
-            Standing::Excluded { reason, kind: ExclusionKind::Failed } => ("failed", Some(reason.clone())),
-            Standing::Online if failed.is_some() => ("failed", failed.map(|why| why.to_string())),
-            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => {
-                ("stale", Some("it lived on without the others: what it holds is out of date".to_owned()))
+            Standing::Excluded { reason, kind: ExclusionKind::Missing } => {
+                (DriveState::Missing, Some(reason.clone()))
             }
-            Standing::Online if open.is_none() => ("missing", Some("it was not found".to_owned())),
+            Standing::Excluded { reason, kind: ExclusionKind::Failed } => {
+                (DriveState::Failed, Some(reason.clone()))
+            }
+            Standing::Online if failed.is_some() => (DriveState::Failed, failed.map(|why| why.to_string())),
+            Standing::Online if open.is_none() && self.stale.borrow().contains(&drive.number) => (
+                DriveState::Stale,
+                Some("it lived on without the others: what it holds is out of date".to_owned()),
+            ),
+            Standing::Online if open.is_none() => (DriveState::Missing, Some("it was not found".to_owned())),
             Standing::Online => {
                 let has = |state: SlotState| {
                     let in_part = |part: &PartRecord| {
@@ -349,15 +439,15 @@ impl Inner {
                     manifest.parts().any(in_part)
                 };
                 if has(SlotState::Rebuilding) {
-                    ("rebuilding", None)
+                    (DriveState::Rebuilding, None)
                 } else if has(SlotState::CatchingUp) {
-                    ("catching-up", None)
+                    (DriveState::CatchingUp, None)
                 } else if drive.successor.is_some() {
-                    ("replacing", None)
+                    (DriveState::Replacing, None)
                 } else if drive.retiring {
-                    ("retiring", None)
+                    (DriveState::Retiring, None)
                 } else {
-                    ("online", None)
+                    (DriveState::Online, None)
                 }
             }
         }

@@ -10,7 +10,9 @@ use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::ids::DriveId;
 use crate::pool::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::pool::status::copies::copies;
-use crate::pool::status::{ConversionStatus, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs};
+use crate::pool::status::{
+    ConversionStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs,
+};
 use crate::rows::SlotState;
 
 /// What a drive has of a volume.
@@ -18,30 +20,7 @@ use crate::rows::SlotState;
 struct Share {
     slabs: u64,
     lacking: u64,
-    state: Worst,
-}
-
-/// States of slabs from good to bad.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Worst {
-    #[default]
-    Active,
-    CatchingUp,
-    Rebuilding,
-    Away,
-    Missing,
-}
-
-impl Worst {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::CatchingUp => "catching-up",
-            Self::Rebuilding => "rebuilding",
-            Self::Away => "away",
-            Self::Missing => "missing",
-        }
-    }
+    state: ShareState,
 }
 
 /// What the rows of a part come to.
@@ -92,7 +71,7 @@ impl Inner {
             let share = tally.shares[number];
             SlotStatus {
                 drive: manifest.drive(*number).map_or(crate::pool::Id(0), |drive| drive.id),
-                state: share.state.word().to_owned(),
+                state: share.state,
                 bytes: share.slabs * slab_bytes,
                 lacking_bytes: share.lacking * slab_bytes,
             }
@@ -165,11 +144,11 @@ impl Inner {
             for (column, place) in run.places.iter().enumerate() {
                 let is_there = *there.entry(place.drive).or_insert_with(|| is_there(place.drive));
                 let state = match place.state {
-                    SlotState::Active if is_there => Worst::Active,
-                    SlotState::Active => Worst::Away,
-                    SlotState::Rebuilding if is_there => Worst::Rebuilding,
-                    SlotState::CatchingUp if is_there => Worst::CatchingUp,
-                    _ => Worst::Missing,
+                    SlotState::Active if is_there => ShareState::Active,
+                    SlotState::Active => ShareState::Away,
+                    SlotState::Rebuilding if is_there => ShareState::Rebuilding,
+                    SlotState::CatchingUp if is_there => ShareState::CatchingUp,
+                    _ => ShareState::Missing,
                 };
                 let share = tally.shares.entry(place.drive).or_insert_with(|| {
                     tally.order.push(place.drive);
@@ -177,11 +156,11 @@ impl Inner {
                 });
                 share.slabs += run.rows;
                 share.state = share.state.max(state);
-                if state != Worst::Active {
+                if state != ShareState::Active {
                     share.lacking += run.rows;
                     lacking.insert(column);
                     tally.lacking = true;
-                    tally.filling |= matches!(state, Worst::Rebuilding | Worst::CatchingUp);
+                    tally.filling |= matches!(state, ShareState::Rebuilding | ShareState::CatchingUp);
                 }
             }
             if seen.is_none_or(|seen| seen != lacking) {

@@ -8,7 +8,7 @@ use crate::pool::manifest::care::{LastScrub, Takeover};
 use crate::pool::manifest::drive_record::{DriveRecord, Exclusion, ExclusionKind, Role};
 use crate::pool::manifest::format::Manifest;
 use crate::pool::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
-use crate::pool::status::{DriveStatus, VolumeInfo, VolumeState};
+use crate::pool::status::{DriveState, DriveStatus, VolumeInfo, VolumeState};
 use crate::pool::volume::conversion::in_words;
 use crate::rows::{Run, SlotState};
 
@@ -84,7 +84,7 @@ impl Inner {
             );
             // Before a person brings a drive, the pool helps itself; not with others where it is
             // back.
-            let is_back = out.iter().any(|drive| drive.state == "behind");
+            let is_back = out.iter().any(|drive| drive.state == DriveState::Behind);
             if let Some(prospect) = self.prospect(manifest).filter(|_| !is_back) {
                 condition += &format!("; {prospect}");
                 return (condition, format!("stripewise pool wait {pool} rebuild"));
@@ -96,7 +96,8 @@ impl Inner {
                 let record = manifest.drive_by_id(drive.id);
                 record.is_some_and(|record| !manifest.is_needed(record.number))
             };
-            let is_gone = |drive: &&DriveStatus| matches!(drive.state.as_str(), "missing" | "failed");
+            let is_gone =
+                |drive: &&DriveStatus| matches!(drive.state, DriveState::Missing | DriveState::Failed);
             if out.iter().all(|drive| is_gone(drive) && holds_nothing(drive)) {
                 let condition = format!(
                     "all volumes are whole without {listed}; `pool replace` puts a new drive in its place, and gives the room back"
@@ -112,7 +113,7 @@ impl Inner {
         }
         let retiring: Vec<&str> = drives
             .iter()
-            .filter(|drive| drive.state == "retiring")
+            .filter(|drive| drive.state == DriveState::Retiring)
             .map(|drive| drive.path.as_str())
             .collect();
         if let Some(condition) = self.replacements_in_words(manifest) {
@@ -301,7 +302,7 @@ fn thin_parts(manifest: &Manifest) -> impl Iterator<Item = &PartRecord> {
 }
 
 fn is_fine(drive: &DriveStatus) -> bool {
-    matches!(drive.state.as_str(), "online" | "rebuilding" | "catching-up" | "retiring" | "replacing")
+    drive.state.takes_part()
 }
 
 /// What it means that the file system under a drive is full, and what helps.
@@ -348,12 +349,14 @@ fn care_in_words(manifest: &Manifest, drives: &[DriveStatus]) -> Option<(String,
 fn remedy(pool: &str, out: &[&DriveStatus]) -> String {
     match out.first() {
         None => format!("stripewise pool wait {pool} rebuild"),
-        Some(_) if out.iter().any(|drive| drive.state == "behind") => {
+        Some(_) if out.iter().any(|drive| drive.state == DriveState::Behind) => {
             format!("stripewise pool wait {pool} rebuild")
         }
-        Some(drive) if drive.state == "offline" => format!("stripewise pool online {pool} {}", drive.id),
+        Some(drive) if drive.state == DriveState::Offline => {
+            format!("stripewise pool online {pool} {}", drive.id)
+        }
         // It is there, and may be filled again.
-        Some(drive) if drive.state == "stale" => {
+        Some(drive) if drive.state == DriveState::Stale => {
             format!("stripewise pool replace {pool} {} {}", drive.id, drive.path)
         }
         Some(drive) => format!("stripewise pool replace {pool} {} NEW-DRIVE", drive.id),

@@ -143,13 +143,9 @@ pub fn id_of(status: &PoolStatus, path: &str) -> DriveId {
     status.drives.iter().find(|drive| drive.path == path).unwrap_or_else(|| panic!("{path} in {status:?}")).id
 }
 
-pub fn state_of<'a>(status: &'a PoolStatus, path: &str) -> &'a str {
-    &status
-        .drives
-        .iter()
-        .find(|drive| drive.path == path)
-        .unwrap_or_else(|| panic!("{path} in {status:?}"))
-        .state
+pub fn state_of(status: &PoolStatus, path: &str) -> &'static str {
+    let drive = status.drives.iter().find(|drive| drive.path == path);
+    drive.unwrap_or_else(|| panic!("{path} in {status:?}")).state.word()
 }
 
 /// All orders of a few things.
