@@ -24,6 +24,7 @@ pub mod names;
 pub mod pools;
 pub mod registry;
 pub mod report;
+pub mod request;
 pub mod roles;
 pub mod size;
 pub mod times;

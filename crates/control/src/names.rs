@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Longest name, in bytes.
 const LONGEST: usize = 63;
 /// What may be a name. Names become file names, export names and shell words, which others must be
@@ -11,11 +13,13 @@ const LONGEST: usize = 63;
 const RULE: &str = "names are 1 to 63 characters: the letters a-z and A-Z, digits, - _ and ., beginning with a letter or digit";
 
 /// The name of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PoolName(pub String);
 
 /// A volume with its pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct VolumeName {
     /// The pool's name.
     pub pool: String,
@@ -58,6 +62,34 @@ impl FromStr for VolumeName {
         check("pool", pool)?;
         check("volume", volume)?;
         Ok(Self { pool: pool.to_owned(), volume: volume.to_owned() })
+    }
+}
+
+impl TryFrom<String> for PoolName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for VolumeName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PoolName> for String {
+    fn from(name: PoolName) -> Self {
+        name.0
+    }
+}
+
+impl From<VolumeName> for String {
+    fn from(name: VolumeName) -> Self {
+        name.to_string()
     }
 }
 

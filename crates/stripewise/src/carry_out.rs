@@ -12,24 +12,23 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use clap::Parser;
 use stripewise_control::daemon::caller::{Caller, Left};
-use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::socket::{Asked, ControlSocket};
 use stripewise_control::daemon::turns::{NoTurn, Turns};
+use stripewise_control::request::Request;
 
-use crate::cli::{Cli, Command};
 use crate::commands::App;
 use crate::dispatch;
 use crate::failure::{Exit, Result};
-use crate::printer::{Printer, usage_document};
+use crate::printer::Printer;
 
 /// Takes commands over the socket for as long as it is polled.
 pub async fn take_commands(app: &App, socket: &ControlSocket) -> Result<()> {
     let (of_all, turns) = (app.clone(), socket.turns().clone());
     let carry_out = async move |Asked { command, who, caller }: Asked| {
-        let from = From { way: "socket", who: &who, folder: command.folder.as_ref() };
-        carry_out(&command.words, from, command.colours, &of_all, &caller, &turns).await.code()
+        let from = From { way: "socket", who: &who, folder: &command.folder };
+        let printer = Printer::to_caller(command.json, command.quiet, command.colours, caller.clone());
+        carry_out(&command.request, from, printer, &of_all, &caller, &turns).await.code()
     };
     socket.serve(app, carry_out).await
 }
@@ -44,30 +43,18 @@ pub struct From<'a> {
     pub folder: &'a Path,
 }
 
-/// Carries out a command line for a caller.
+/// Carries out a request for a caller.
 pub async fn carry_out(
-    words: &[String],
+    request: &Request,
     from: From<'_>,
-    colours: Colours,
+    printer: Printer,
     app: &App,
     caller: &Rc<Caller>,
     turns: &Turns,
 ) -> Exit {
-    let (shown, way, who, begin) = (words.join(" "), from.way, from.who, Instant::now());
-    let words = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
-    let cli = match Cli::try_parse_from(words) {
-        Ok(cli) => cli,
-        Err(error) => {
-            if shown.split(' ').any(|word| word == "--json") {
-                caller.output(usage_document(&error).as_bytes());
-            }
-            caller.message(error.to_string().trim_end());
-            return Exit::Usage;
-        }
-    };
-    let printer = Printer::to_caller(cli.json, cli.quiet, colours, caller.clone());
+    let (shown, way, who, begin) = (request.to_string(), from.way, from.who, Instant::now());
     let app = app.for_caller(printer, caller.clone(), from.folder.to_owned());
-    let result = in_turn(&cli.command, &app, caller, turns).await;
+    let result = in_turn(request, &app, caller, turns).await;
     app.let_others_go_on();
     let exit = result.unwrap_or_else(|failure| {
         if failure.is_silent() {
@@ -77,7 +64,7 @@ pub async fn carry_out(
         Exit::of(&failure)
     });
     let (exit_code, seconds) = (exit.code(), begin.elapsed().as_secs_f64());
-    match cli.command.only_looks() {
+    match request.only_looks() {
         true => tracing::debug!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
         false => tracing::info!(target: "command", command = shown, way, who, exit_code, seconds, "done"),
     }
@@ -85,13 +72,13 @@ pub async fn carry_out(
 }
 
 /// Carries out a command when it may be.
-async fn in_turn(command: &Command, app: &App, caller: &Caller, turns: &Turns) -> Result<Exit> {
-    if command.only_looks() {
-        let looking = caller.while_there(dispatch::run(command, app)).await;
+async fn in_turn(request: &Request, app: &App, caller: &Caller, turns: &Turns) -> Result<Exit> {
+    if request.only_looks() {
+        let looking = caller.while_there(dispatch::run(request, app)).await;
         return looking.unwrap_or_else(|Left| Err(NoTurn::Left.into()));
     }
-    if !command.lasts() {
+    if !request.lasts() {
         app.take_turn(turns.take(caller).await?);
     }
-    dispatch::run(command, app).await
+    dispatch::run(request, app).await
 }

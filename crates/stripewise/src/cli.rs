@@ -1,9 +1,10 @@
 //! The command line as people type it. What each command does is in its own file under `commands/`.
 
 use clap::{Parser, Subcommand};
-use stripewise_control::roles::Role;
+use stripewise_control::request::Request;
 
 use crate::commands::*;
+use crate::failure::Result;
 
 /// Software RAID in user space, and the laboratory that proves it.
 #[derive(Parser)]
@@ -58,22 +59,14 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it may take long because it does nothing but wait, or move bytes of a volume.
-    pub fn lasts(&self) -> bool {
-        match self {
-            Self::Pool(command) => matches!(command, PoolCommand::Wait(_) | PoolCommand::Iostat(_)),
-            Self::Volume(command) => matches!(command, VolumeCommand::Read(_) | VolumeCommand::Write(_)),
-            _ => false,
-        }
-    }
-
-    /// Which role a caller needs for it.
-    pub fn needs(&self) -> Role {
-        match self {
-            Self::Pool(command) => command.needs(),
-            Self::Volume(command) => command.needs(),
-            // To look at a drive that is named by a URI is to connect there.
-            Self::Drive(DriveCommand::Show(_)) | Self::Alert(AlertCommand::Test(_)) => Role::Operate,
+    /// What it asks of pools, where it does, so that a daemon can carry it out as well; `None` for
+    /// what a process does by itself.
+    pub fn request(&self) -> Result<Option<Request>> {
+        Ok(Some(match self {
+            Self::Pool(command) => return command.request(),
+            Self::Volume(command) => command.request()?,
+            Self::Drive(DriveCommand::Show(options)) => options.request().into(),
+            Self::Alert(AlertCommand::Test(options)) => options.request().into(),
             Self::Drive(DriveCommand::Make(_) | DriveCommand::Measure(_))
             | Self::Evaluate(_)
             | Self::Lab(_)
@@ -81,27 +74,8 @@ impl Command {
             | Self::Advise(_)
             | Self::Simulate(_)
             | Self::Serve(_)
-            | Self::Mount(_) => Role::Admin,
-        }
-    }
-
-    /// Whether it changes nothing, so that nobody need be told that it was asked for.
-    pub fn only_looks(&self) -> bool {
-        match self {
-            Self::Pool(command) => matches!(
-                command,
-                PoolCommand::List(_)
-                    | PoolCommand::Status(_)
-                    | PoolCommand::Events(_)
-                    | PoolCommand::Iostat(_)
-                    | PoolCommand::Advise(_)
-            ),
-            Self::Volume(command) => {
-                matches!(command, VolumeCommand::List(_) | VolumeCommand::Show(_) | VolumeCommand::Read(_))
-            }
-            Self::Drive(command) => matches!(command, DriveCommand::Show(_)),
-            _ => false,
-        }
+            | Self::Mount(_) => return Ok(None),
+        }))
     }
 }
 
@@ -170,28 +144,30 @@ pub enum PoolCommand {
 }
 
 impl PoolCommand {
-    fn needs(&self) -> Role {
-        match self {
-            Self::List(_) | Self::Status(_) | Self::Events(_) | Self::Iostat(_) | Self::Advise(_) => {
-                Role::Read
-            }
-            Self::Add(options) if options.force => Role::Admin,
-            Self::Replace(options) if options.force => Role::Admin,
-            Self::Add(_)
-            | Self::Remove(_)
-            | Self::Retire(_)
-            | Self::Offline(_)
-            | Self::Online(_)
-            | Self::Replace(_)
-            | Self::Scrub(_)
-            | Self::Clear(_)
-            | Self::Rebalance(_)
-            | Self::Wait(_)
-            | Self::Set(_) => Role::Operate,
-            Self::Create(_) | Self::Import(_) | Self::Export(_) | Self::Rename(_) | Self::Destroy(_) => {
-                Role::Admin
-            }
-        }
+    fn request(&self) -> Result<Option<Request>> {
+        Ok(Some(match self {
+            Self::Create(options) => options.request().into(),
+            Self::List(options) => options.request().into(),
+            Self::Status(options) => options.request().into(),
+            Self::Events(options) => options.request().into(),
+            Self::Iostat(options) => options.request().into(),
+            Self::Import(options) => options.request().into(),
+            Self::Export(options) => options.request().into(),
+            Self::Rename(options) => options.request().into(),
+            Self::Add(options) => options.request().into(),
+            Self::Remove(options) => options.request().into(),
+            Self::Retire(options) => options.request().into(),
+            Self::Offline(options) => options.request().into(),
+            Self::Online(options) => options.request().into(),
+            Self::Replace(options) => options.request().into(),
+            Self::Scrub(options) => options.request().into(),
+            Self::Clear(options) => options.request().into(),
+            Self::Rebalance(options) => options.request().into(),
+            Self::Wait(options) => options.request().into(),
+            Self::Set(options) => options.request().into(),
+            Self::Destroy(options) => options.request().into(),
+            Self::Advise(_) => return Ok(None),
+        }))
     }
 }
 
@@ -219,15 +195,18 @@ pub enum VolumeCommand {
 }
 
 impl VolumeCommand {
-    fn needs(&self) -> Role {
-        match self {
-            Self::List(_) | Self::Show(_) => Role::Read,
-            Self::Create(_) | Self::Resize(_) | Self::Convert(_) | Self::Pin(_) | Self::Read(_) => {
-                Role::Operate
-            }
-            // What is written over is lost.
-            Self::Write(_) | Self::Delete(_) => Role::Admin,
-        }
+    fn request(&self) -> Result<Request> {
+        Ok(match self {
+            Self::Create(options) => options.request()?.into(),
+            Self::List(options) => options.request().into(),
+            Self::Show(options) => options.request().into(),
+            Self::Resize(options) => options.request().into(),
+            Self::Convert(options) => options.request()?.into(),
+            Self::Pin(options) => options.request().into(),
+            Self::Read(options) => options.request().into(),
+            Self::Write(options) => options.request().into(),
+            Self::Delete(options) => options.request().into(),
+        })
     }
 }
 

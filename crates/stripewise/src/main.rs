@@ -59,13 +59,42 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         Command::Drive(DriveCommand::Make(options)) => drive_make::run(options, app),
         Command::Drive(DriveCommand::Measure(options)) => drive_measure::run(options, app),
         Command::Simulate(SimulateCommand::Torture(options)) => simulate_torture::run(options, app),
-        Command::Pool(PoolCommand::List(options)) => pool_list::run(options, app),
-        command => {
-            let result = app.executor()?.block_on(dispatch::run(command, app));
+        // These keep pools open by themselves, or predict: no daemon does that for others.
+        Command::Pool(PoolCommand::Advise(options)) => {
+            let why = "the daemon predicts nothing: that takes seconds in which it would serve nobody";
+            let hint = "run the command where the daemon's state folder is";
+            alone(pool_advise::run(options, app), app, || Failure::new(why).hint(hint))
+        }
+        Command::Serve(options) => {
+            alone(serve::run(options, app), app, || Failure::new("this process serves pools already"))
+        }
+        Command::Mount(options) => alone(mount::run(options, app), app, || {
+            Failure::new("the pool is kept open by a daemon, which mounts nothing for others yet").hint(
+                "end that one first; or have it show its volumes from its start on: stripewise serve --fuse DIR",
+            )
+        }),
+        // The list is read as it is, without an executor.
+        Command::Pool(PoolCommand::List(options)) => pool_list::run(&options.request(), app),
+        Command::Pool(_) | Command::Volume(_) | Command::Alert(_) | Command::Drive(DriveCommand::Show(_)) => {
+            let request = command.request()?.expect("what concerns pools is a request");
+            let result = app.executor()?.block_on(dispatch::run(&request, app));
             match result.as_ref().err().and_then(Failure::taken_at) {
-                Some(socket) => app.executor()?.block_on(pass_on::pass_on(socket, app)),
+                Some(socket) => app.executor()?.block_on(pass_on::pass_on(socket, request, app)),
                 None => result,
             }
         }
+    }
+}
+
+/// What no daemon does for others: where one has the pool, it fails so.
+fn alone(
+    work: impl Future<Output = Result<Exit>>,
+    app: &App,
+    taken: impl FnOnce() -> Failure,
+) -> Result<Exit> {
+    let result = app.executor()?.block_on(work);
+    match result.as_ref().err().and_then(Failure::taken_at) {
+        Some(_) => Err(taken()),
+        None => result,
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use stripewise_control::daemon::socket::frames::{self, Command, Kind, MAX_INPUT_BYTES, Step, VERSION};
 use stripewise_control::daemon::socket::{receive, send};
+use stripewise_control::request::Request;
 use stripewise_runtime::Stream;
 
 use crate::commands::App;
@@ -16,18 +17,25 @@ use crate::failure::{Exit, Failure, Result};
 use crate::printer::{write_message, write_out};
 use crate::progress::Progress;
 
-/// Has this process's command carried out by whoever listens at `socket`.
-pub async fn pass_on(socket: &Path, app: &App) -> Result<Exit> {
-    let words: Option<Vec<String>> =
-        std::env::args_os().skip(1).map(|word| word.into_string().ok()).collect();
-    let folder = app.absolute(Path::new("")).into_os_string().into_string().ok();
-    let (Some(words), Some(folder)) = (words, folder) else {
-        return Err(Failure::new(
-            "the pool is in use by a daemon, and a command is passed on to it as text; this one has \
-                                 words, or was typed in a folder, that are no text",
-        )
-        .hint("name the drives by their identities"));
+/// Has a request of this process carried out by the one that listens at `socket`.
+pub async fn pass_on(socket: &Path, request: Request, app: &App) -> Result<Exit> {
+    let folder = app.absolute(Path::new(""));
+    let command = Command {
+        version: VERSION,
+        request,
+        json: app.printer.is_json(),
+        quiet: app.printer.is_quiet(),
+        folder,
+        colours: app.printer.colours(),
+        input_bytes: app.input.length_bytes(),
     };
+    let command = serde_json::to_vec(&command).map_err(|_| {
+        Failure::new(
+            "the pool is in use by a daemon, and a command is passed on to it as text; this one has \
+             words, or was typed in a folder, that are no text",
+        )
+        .hint("name the drives by their identities")
+    })?;
     let stream = app.executor()?.network().connect_unix(socket).await;
     let stream = stream.map_err(|error| {
         Failure::because(
@@ -36,14 +44,6 @@ pub async fn pass_on(socket: &Path, app: &App) -> Result<Exit> {
         )
         .hint("it may just be starting or ending: run this again")
     })?;
-    let command = Command {
-        version: VERSION,
-        words,
-        folder,
-        colours: app.printer.colours(),
-        input_bytes: app.input.length_bytes(),
-    };
-    let command = serde_json::to_vec(&command).expect("plain data becomes JSON");
     if command.len() > frames::MAX_BODY_BYTES {
         return Err(Failure::usage("the command line is too long"));
     }

@@ -52,7 +52,10 @@ pub use manifest::volume_record::Pin;
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use status::activity::Activity;
 pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
-pub use status::{ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo, VolumeState};
+pub use status::{
+    ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
+    VolumeState,
+};
 pub use volume::Volume;
 pub use volume::conversion::ConversionPlan;
 pub use volume::drive::VolumeDrive;

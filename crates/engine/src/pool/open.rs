@@ -29,6 +29,7 @@ use crate::pool::manifest::writer::{Writer, begin};
 use crate::pool::membership::host::check_host;
 use crate::pool::space::addresses::{MIN_DRIVE_BYTES, choose_slab_bytes, is_slab_size, slab_count};
 use crate::pool::space::slabs::FreeSlabs;
+use crate::pool::status::DriveState;
 use crate::pool::volume::shadow::Shadow;
 use crate::pool::{
     Inner, OpenDrive, OpenMode, Pool, PoolOptions, PoolSpec, REBUILD_PRIORITY_MEDIUM_PERCENT, check_priority,

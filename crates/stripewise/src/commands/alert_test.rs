@@ -5,6 +5,7 @@
 use clap::Args;
 use serde::Serialize;
 use stripewise_control::daemon::alerts::{Alert, Sent};
+use stripewise_control::request::TestAlerts;
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Reason, Result};
@@ -18,8 +19,15 @@ struct Tested {
     sent: Vec<Sent>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> TestAlerts {
+        TestAlerts {}
+    }
+}
+
 /// Runs it.
-pub async fn run(_options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(_asked: &TestAlerts, app: &App) -> Result<Exit> {
     if app.commands_at().is_none() {
         return Err(elsewhere(app)?);
     }

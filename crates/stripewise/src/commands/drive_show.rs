@@ -13,6 +13,7 @@ use stripewise_control::drives::names::LEAST_BEGINNING;
 use stripewise_control::pools::session::{Access, pace_of, pool_failure};
 use stripewise_control::pools::stacked::Stack;
 use stripewise_control::report::counted;
+use stripewise_control::request::ShowDrives;
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{DriveLabel, PoolError, inspect};
 use stripewise_runtime::OpenOptions;
@@ -49,10 +50,17 @@ struct ShownDrive {
     holds: Vec<String>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ShowDrives {
+        ShowDrives { drives: self.drives.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ShowDrives, app: &App) -> Result<Exit> {
     let stack = Stack::new(app, "drive show")?;
-    let drives = show_all(options, app, &stack).await;
+    let drives = show_all(asked, app, &stack).await;
     let closed = stack.close().await;
     let drives = drives?;
     closed?;
@@ -68,9 +76,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-async fn show_all(options: &Options, app: &App, stack: &Stack) -> Result<Vec<ShownDrive>> {
+async fn show_all(asked: &ShowDrives, app: &App, stack: &Stack) -> Result<Vec<ShownDrive>> {
     let mut drives = Vec::new();
-    for drive in &options.drives {
+    for drive in &asked.drives {
         drives.push(show(app, stack, &by_identity(app, drive)).await?);
     }
     Ok(drives)

@@ -10,6 +10,7 @@ use stripewise_control::drives::candidates;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_control::report::counted;
+use stripewise_control::request::AddDrives;
 use stripewise_engine::pool::Role;
 
 use crate::commands::{App, Pools};
@@ -31,7 +32,7 @@ pub struct Options {
     role: RoleChoice,
     /// Overwrite drives that hold something
     #[arg(long)]
-    pub force: bool,
+    force: bool,
 }
 
 /// A role as typed.
@@ -54,19 +55,31 @@ impl From<RoleChoice> for Role {
     }
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> AddDrives {
+        AddDrives {
+            pool: self.name.clone(),
+            drives: self.drives.clone(),
+            role: self.role.into(),
+            force: self.force,
+        }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let candidates = candidates::all(app, &options.drives)?;
+pub async fn run(asked: &AddDrives, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let candidates = candidates::all(app, &asked.drives)?;
     let report = with_pool(app, name, Access::Change, &format!("pool add {name}"), async |session| {
         // All are looked at before the first is taken in.
         let mut opened = Vec::new();
         for candidate in &candidates {
-            opened.push(session.open_new_drive(candidate, options.force).await?);
+            opened.push(session.open_new_drive(candidate, asked.force).await?);
         }
         for (candidate, opened) in candidates.iter().zip(opened) {
             let what = format!("cannot add {} to pool `{name}`", candidate.path.display());
-            let added = session.pool.add(opened.drive, options.role.into(), options.force).await;
+            let added = session.pool.add(opened.drive, asked.role, asked.force).await;
             added.map_err(|error| pool_failure(what, &error))?;
         }
         // What waited for a drive is due from now on.
@@ -75,11 +88,11 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         Ok(session.report())
     })
     .await?;
-    let role = match options.role {
-        RoleChoice::Data => "for volumes",
-        RoleChoice::Spare => "as spare",
-        RoleChoice::Journal => "for journals",
-        RoleChoice::Fast => "as fast",
+    let role = match asked.role {
+        Role::Data => "for volumes",
+        Role::Spare => "as spare",
+        Role::Journal => "for journals",
+        Role::Fast => "as fast",
     };
     let due = due_text(app, &report);
     let notices = report.notices.clone();

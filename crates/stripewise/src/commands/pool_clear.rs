@@ -5,6 +5,7 @@ use clap::Args;
 use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::Clear;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
@@ -20,14 +21,21 @@ pub struct Options {
     drive: Option<String>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> Clear {
+        Clear { pool: self.name.clone(), drive: self.drive.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
+pub async fn run(asked: &Clear, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
     let what = format!("cannot clear what pool `{name}` reports");
     let (path, report) =
         with_pool(app, name, Access::Change, &format!("pool clear {name}"), async |session| {
             let report = session.report();
-            let drive = options.drive.as_ref().map(|drive| find(&report, app, drive)).transpose()?;
+            let drive = asked.drive.as_ref().map(|drive| find(&report, app, drive)).transpose()?;
             let cleared = session.pool.clear(drive.map(id_of)).await;
             cleared.map_err(|error| pool_failure(what, &error))?;
             Ok((drive.map(|drive| drive.path.clone()), session.report()))

@@ -14,6 +14,7 @@ use stripewise_control::pools::session::{Access, pool_failure, pool_options};
 use stripewise_control::pools::stacked::{Stack, refuse_if_used};
 use stripewise_control::registry::{KnownDrive, KnownPool};
 use stripewise_control::report::{PoolReport, counted};
+use stripewise_control::request::CreatePool;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_engine::pool::{Pool, PoolSpec};
@@ -54,11 +55,26 @@ pub struct Options {
     force: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> CreatePool {
+        CreatePool {
+            pool: self.name.clone(),
+            drives: self.drives.clone(),
+            spares: self.spare.clone(),
+            journals: self.journal.clone(),
+            fast: self.fast.clone(),
+            slab_bytes: self.slab.map(|size| size.0),
+            force: self.force,
+        }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &CreatePool, app: &App) -> Result<Exit> {
     let home = app.home()?;
-    let name = &options.name.0;
-    check_slab(options.slab)?;
+    let name = &asked.pool.0;
+    check_slab(asked.slab_bytes)?;
     // Also finds out whether the list can be written, before anything is done to the drives.
     let context = app.executor()?.context();
     let is_free = home.change_pools(&context, |pools| match pools.iter().any(|pool| pool.name == *name) {
@@ -67,7 +83,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         false => Ok(()),
     });
     is_free.await?;
-    let roles = [&options.drives, &options.spare, &options.journal, &options.fast];
+    let roles = [&asked.drives, &asked.spares, &asked.journals, &asked.fast];
     let names: Vec<String> = roles.iter().flat_map(|names| names.iter().cloned()).collect();
     let candidates = candidates::all(app, &names)?;
     let mut held = Vec::new();
@@ -77,7 +93,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         held.push(app.served.hold(&what, &volume.pool, Some(&volume.volume))?);
     }
     let stack = Stack::new(app, &format!("pool create {name}"))?;
-    let made = make(options, app, &stack, &candidates).await;
+    let made = make(asked, app, &stack, &candidates).await;
     let closed = stack.close().await;
     let report = made?;
     closed?;
@@ -90,7 +106,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         counted(report.drives.len(), "drive"),
         ByteSize(report.capacity_bytes)
     );
-    app.printer.note(format!("next: {}", next_command(name, options.drives.len())));
+    app.printer.note(format!("next: {}", next_command(name, asked.drives.len())));
     app.printer.result(&Pools { pools: vec![report] }, |page| page.line(text))?;
     Ok(Exit::Success)
 }
@@ -107,14 +123,14 @@ fn next_command(pool: &str, drives: usize) -> String {
 }
 
 /// Makes the pool on these drives, closes it and puts it on the list.
-async fn make(options: &Options, app: &App, stack: &Stack, candidates: &[Candidate]) -> Result<PoolReport> {
-    let (home, name, executor) = (app.home()?, &options.name.0, stack.executor());
+async fn make(asked: &CreatePool, app: &App, stack: &Stack, candidates: &[Candidate]) -> Result<PoolReport> {
+    let (home, name, executor) = (app.home()?, &asked.pool.0, stack.executor());
     let mut opened = Vec::new();
     for candidate in candidates {
         opened.push(stack.open(candidate, Access::Change, &OpenOptions::default()).await?);
     }
     for (candidate, opened) in candidates.iter().zip(&opened) {
-        refuse_contents(app, candidate, opened, options.force).await?;
+        refuse_contents(app, candidate, opened, asked.force).await?;
     }
 
     let pool_options = pool_options(&opened);
@@ -123,12 +139,12 @@ async fn make(options: &Options, app: &App, stack: &Stack, candidates: &[Candida
         |names: &Vec<String>| -> Vec<Rc<dyn Drive>> { drives.by_ref().take(names.len()).collect() };
     let spec = PoolSpec {
         name: name.clone(),
-        drives: next(&options.drives),
-        spares: next(&options.spare),
-        journals: next(&options.journal),
-        fast: next(&options.fast),
-        slab_bytes: options.slab.map(|size| size.0),
-        force: options.force,
+        drives: next(&asked.drives),
+        spares: next(&asked.spares),
+        journals: next(&asked.journals),
+        fast: next(&asked.fast),
+        slab_bytes: asked.slab_bytes,
+        force: asked.force,
         options: pool_options,
     };
     let what = format!("cannot create pool `{name}`");
@@ -152,8 +168,8 @@ async fn make(options: &Options, app: &App, stack: &Stack, candidates: &[Candida
 }
 
 /// Sizes that no pool can have are a wrong command line, told before anything is opened.
-fn check_slab(slab: Option<ByteSize>) -> Result<()> {
-    let Some(size) = slab else { return Ok(()) };
+fn check_slab(slab_bytes: Option<u64>) -> Result<()> {
+    let Some(size) = slab_bytes.map(ByteSize) else { return Ok(()) };
     let allowed = ByteSize(1 << 20)..=ByteSize(128 << 20);
     if size.0.is_power_of_two() && allowed.contains(&size) {
         return Ok(());

@@ -8,6 +8,7 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, Session, with_pool};
 use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::request::DestroyPool;
 
 use crate::commands::{App, Pools, confirmed};
 use crate::failure::{Exit, Result};
@@ -23,16 +24,23 @@ pub struct Options {
     yes: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> DestroyPool {
+        DestroyPool { pool: self.name.clone(), yes: self.yes }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
+pub async fn run(asked: &DestroyPool, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
     let home = app.home()?;
     home.pool(name)?;
     let what = format!("destroy pool `{name}`");
     refuse_if_used(&home, &what, name, None)?;
     let _held = app.served.hold(&what, name, None)?;
     let doing = format!("pool destroy {name}");
-    if !options.yes {
+    if !asked.yes {
         let meant = with_pool(app, name, Access::Look, &doing, async |session| {
             Ok(session.report().with_identity_and_drives())
         })

@@ -9,6 +9,7 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file;
 use stripewise_control::report::EventReport;
+use stripewise_control::request::ListEvents;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -32,9 +33,16 @@ struct Events {
     events: Vec<EventReport>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ListEvents {
+        ListEvents { pool: self.name.clone(), last: self.last }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (home, name) = (app.home()?, &options.name.0);
+pub async fn run(asked: &ListEvents, app: &App) -> Result<Exit> {
+    let (home, name) = (app.home()?, &asked.pool.0);
     let known = home.pool(name)?;
     let mut events = match status_file::wait_for(app, &home, &known).await? {
         Some(word) => word.events,
@@ -45,7 +53,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             .await?
         }
     };
-    let passed_over = options.last.map_or(0, |last| events.len().saturating_sub(last));
+    let passed_over = asked.last.map_or(0, |last| events.len().saturating_sub(last));
     events.drain(..passed_over);
     let events = Events { pool: name.clone(), events };
     app.printer.result(&events, |page| {

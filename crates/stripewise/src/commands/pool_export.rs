@@ -12,6 +12,7 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, Session, pool_failure};
 use stripewise_control::pools::stacked::refuse_if_used;
 use stripewise_control::registry::KnownPool;
+use stripewise_control::request::ExportPool;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -29,10 +30,17 @@ struct Exported {
     exported: KnownPool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ExportPool {
+        ExportPool { pool: self.name.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ExportPool, app: &App) -> Result<Exit> {
     let home = app.home()?;
-    let pool = home.pool(&options.name.0)?;
+    let pool = home.pool(&asked.pool.0)?;
     let what = format!("export pool `{}`", pool.name);
     refuse_if_used(&home, &what, &pool.name, None)?;
     let _held = app.served.hold(&what, &pool.name, None)?;

@@ -19,6 +19,7 @@ use stripewise_control::pools::stacked::Stack;
 use stripewise_control::registry::this_host::this_host;
 use stripewise_control::registry::{Home, KnownDrive, KnownPool};
 use stripewise_control::report::{DriveReport, DriveState, PoolReport, counted};
+use stripewise_control::request::ImportPools;
 use stripewise_control::times::moment_text;
 use stripewise_drive::BufferPool;
 use stripewise_engine::pool::{DriveLabel, HostUse, OpenMode, Pool, PoolId, PoolOptions, identify};
@@ -84,14 +85,28 @@ struct FoundPools {
     pools: Vec<FoundPool>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ImportPools {
+        ImportPools {
+            folders: self.folders.clone(),
+            drives: self.drives.clone(),
+            pool: self.pool.clone(),
+            all: self.all,
+            new_name: self.new_name.clone(),
+            force: self.force,
+        }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ImportPools, app: &App) -> Result<Exit> {
     let stack = Stack::new(app, "pool import")?;
-    let found = find_and_import(options, app, &stack).await;
+    let found = find_and_import(asked, app, &stack).await;
     let closed = stack.close().await;
     let found = found?;
     closed?;
-    let lists = options.pool.is_none() && !options.all;
+    let lists = asked.pool.is_none() && !asked.all;
     for found in &found {
         found.pool.notices.iter().for_each(|notice| app.printer.warning(notice));
         if let (Some(why), false) = (&found.held_back, lists) {
@@ -202,16 +217,16 @@ fn groups(found: &[Found]) -> Vec<Group<'_>> {
     groups
 }
 
-async fn find_and_import(options: &Options, app: &App, stack: &Stack) -> Result<Vec<FoundPool>> {
-    let import = Import { options, app, home: app.home()?, executor: stack.executor() };
-    let places = places(app, &options.folders, &options.drives)?;
+async fn find_and_import(asked: &ImportPools, app: &App, stack: &Stack) -> Result<Vec<FoundPool>> {
+    let import = Import { asked, app, home: app.home()?, executor: stack.executor() };
+    let places = places(app, &asked.folders, &asked.drives)?;
     let mut found = on_paths(app, import.executor, &places.paths).await;
     import.follow_exports(places.exports, &mut found).await?;
     let mut pools: Vec<FoundPool> = Vec::new();
     let mut looked_at: Vec<String> = Vec::new();
     loop {
         import.take_all(&groups(&found), &mut pools).await?;
-        if options.pool.is_some() && !pools.is_empty() {
+        if asked.pool.is_some() && !pools.is_empty() {
             break;
         }
         let known = import.home.pools()?.into_iter();
@@ -232,7 +247,7 @@ async fn find_and_import(options: &Options, app: &App, stack: &Stack) -> Result<
 }
 
 struct Import<'a> {
-    options: &'a Options,
+    asked: &'a ImportPools,
     app: &'a App,
     home: Home,
     executor: &'a RealExecutor,
@@ -245,13 +260,13 @@ impl Import<'_> {
     async fn follow_exports(&self, named: Vec<NbdUri>, found: &mut Vec<Found>) -> Result<()> {
         let mut looked_at: Vec<NbdUri> = Vec::new();
         let mut next = named;
-        if let Some(wanted) = &self.options.pool {
+        if let Some(wanted) = &self.asked.pool {
             let known = self.home.pools()?;
             let meant = known.iter().filter(|pool| pool.name == *wanted || pool.id == *wanted);
             next.extend(meant.flat_map(|pool| &pool.drives).filter_map(|drive| noted_export(&drive.path)));
         }
         loop {
-            if let Some(wanted) = &self.options.pool {
+            if let Some(wanted) = &self.asked.pool {
                 let meant = groups(found);
                 let labels = meant.iter().filter(|group| group.is(wanted)).flat_map(|group| &group.drives);
                 let noted = labels.flat_map(|found| &found.label.drives);
@@ -273,7 +288,7 @@ impl Import<'_> {
 
     /// Judges the pools that were not yet, and imports those that are to be.
     async fn take_all(&self, groups: &[Group<'_>], pools: &mut Vec<FoundPool>) -> Result<()> {
-        if let Some(wanted) = &self.options.pool {
+        if let Some(wanted) = &self.asked.pool {
             let meant: Vec<&Group<'_>> = groups.iter().filter(|group| group.is(wanted)).collect();
             return match meant.as_slice() {
                 [] => Ok(()),
@@ -339,7 +354,7 @@ impl Import<'_> {
                 }
             };
         }
-        if found.held_back.is_none() && self.options.all {
+        if found.held_back.is_none() && self.asked.all {
             let put = self.put_on_list(group, &mut found).await;
             found.held_back = put.err().map(in_one_line);
         }
@@ -374,7 +389,7 @@ impl Import<'_> {
             }
         }
         let (context, buffers) = (self.executor.context(), BufferPool::new(0));
-        let take_rolled_back = self.options.force;
+        let take_rolled_back = self.asked.force;
         let options = PoolOptions { pool_id: Some(group.id), take_rolled_back, ..PoolOptions::default() };
         let opening = Pool::open(&context, &buffers, given, OpenMode::ReadOnly, options);
         let pool = opening.await.map_err(|error| pool_failure(&what, &error))?;
@@ -492,7 +507,7 @@ impl Import<'_> {
     /// That another host has the pool, and what to do.
     fn other_host(&self, found: &FoundPool) -> Option<(String, String)> {
         let host =
-            found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.options.force)?;
+            found.last_host.as_ref().filter(|host| host.is_other(&this_host()) && !self.asked.force)?;
         let why = format!("is in use by host {}", host_in_words(host));
         let hint = format!(
             "`stripewise pool export {}` on {} lets it go; if that host does not use it any more: stripewise pool import {} --force",
@@ -505,7 +520,7 @@ impl Import<'_> {
     /// is asked for.
     async fn put_on_list(&self, group: &Group<'_>, found: &mut FoundPool) -> Result<()> {
         let name =
-            self.options.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
+            self.asked.new_name.as_ref().map_or_else(|| found.pool.name.clone(), |name| name.0.clone());
         // Where the pool says a drive was last stands in for those that were not found.
         let known = |drive: &DriveReport| {
             let found = group.drives.iter().find(|found| found.label.drive_id.to_string() == drive.id);
@@ -552,7 +567,7 @@ impl Import<'_> {
     /// Has the pool record that it is this host's, and its name on the list.
     async fn claim(&self, pool: &KnownPool) -> Result<()> {
         let stack = Stack::new(self.app, &format!("pool import {}", pool.name))?;
-        if self.options.force {
+        if self.asked.force {
             stack.force(&pool.id);
         }
         let claimed = match stack.open_pool(self.home.clone(), pool.clone(), Access::Change).await {
@@ -564,11 +579,8 @@ impl Import<'_> {
     }
 
     fn nothing_found(&self, places: &str) -> Failure {
-        let what = self
-            .options
-            .pool
-            .as_ref()
-            .map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
+        let what =
+            self.asked.pool.as_ref().map_or_else(|| "no pool".to_owned(), |name| format!("no pool `{name}`"));
         Failure::new(format!("{what} was found in {places}")).hint(
             "--dir DIR names a folder with the pool's drives, --drive DRIVE one of them, as a path or an NBD URI; `stripewise \
              drive show DRIVE` tells what a drive holds",

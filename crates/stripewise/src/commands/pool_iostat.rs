@@ -12,12 +12,13 @@ use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file::{self, CauseLoad, DriveLoad, StatusFile, VolumeRequests, loads};
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::DriveState;
+use stripewise_control::request::ShowLoad;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::Cause;
 use stripewise_engine::pool::LATENCY_STEPS_NS;
 
 use crate::commands::App;
-use crate::failure::{Exit, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::printer::{Page, Style, Table, plain};
 
 /// Show I/O statistics of a pool's drives
@@ -111,24 +112,32 @@ struct CauseRates {
     positions_per_s: f64,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ShowLoad {
+        ShowLoad { pool: self.name.clone(), seconds: self.seconds, count: self.count, causes: self.causes }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (home, name) = (app.home()?, &options.name.0);
+pub async fn run(asked: &ShowLoad, app: &App) -> Result<Exit> {
+    let (home, name) = (app.home()?, &asked.pool.0);
+    check(asked)?;
     let known = home.pool(name)?;
     let first = match app.served.lend(name, app) {
         Some(session) => Some(session.word()),
         None => status_file::wait_for_word(app, &home, &known).await?,
     };
     let Some(first) = first else {
-        return nothing_runs(app, name, options.causes).await;
+        return nothing_runs(app, name, asked.causes).await;
     };
     let mut shown = Shown { pool: name.clone(), running: true, intervals: Vec::new() };
-    let Some(seconds) = options.seconds else {
+    let Some(seconds) = asked.seconds else {
         shown.intervals.push(since_opening(&first));
-        app.printer.result(&shown, |page| shown.intervals[0].print(page, options.causes))?;
+        app.printer.result(&shown, |page| shown.intervals[0].print(page, asked.causes))?;
         return Ok(Exit::Success);
     };
-    let count = options.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
+    let count = asked.count.unwrap_or(if app.printer.is_json() { 1 } else { u32::MAX });
     let mut before = first;
     for _ in 0..count {
         let Some(now) = next(app, &home, &known, &before, seconds).await? else {
@@ -140,7 +149,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         if app.printer.is_json() {
             shown.intervals.push(interval);
         } else {
-            app.printer.result(&(), |page| interval.print(page, options.causes))?;
+            app.printer.result(&(), |page| interval.print(page, asked.causes))?;
         }
         before = now;
     }
@@ -148,6 +157,17 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         app.printer.result(&shown, |_| ())?;
     }
     Ok(Exit::Success)
+}
+
+/// Times that make no sense, also where they were not typed.
+fn check(asked: &ShowLoad) -> Result<()> {
+    if let Some(seconds) = asked.seconds {
+        parse_seconds(&seconds.to_string()).map_err(Failure::usage)?;
+    }
+    match asked.count {
+        Some(0) => Err(Failure::usage("no interval is asked for: there is one at least")),
+        _ => Ok(()),
+    }
 }
 
 /// Nobody has the pool open: what opening it takes is all that its drives are asked.

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use stripewise_control::registry::KnownPool;
+use stripewise_control::request::ListPools;
 
 use crate::commands::App;
 use crate::failure::{Exit, Result};
@@ -17,8 +18,15 @@ struct Listed {
     pools: Vec<KnownPool>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ListPools {
+        ListPools {}
+    }
+}
+
 /// Runs it.
-pub fn run(_options: &Options, app: &App) -> Result<Exit> {
+pub fn run(_asked: &ListPools, app: &App) -> Result<Exit> {
     let listed = Listed { pools: app.home()?.pools()? };
     if listed.pools.is_empty() {
         app.printer.note(

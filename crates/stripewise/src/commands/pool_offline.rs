@@ -8,6 +8,7 @@ use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::TakeOffline;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
@@ -23,14 +24,21 @@ pub struct Options {
     drive: String,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> TakeOffline {
+        TakeOffline { pool: self.name.clone(), drive: self.drive.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let what = format!("cannot take {} of pool `{name}` offline", options.drive);
+pub async fn run(asked: &TakeOffline, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let what = format!("cannot take {} of pool `{name}` offline", asked.drive);
     let doing = format!("pool offline {name}");
     let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, app, &options.drive)?;
+        let drive = find(&report, app, &asked.drive)?;
         tell_without(app, session, drive, id_of(drive), &format!("while {} is offline", drive.path))?;
         let done = session.pool.offline(id_of(drive)).await;
         done.map_err(|error| pool_failure(what, &error))?;

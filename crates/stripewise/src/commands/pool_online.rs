@@ -14,6 +14,7 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::reopen::open_if_that_helps;
 use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
 use stripewise_control::report::DriveState;
+use stripewise_control::request::BringOnline;
 use stripewise_drive::Drive;
 use stripewise_engine::pool::{DriveId, JobKind, inspect};
 
@@ -35,24 +36,31 @@ pub struct Options {
     wait: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> BringOnline {
+        BringOnline { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let what = format!("cannot take {} of pool `{name}` online", options.drive);
-    let opened_anew = open_if_that_helps(app, name, &options.drive).await?;
+pub async fn run(asked: &BringOnline, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let what = format!("cannot take {} of pool `{name}` online", asked.drive);
+    let opened_anew = open_if_that_helps(app, name, &asked.drive).await?;
     let (path, report) =
         with_pool(app, name, Access::Change, &format!("pool online {name}"), async |session| {
-            let in_use = if opened_anew { in_use(app, session, &options.drive) } else { None };
+            let in_use = if opened_anew { in_use(app, session, &asked.drive) } else { None };
             let path = match in_use {
                 Some(path) => path,
                 None => {
-                    let (id, path, drive) = find_or_open(app, session, &options.drive).await?;
+                    let (id, path, drive) = find_or_open(app, session, &asked.drive).await?;
                     let done = session.pool.online(id, drive).await;
                     done.map_err(|error| pool_failure(what, &error))?;
                     path
                 }
             };
-            if options.wait {
+            if asked.wait {
                 work(app, session, JobKind::Rebuild).await?;
             }
             Ok((path, session.report()))

@@ -9,6 +9,7 @@ use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_control::report::PoolReport;
+use stripewise_control::request::Rebalance;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
@@ -37,13 +38,20 @@ enum Outcome {
     NothingToStop(Box<PoolReport>),
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> Rebalance {
+        Rebalance { pool: self.name.clone(), wait: self.wait, stop: self.stop }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
+pub async fn run(asked: &Rebalance, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
     let doing = format!("pool rebalance {name}");
     let outcome = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = || Box::new(session.report());
-        if options.stop {
+        if asked.stop {
             let stopped = session.pool.stop_rebalance().await;
             let stopped = stopped
                 .map_err(|error| pool_failure(format!("cannot stop rebalancing pool `{name}`"), &error))?;
@@ -55,7 +63,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         if !is_due {
             return Ok(Outcome::NothingToGain(report()));
         }
-        if options.wait {
+        if asked.wait {
             return work(app, session, JobKind::Rebalance).await.map(|done| Outcome::Done(Box::new(done)));
         }
         Ok(Outcome::Begun(report()))

@@ -8,6 +8,7 @@ use clap::Args;
 use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::RemoveDrive;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
@@ -23,14 +24,21 @@ pub struct Options {
     drive: String,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> RemoveDrive {
+        RemoveDrive { pool: self.name.clone(), drive: self.drive.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let what = format!("cannot remove {} from pool `{name}`", options.drive);
+pub async fn run(asked: &RemoveDrive, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let what = format!("cannot remove {} from pool `{name}`", asked.drive);
     let (path, report) =
         with_pool(app, name, Access::Change, &format!("pool remove {name}"), async |session| {
             let report = session.report();
-            let drive = find(&report, app, &options.drive)?;
+            let drive = find(&report, app, &asked.drive)?;
             let removed = session.pool.remove(id_of(drive)).await;
             removed.map_err(|error| pool_failure(what, &error))?;
             Ok((drive.path.clone(), session.report()))

@@ -9,6 +9,7 @@ use stripewise_control::daemon::serving::begin_serving;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, Session};
 use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::request::RenamePool;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Failure, Result};
@@ -24,9 +25,16 @@ pub struct Options {
     new_name: PoolName,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> RenamePool {
+        RenamePool { pool: self.name.clone(), new_name: self.new_name.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (name, new_name) = (&options.name.0, &options.new_name.0);
+pub async fn run(asked: &RenamePool, app: &App) -> Result<Exit> {
+    let (name, new_name) = (&asked.pool.0, &asked.new_name.0);
     let home = app.home()?;
     let known = home.pool(name)?;
     let what = format!("rename pool `{name}`");

@@ -12,6 +12,7 @@ use stripewise_control::names::PoolName;
 use stripewise_control::pools::redundancy::tell_without;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_control::report::{DriveState, PoolReport};
+use stripewise_control::request::ReplaceDrive;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
@@ -33,19 +34,32 @@ pub struct Options {
     new: String,
     /// Overwrite the new drive even if it holds something
     #[arg(long)]
-    pub force: bool,
+    force: bool,
     /// Rebuild now, in the foreground, instead of whenever the pool's jobs are worked on
     #[arg(long)]
     wait: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ReplaceDrive {
+        ReplaceDrive {
+            pool: self.name.clone(),
+            old: self.old.clone(),
+            new: self.new.clone(),
+            force: self.force,
+            wait: self.wait,
+        }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let what = format!("cannot replace {} in pool `{name}`", options.old);
+pub async fn run(asked: &ReplaceDrive, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let what = format!("cannot replace {} in pool `{name}`", asked.old);
     let done = with_pool(app, name, Access::Change, &format!("pool replace {name}"), async |session| {
         let report = session.report();
-        let old = find(&report, app, &options.old)?;
+        let old = find(&report, app, &asked.old)?;
         let old_id = id_of(old);
         match old.state.takes_part() {
             true => app.printer.note(format!(
@@ -54,17 +68,17 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             )),
             false => tell_without(app, session, old, old_id, "until the new drive is rebuilt")?,
         }
-        let replaced = match find(&report, app, &options.new).ok().filter(|drive| drive.role == "spare") {
+        let replaced = match find(&report, app, &asked.new).ok().filter(|drive| drive.role == "spare") {
             Some(spare) => session.pool.replace_by_spare(old_id, id_of(spare)).await,
             None => {
-                let candidate = Candidate::named(app, &options.new)?;
-                let opened = session.open_new_drive(&candidate, options.force).await?;
-                let replacing = session.pool.replace(old_id, opened.drive.clone(), options.force);
+                let candidate = Candidate::named(app, &asked.new)?;
+                let opened = session.open_new_drive(&candidate, asked.force).await?;
+                let replacing = session.pool.replace(old_id, opened.drive.clone(), asked.force);
                 replacing.await.map(|_| ())
             }
         };
         replaced.map_err(|error| pool_failure(&what, &error))?;
-        if options.wait {
+        if asked.wait {
             return work(app, session, JobKind::Rebuild).await.map(Outcome::Rebuilt);
         }
         Ok(Outcome::Due(Box::new(session.report())))
@@ -80,9 +94,9 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         page.line(match is_being_replaced {
             true => format!(
                 "replacing {} with {} in pool {name}: until that is done both are used",
-                options.old, options.new
+                asked.old, asked.new
             ),
-            false => format!("{} takes the place of {} in pool {name}", options.new, options.old),
+            false => format!("{} takes the place of {} in pool {name}", asked.new, asked.old),
         });
         if let Some(due) = due {
             page.line(due);

@@ -8,6 +8,7 @@ use clap::Args;
 use stripewise_control::drives::names::{find, id_of};
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::RetireDrive;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
@@ -28,21 +29,28 @@ pub struct Options {
     wait: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> RetireDrive {
+        RetireDrive { pool: self.name.clone(), drive: self.drive.clone(), wait: self.wait }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
-    let what = format!("cannot retire {} from pool `{name}`", options.drive);
+pub async fn run(asked: &RetireDrive, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
+    let what = format!("cannot retire {} from pool `{name}`", asked.drive);
     let doing = format!("pool retire {name}");
     let (path, id, report) = with_pool(app, name, Access::Change, &doing, async |session| {
         let report = session.report();
-        let drive = find(&report, app, &options.drive)?;
+        let drive = find(&report, app, &asked.drive)?;
         app.printer.note(format!(
             "no volume loses redundancy while {} is emptied: it counts until what it holds is elsewhere",
             drive.path
         ));
         let retired = session.pool.retire(id_of(drive)).await;
         retired.map_err(|error| pool_failure(what, &error))?;
-        if options.wait {
+        if asked.wait {
             work(app, session, JobKind::Rebuild).await?;
         }
         Ok((drive.path.clone(), drive.id.clone(), session.report()))
@@ -60,5 +68,5 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             page.line(due);
         }
     })?;
-    Ok(if options.wait && !is_gone { Exit::Failure } else { Exit::Success })
+    Ok(if asked.wait && !is_gone { Exit::Failure } else { Exit::Success })
 }

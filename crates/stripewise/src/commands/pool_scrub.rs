@@ -4,6 +4,7 @@
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::Scrub;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::{App, Pools};
@@ -21,11 +22,18 @@ pub struct Options {
     wait: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> Scrub {
+        Scrub { pool: self.name.clone(), wait: self.wait }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
+pub async fn run(asked: &Scrub, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
     let what = format!("cannot scrub pool `{name}`");
-    if options.wait {
+    if asked.wait {
         let done =
             with_pool(app, name, Access::Change, &format!("pool scrub {name} --wait"), async |session| {
                 session.show_notices();

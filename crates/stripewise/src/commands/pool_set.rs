@@ -1,23 +1,16 @@
 //! `pool set`: settings kept with the pool.
 
-use std::str::FromStr;
-
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
+use stripewise_control::request::{ChangeSettings, Setting};
 use stripewise_control::size::ByteSize;
-use stripewise_engine::pool::{
-    REBUILD_PRIORITY_HIGH_PERCENT, REBUILD_PRIORITY_LOW_PERCENT, REBUILD_PRIORITY_MEDIUM_PERCENT,
-};
+use stripewise_engine::pool::PoolError;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Result};
 
 const DAY_S: u64 = 86_400;
-/// Ten years: longer is a slip of the hand.
-const MOST_DAYS: f64 = 3652.0;
-const SETTINGS: &str = "rebuild-priority=low|medium|high|1..100, patrol-rate=RATE|none, patrol-interval=DAYS|none, \
-                        space-warning=1..100, tier-rate=RATE|off";
 
 /// Change settings of a pool
 #[derive(Args)]
@@ -35,190 +28,66 @@ pub struct Options {
     settings: Vec<Setting>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Setting {
-    RebuildPriority(u32),
-    PatrolRate(Option<u64>),
-    PatrolInterval(Option<u64>),
-    SpaceWarning(u32),
-    TierRate(Option<u64>),
+async fn apply(setting: Setting, session: &Session) -> std::result::Result<(), PoolError> {
+    let pool = &session.pool;
+    let (rate_before, interval_before, _) = pool.patrol();
+    match setting {
+        Setting::RebuildPriority(percent) => pool.set_rebuild_priority(percent).await,
+        Setting::PatrolRate(rate) => pool.set_patrol(rate, interval_before).await,
+        Setting::PatrolInterval(interval) => pool.set_patrol(rate_before, interval).await,
+        Setting::SpaceWarning(percent) => pool.set_space_warning(percent).await,
+        Setting::TierRate(rate) => pool.set_tier_rate(rate).await,
+    }
 }
 
-impl FromStr for Setting {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let unknown = || format!("`{text}` is no setting; there are {SETTINGS}");
-        let (name, value) = text.split_once('=').ok_or_else(unknown)?;
-        match name {
-            "rebuild-priority" => priority(value).map(Self::RebuildPriority),
-            "patrol-rate" => rate(value).map(Self::PatrolRate),
-            "tier-rate" => tier_rate(value).map(Self::TierRate),
-            "patrol-interval" => interval(value).map(Self::PatrolInterval),
-            "space-warning" => match value.trim_end_matches('%').parse() {
-                Ok(percent @ 1..=100) => Ok(Self::SpaceWarning(percent)),
-                _ => Err(format!("`{value}` is no share of the space; 1 to 100 (percent)")),
-            },
-            _ => Err(unknown()),
+fn in_words(setting: Setting) -> String {
+    match setting {
+        Setting::RebuildPriority(percent) => {
+            format!("rebuilds get {percent} % of each drive's time while there is other load")
+        }
+        Setting::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
+        Setting::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
+        Setting::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
+        Setting::PatrolInterval(Some(seconds)) => {
+            let days = seconds as f64 / DAY_S as f64;
+            format!(
+                "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
+            )
+        }
+        Setting::TierRate(None) => {
+            "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
+        }
+        Setting::TierRate(Some(rate)) => {
+            format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
+        }
+        Setting::SpaceWarning(percent) => {
+            format!("the status warns from {percent} % of the space in use on")
         }
     }
 }
 
-fn priority(value: &str) -> std::result::Result<u32, String> {
-    match value {
-        "low" => Ok(REBUILD_PRIORITY_LOW_PERCENT),
-        "medium" => Ok(REBUILD_PRIORITY_MEDIUM_PERCENT),
-        "high" => Ok(REBUILD_PRIORITY_HIGH_PERCENT),
-        _ => match value.parse() {
-            Ok(percent @ 1..=100) => Ok(percent),
-            _ => Err(format!("`{value}` is no rebuild priority; low, medium, high or 1 to 100 (percent)")),
-        },
-    }
-}
-
-/// Bytes per second, as `20MB` or `20MB/s`.
-fn rate(value: &str) -> std::result::Result<Option<u64>, String> {
-    if value == "none" {
-        return Ok(None);
-    }
-    match value.strip_suffix("/s").unwrap_or(value).parse::<ByteSize>() {
-        Ok(ByteSize(0)) => Err("a patrol rate of 0 would never end; `none` takes the limit away".to_owned()),
-        Ok(size) => Ok(Some(size.0)),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Bytes per second that rows move at.
-fn tier_rate(value: &str) -> std::result::Result<Option<u64>, String> {
-    const LEAST: ByteSize = ByteSize(1 << 20);
-    if value == "off" {
-        return Ok(None);
-    }
-    match value.strip_suffix("/s").unwrap_or(value).parse::<ByteSize>() {
-        Ok(size) if size < LEAST => Err(format!(
-            "tiers move at {LEAST} per second at least; `off` takes the limit away, and a pinned volume stays"
-        )),
-        Ok(size) => Ok(Some(size.0)),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Days in seconds.
-fn interval(value: &str) -> std::result::Result<Option<u64>, String> {
-    match (value, value.parse::<f64>()) {
-        ("none", _) => Ok(None),
-        (_, Ok(days)) if days > 0.0 && days <= MOST_DAYS => Ok(Some(((days * DAY_S as f64) as u64).max(1))),
-        _ => Err(format!(
-            "`{value}` is no number of days up to {MOST_DAYS}; `none`: scrubs begin only by hand"
-        )),
-    }
-}
-
-impl Setting {
-    async fn apply(self, session: &Session) -> std::result::Result<(), stripewise_engine::pool::PoolError> {
-        let pool = &session.pool;
-        let (rate_before, interval_before, _) = pool.patrol();
-        match self {
-            Self::RebuildPriority(percent) => pool.set_rebuild_priority(percent).await,
-            Self::PatrolRate(rate) => pool.set_patrol(rate, interval_before).await,
-            Self::PatrolInterval(interval) => pool.set_patrol(rate_before, interval).await,
-            Self::SpaceWarning(percent) => pool.set_space_warning(percent).await,
-            Self::TierRate(rate) => pool.set_tier_rate(rate).await,
-        }
-    }
-
-    fn in_words(self) -> String {
-        match self {
-            Self::RebuildPriority(percent) => {
-                format!("rebuilds get {percent} % of each drive's time while there is other load")
-            }
-            Self::PatrolRate(None) => "scrubs read as fast as the rebuild priority lets them".to_owned(),
-            Self::PatrolRate(Some(rate)) => format!("scrubs read at most {} per second", ByteSize(rate)),
-            Self::PatrolInterval(None) => "scrubs begin only by hand".to_owned(),
-            Self::PatrolInterval(Some(seconds)) => {
-                let days = seconds as f64 / DAY_S as f64;
-                format!(
-                    "a scrub begins by itself {days:.2} days after the last one, while a process has the pool open"
-                )
-            }
-            Self::TierRate(None) => {
-                "rows move between fast and data drives as fast as the rebuild priority lets them".to_owned()
-            }
-            Self::TierRate(Some(rate)) => {
-                format!("at most {} per second are moved between fast and data drives", ByteSize(rate))
-            }
-            Self::SpaceWarning(percent) => {
-                format!("the status warns from {percent} % of the space in use on")
-            }
-        }
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ChangeSettings {
+        ChangeSettings { pool: self.name.clone(), settings: self.settings.clone() }
     }
 }
 
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name.0;
+pub async fn run(asked: &ChangeSettings, app: &App) -> Result<Exit> {
+    let name = &asked.pool.0;
     let report = with_pool(app, name, Access::Change, &format!("pool set {name}"), async |session| {
-        for setting in &options.settings {
-            let set = setting.apply(session).await;
+        for setting in &asked.settings {
+            let set = apply(*setting, session).await;
             set.map_err(|error| pool_failure(format!("cannot change pool `{name}`"), &error))?;
         }
         Ok(session.report())
     })
     .await?;
     app.printer.result(&Pools { pools: vec![report] }, |page| {
-        for setting in &options.settings {
-            page.line(format!("pool {name}: {}", setting.in_words()));
+        for setting in &asked.settings {
+            page.line(format!("pool {name}: {}", in_words(*setting)));
         }
     })?;
     Ok(Exit::Success)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn priorities_are_words_or_percentages() {
-        assert_eq!("rebuild-priority=low".parse(), Ok(Setting::RebuildPriority(10)));
-        assert_eq!("rebuild-priority=high".parse(), Ok(Setting::RebuildPriority(60)));
-        assert_eq!("rebuild-priority=100".parse(), Ok(Setting::RebuildPriority(100)));
-        for text in [
-            "rebuild-priority=0",
-            "rebuild-priority=101",
-            "rebuild-priority=",
-            "rebuild-priority",
-            "x=1",
-            "=",
-        ] {
-            assert!(text.parse::<Setting>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn patrols_have_a_rate_and_an_interval_or_none() {
-        assert_eq!("patrol-rate=20MB/s".parse(), Ok(Setting::PatrolRate(Some(20_000_000))));
-        assert_eq!("patrol-rate=1M".parse(), Ok(Setting::PatrolRate(Some(1 << 20))));
-        assert_eq!("patrol-rate=none".parse(), Ok(Setting::PatrolRate(None)));
-        assert_eq!("patrol-interval=7".parse(), Ok(Setting::PatrolInterval(Some(604_800))));
-        assert_eq!("patrol-interval=0.5".parse(), Ok(Setting::PatrolInterval(Some(43_200))));
-        assert_eq!("patrol-interval=none".parse(), Ok(Setting::PatrolInterval(None)));
-        assert_eq!("space-warning=90%".parse(), Ok(Setting::SpaceWarning(90)));
-        assert_eq!("tier-rate=50MB/s".parse(), Ok(Setting::TierRate(Some(50_000_000))));
-        assert_eq!("tier-rate=off".parse(), Ok(Setting::TierRate(None)));
-        for text in [
-            "patrol-rate=0",
-            "patrol-rate=fast",
-            "patrol-interval=0",
-            "patrol-interval=-1",
-            "patrol-interval=NaN",
-            "patrol-interval=99999",
-            "space-warning=0",
-            "space-warning=101",
-            "tier-rate=0",
-            "tier-rate=1000",
-            "tier-rate=none",
-        ] {
-            assert!(text.parse::<Setting>().is_err(), "{text}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::PoolReport;
+use stripewise_control::request::ShowPools;
 
 use crate::commands::{App, Pools};
 use crate::failure::{Exit, Reason, Result};
@@ -23,10 +24,17 @@ pub struct Options {
     name: Option<PoolName>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ShowPools {
+        ShowPools { pool: self.name.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ShowPools, app: &App) -> Result<Exit> {
     let home = app.home()?;
-    let known = match &options.name {
+    let known = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],
         None => home.pools()?,
     };

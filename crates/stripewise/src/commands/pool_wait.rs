@@ -6,6 +6,7 @@
 use clap::Args;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::session::{Access, with_pool};
+use stripewise_control::request::WaitForJob;
 use stripewise_engine::pool::JobKind;
 
 use crate::commands::App;
@@ -23,9 +24,16 @@ pub struct Options {
     kind: JobKind,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> WaitForJob {
+        WaitForJob { pool: self.name.clone(), job: self.kind }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (name, kind) = (&options.name.0, options.kind);
+pub async fn run(asked: &WaitForJob, app: &App) -> Result<Exit> {
+    let (name, kind) = (&asked.pool.0, asked.job);
     let done = with_pool(app, name, Access::Change, &format!("pool wait {name} {kind}"), async |session| {
         session.show_notices();
         work(app, session, kind).await

@@ -10,6 +10,7 @@ use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
 use stripewise_control::report::counted;
+use stripewise_control::request::ConvertVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{JobKind, PoolError};
 use stripewise_layout::LayoutSpec;
@@ -50,17 +51,24 @@ pub struct Options {
     wait: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> Result<ConvertVolume> {
+        let layout = match self.layout {
+            Some(layout) => Some(LayoutSpec {
+                groups: self.groups,
+                interleave_bytes: self.interleave.map(|size| size.0),
+                ..with_columns(layout, self.columns)?
+            }),
+            None => None,
+        };
+        Ok(ConvertVolume { volume: self.name.clone(), layout, yes: self.yes, wait: self.wait })
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name;
-    let wanted = match options.layout {
-        Some(layout) => Some(LayoutSpec {
-            groups: options.groups,
-            interleave_bytes: options.interleave.map(|size| size.0),
-            ..with_columns(layout, options.columns)?
-        }),
-        None => None,
-    };
+pub async fn run(asked: &ConvertVolume, app: &App) -> Result<Exit> {
+    let (name, wanted) = (&asked.volume, asked.layout);
     let what = match wanted {
         Some(_) => format!("cannot convert volume `{name}`"),
         None => format!("cannot cancel the conversion of volume `{name}`"),
@@ -70,7 +78,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             session.show_notices();
             let begun = match wanted {
                 Some(layout) => {
-                    if !options.yes {
+                    if !asked.yes {
                         confirm_loss(session, name, layout)?;
                     }
                     session.pool.convert_volume(&name.volume, layout).await
@@ -78,7 +86,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
                 None => session.pool.cancel_conversion(&name.volume).await,
             };
             begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
-            if options.wait {
+            if asked.wait {
                 work(app, session, JobKind::Convert).await?;
             }
             session.volume_report(name)

@@ -5,6 +5,7 @@
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::CreateVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_engine::pool::{Pin, PoolError, VolumeSpec};
 use stripewise_layout::LayoutSpec;
@@ -83,31 +84,46 @@ pub fn with_columns(layout: LayoutSpec, asked: Option<usize>) -> Result<LayoutSp
     }
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> Result<CreateVolume> {
+        let layout = LayoutSpec {
+            groups: self.groups,
+            interleave_bytes: Some(self.interleave.0),
+            ..with_columns(self.layout, self.columns)?
+        };
+        Ok(CreateVolume {
+            volume: self.name.clone(),
+            layout,
+            size_bytes: self.size.map(|size| size.0),
+            thin: self.thin,
+            write_back: match (self.write_back, self.write_through) {
+                (true, _) => Some(true),
+                (_, true) => Some(false),
+                _ => None,
+            },
+            checksums: self.checksums.map(|switch| switch == Switch::On),
+            pin: match self.pin {
+                Some(PinChoice::Fast) => Pin::Fast,
+                Some(PinChoice::Slow) => Pin::Slow,
+                None => Pin::None,
+            },
+        })
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name;
-    let layout = LayoutSpec {
-        groups: options.groups,
-        interleave_bytes: Some(options.interleave.0),
-        ..with_columns(options.layout, options.columns)?
-    };
+pub async fn run(asked: &CreateVolume, app: &App) -> Result<Exit> {
+    let name = &asked.volume;
     let what = format!("cannot create volume `{name}`");
     let spec = VolumeSpec {
         name: name.volume.clone(),
-        layout,
-        size_bytes: options.size.map(|size| size.0),
-        thin: options.thin,
-        write_back: match (options.write_back, options.write_through) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            _ => None,
-        },
-        checksums: options.checksums.map(|switch| switch == Switch::On),
-        pin: match options.pin {
-            Some(PinChoice::Fast) => Pin::Fast,
-            Some(PinChoice::Slow) => Pin::Slow,
-            None => Pin::None,
-        },
+        layout: asked.layout,
+        size_bytes: asked.size_bytes,
+        thin: asked.thin,
+        write_back: asked.write_back,
+        checksums: asked.checksums,
+        pin: asked.pin,
     };
     let pin = spec.pin;
     let volume =
@@ -126,7 +142,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         volume.columns,
         ByteSize(volume.interleave_bytes),
         ByteSize(volume.capacity_bytes),
-        if options.thin { ", thin" } else { "" }
+        if asked.thin { ", thin" } else { "" }
     );
     app.printer.result(&Volumes { volumes: vec![volume] }, |page| page.line(text))?;
     Ok(Exit::Success)

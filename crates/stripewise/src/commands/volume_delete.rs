@@ -4,6 +4,7 @@ use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, Session, pool_failure, with_pool};
 use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::request::DeleteVolume;
 use stripewise_control::size::ByteSize;
 
 use crate::commands::{App, Volumes, confirmed};
@@ -20,9 +21,16 @@ pub struct Options {
     yes: bool,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> DeleteVolume {
+        DeleteVolume { volume: self.name.clone(), yes: self.yes }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name;
+pub async fn run(asked: &DeleteVolume, app: &App) -> Result<Exit> {
+    let name = &asked.volume;
     let home = app.home()?;
     home.pool(&name.pool)?;
     let what = format!("delete volume `{name}`");
@@ -34,7 +42,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
         let pool = session.report().with_identity_and_drives();
         Ok(format!("volume {name} ({}, {}) of {pool}", volume.id, ByteSize(volume.capacity_bytes)))
     };
-    if !options.yes {
+    if !asked.yes {
         let meant = with_pool(app, &name.pool, Access::Look, &doing, async |session| meant(session)).await?;
         return confirmed(false, &doing, &format!("deleting {meant} loses all that it holds"))
             .map(|()| Exit::Success);

@@ -6,6 +6,7 @@ use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::status_file;
 use stripewise_control::registry::{Home, KnownPool};
 use stripewise_control::report::VolumeReport;
+use stripewise_control::request::ListVolumes;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
@@ -19,10 +20,17 @@ pub struct Options {
     pool: Option<PoolName>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ListVolumes {
+        ListVolumes { pool: self.pool.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ListVolumes, app: &App) -> Result<Exit> {
     let home = app.home()?;
-    let pools = match &options.pool {
+    let pools = match &asked.pool {
         Some(name) => vec![home.pool(&name.0)?],
         None => home.pools()?,
     };
@@ -32,7 +40,7 @@ pub async fn run(options: &Options, app: &App) -> Result<Exit> {
             Ok(found) => volumes.extend(found),
             Err(failure) if failure.taken_at().is_some() => return Err(failure),
             // One pool that is away does not hide the others.
-            Err(failure) if options.pool.is_none() => app.printer.warning(failure.message),
+            Err(failure) if asked.pool.is_none() => app.printer.warning(failure.message),
             Err(failure) => return Err(failure),
         }
     }

@@ -6,6 +6,7 @@
 use clap::{Args, ValueEnum};
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
+use stripewise_control::request::PinVolume;
 use stripewise_engine::pool::{JobKind, Pin};
 
 use crate::commands::{App, Volumes};
@@ -44,14 +45,21 @@ impl From<PinChoice> for Pin {
     }
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> PinVolume {
+        PinVolume { volume: self.name.clone(), pin: self.pin.into(), wait: self.wait }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (name, pin) = (&options.name, Pin::from(options.pin));
+pub async fn run(asked: &PinVolume, app: &App) -> Result<Exit> {
+    let (name, pin) = (&asked.volume, asked.pin);
     let doing = format!("volume pin {name} {pin}");
     let volume = with_pool(app, &name.pool, Access::Change, &doing, async |session| {
         let pinned = session.pool.set_pin(&name.volume, pin).await;
         pinned.map_err(|error| pool_failure(format!("cannot pin volume `{name}` {pin}"), &error))?;
-        if options.wait {
+        if asked.wait {
             work(app, session, JobKind::Tier).await?;
         }
         session.volume_report(name)

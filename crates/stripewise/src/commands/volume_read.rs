@@ -10,6 +10,7 @@ use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
 use stripewise_control::pools::session::with_pool_to_read;
+use stripewise_control::request::ReadVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
@@ -34,19 +35,30 @@ pub struct Options {
     length: Option<ByteSize>,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ReadVolume {
+        ReadVolume {
+            volume: self.name.clone(),
+            offset: self.offset.0,
+            length: self.length.map(|length| length.0),
+        }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
+pub async fn run(asked: &ReadVolume, app: &App) -> Result<Exit> {
     if app.printer.is_json() {
         return Err(Failure::usage(
             "volume read prints the volume's bytes and nothing else; --json does not go with it",
         ));
     }
-    let name = &options.name;
+    let name = &asked.volume;
     with_pool_to_read(app, &name.pool, &format!("volume read {name}"), async |session| {
         session.show_notices();
         let volume = find_volume(session, name)?;
-        let (capacity, offset) = (volume.capacity_bytes(), options.offset.0);
-        let length = options.length.map_or_else(|| capacity.saturating_sub(offset), |length| length.0);
+        let (capacity, offset) = (volume.capacity_bytes(), asked.offset);
+        let length = asked.length.unwrap_or_else(|| capacity.saturating_sub(offset));
         if offset.checked_add(length).is_none_or(|end| end > capacity) {
             return Err(Failure::new(format!(
                 "cannot read {length} bytes at {offset} of volume `{name}`: it ends at {capacity}"

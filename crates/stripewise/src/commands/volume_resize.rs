@@ -7,6 +7,7 @@ use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, pool_failure, with_pool};
 use stripewise_control::pools::stacked::refuse_if_used;
+use stripewise_control::request::ResizeVolume;
 use stripewise_control::size::ByteSize;
 
 use crate::commands::{App, Volumes};
@@ -23,9 +24,16 @@ pub struct Options {
     size: ByteSize,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ResizeVolume {
+        ResizeVolume { volume: self.name.clone(), size_bytes: self.size.0 }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (name, size) = (&options.name, options.size);
+pub async fn run(asked: &ResizeVolume, app: &App) -> Result<Exit> {
+    let (name, size) = (&asked.volume, ByteSize(asked.size_bytes));
     if size.0 == 0 {
         return Err(Failure::usage(format!("a volume of 0 bytes holds nothing; `{name}` stays as it is"))
             .hint(format!("to be rid of it: stripewise volume delete {name} --yes")));

@@ -4,6 +4,7 @@ use clap::Args;
 use stripewise_control::names::VolumeName;
 use stripewise_control::pools::session::{Access, find_volume, with_pool};
 use stripewise_control::pools::status_file;
+use stripewise_control::request::ShowVolume;
 
 use crate::commands::{App, Volumes};
 use crate::failure::{Exit, Result};
@@ -17,9 +18,16 @@ pub struct Options {
     name: VolumeName,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> ShowVolume {
+        ShowVolume { volume: self.name.clone() }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let name = &options.name;
+pub async fn run(asked: &ShowVolume, app: &App) -> Result<Exit> {
+    let name = &asked.volume;
     let home = app.home()?;
     let known = home.pool(&name.pool)?;
     // Whoever has the pool open knows how it is used and what is being moved.

@@ -17,6 +17,7 @@ use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, find_volume};
 use stripewise_control::pools::session::{Access, with_pool};
 use stripewise_control::pools::stacked::refuse_if_used;
 use stripewise_control::report::counted;
+use stripewise_control::request::WriteVolume;
 use stripewise_control::size::ByteSize;
 use stripewise_drive::{Buffer, Context, JoinHandle};
 use stripewise_engine::ArrayError;
@@ -46,9 +47,16 @@ struct Written {
     written_bytes: u64,
 }
 
+impl Options {
+    /// What is asked by them.
+    pub fn request(&self) -> WriteVolume {
+        WriteVolume { volume: self.name.clone(), offset: self.offset.0 }
+    }
+}
+
 /// Runs it.
-pub async fn run(options: &Options, app: &App) -> Result<Exit> {
-    let (name, offset) = (&options.name, options.offset.0);
+pub async fn run(asked: &WriteVolume, app: &App) -> Result<Exit> {
+    let (name, offset) = (&asked.volume, asked.offset);
     let what = format!("write to `{name}`");
     refuse_if_used(&app.home()?, &what, &name.pool, Some(&name.volume))?;
     // A client may keep in memory what it read: a file system that is mounted would not survive it.

@@ -1,5 +1,5 @@
-//! The paths under `/api/v1`, what they take, and the command line that each of them becomes (those
-//! on drives and volumes: `drives.rs`, `volumes.rs`). The description in OpenAPI is made from these
+//! The paths under `/api/v1`, what they take, and the request that each of them becomes (those on
+//! drives and volumes: `drives.rs`, `volumes.rs`). The description in OpenAPI is made from these
 //! files (`GET /api/v1/openapi.json`). `tests.rs` holds them against the commands: each has its
 //! path, or a reason why not.
 //!
@@ -7,6 +7,9 @@
 //! (`streams.rs`). Status 200: done; 400: the request makes no sense; 409: it could not be done,
 //! `error` and `hint` say why; 401 and 403: not let in; 503: the daemon is ending.
 
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query};
@@ -15,12 +18,13 @@ use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use clap::Parser;
 use futures_channel::{mpsc, oneshot};
 use futures_util::SinkExt;
 use serde::{Deserialize, Serialize};
 use stripewise_control::daemon::refusals::Refusals;
+use stripewise_control::names::PoolName;
 use stripewise_control::report::{EventReport, PoolReport, VolumeReport};
+use stripewise_control::request::*;
 use stripewise_export::budget::Budget;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -31,7 +35,6 @@ pub use problem::{Problem, error};
 use super::connections::{no_memory, whole_body};
 use super::guard::{Guard, Visitor, let_in};
 use super::orders::{Answer, Order};
-use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 
 mod description;
@@ -130,17 +133,14 @@ impl FromRequestParts<House> for Api {
 }
 
 impl Api {
-    /// The answer to what this visitor may not ask for. What is no command is told by the command
-    /// line.
-    fn refusal(&self, words: &[String]) -> Option<Response> {
-        let line = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
-        let Ok(cli) = Cli::try_parse_from(line) else { return None };
-        let (needed, Visitor { name, role }) = (cli.command.needs(), &self.visitor);
+    /// The answer to what this visitor may not ask for.
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        let (needed, Visitor { name, role }) = (request.needs(), &self.visitor);
         if *role >= needed {
             return None;
         }
         let why = format!("it needs the role {needed}, and this caller has the role {role}");
-        self.house.refusals.tell("HTTP", name, &format!("`{}`: {why}", words.join(" ")));
+        self.house.refusals.tell("HTTP", name, &format!("`{request}`: {why}"));
         Some(error(StatusCode::FORBIDDEN, &why, None).into_response())
     }
 
@@ -153,23 +153,50 @@ impl Api {
         answered.await.map_err(|_| ending())
     }
 
-    /// Carries out a command.
-    async fn command(self, words: Vec<String>, input: Vec<u8>) -> Result<Answer, Response> {
-        if let Some(refusal) = self.refusal(&words) {
+    /// Carries out a request.
+    async fn request(self, request: Request, json: bool, input: Vec<u8>) -> Result<Answer, Response> {
+        if let Some(refusal) = self.refusal(&request) {
             return Err(refusal);
         }
         let who = self.visitor.name.clone();
-        self.order(|answer| Order::Command { words, input, who, answer }).await
+        self.order(|answer| Order::Request { request, json, input, who, answer }).await
     }
 
-    /// Carries out a command that prints a document.
-    async fn document(self, words: Words) -> Response {
-        let answer = match self.command(words.with_json(), Vec::new()).await {
-            Ok(answer) => answer,
-            Err(response) => return response,
-        };
-        answered(answer)
+    /// Carries out a request whose answer is a document.
+    async fn document(self, request: impl Into<Request>) -> Response {
+        match self.request(request.into(), true, Vec::new()).await {
+            Ok(answer) => answered(answer),
+            Err(response) => response,
+        }
     }
+}
+
+/// A request that makes no sense.
+struct Wrong {
+    detail: String,
+    hint: Option<String>,
+}
+
+impl Wrong {
+    fn new(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), hint: None }
+    }
+
+    /// A field with a value that it cannot have.
+    fn value(field: &str, text: &str, why: impl Display) -> Self {
+        Self::new(format!("invalid value '{text}' for `{field}`: {why}"))
+    }
+}
+
+impl IntoResponse for Wrong {
+    fn into_response(self) -> Response {
+        problem_of(StatusCode::BAD_REQUEST, &self.detail, self.hint.as_deref())
+    }
+}
+
+/// A value as it was sent; `field` names it where it is none.
+fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Wrong> {
+    text.parse().map_err(|why| Wrong::value(field, text, why))
 }
 
 fn status_of(exit: Exit) -> StatusCode {
@@ -223,56 +250,6 @@ fn said(messages: &str) -> (String, Option<String>) {
     (after("error:").unwrap_or_else(|| messages.trim().to_owned()), after("hint:"))
 }
 
-/// A command line: names of the command, options, and what stands for itself, which cannot be taken
-/// for an option.
-struct Words {
-    command: Vec<String>,
-    options: Vec<String>,
-    operands: Vec<String>,
-}
-
-impl Words {
-    fn new(command: &str) -> Self {
-        let command = command.split(' ').map(str::to_owned).collect();
-        Self { command, options: Vec::new(), operands: Vec::new() }
-    }
-
-    fn operand(mut self, operand: impl ToString) -> Self {
-        self.operands.push(operand.to_string());
-        self
-    }
-
-    fn operands(self, operands: &[impl std::fmt::Display]) -> Self {
-        operands.iter().fold(self, Self::operand)
-    }
-
-    fn option(mut self, name: &str, value: Option<impl ToString>) -> Self {
-        self.options.extend(value.map(|value| format!("--{name}={}", value.to_string())));
-        self
-    }
-
-    fn options(self, name: &str, values: &[String]) -> Self {
-        values.iter().fold(self, |words, value| words.option(name, Some(value)))
-    }
-
-    fn flag(mut self, name: &str, is_set: bool) -> Self {
-        self.options.extend(is_set.then(|| format!("--{name}")));
-        self
-    }
-
-    fn plain(self) -> Vec<String> {
-        let Self { mut command, options, operands } = self;
-        command.extend(options);
-        command.push("--".to_owned());
-        command.extend(operands);
-        command
-    }
-
-    fn with_json(self) -> Vec<String> {
-        self.flag("json", true).flag("quiet", true).plain()
-    }
-}
-
 /// Pools.
 #[derive(Serialize, ToSchema)]
 #[allow(dead_code, reason = "describes what commands print")]
@@ -301,7 +278,7 @@ struct Events {
 /// All pools, as they stand.
 #[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn list_pools(api: Api) -> Response {
-    api.document(Words::new("pool status")).await
+    api.document(ShowPools { pool: None }).await
 }
 
 /// A pool to be made.
@@ -328,15 +305,15 @@ struct NewPool {
 #[utoipa::path(post, path = "/api/v1/pools", request_body = NewPool,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn create_pool(api: Api, Json(pool): Json<NewPool>) -> Response {
-    let words = Words::new("pool create")
-        .operand(&pool.name)
-        .operands(&pool.drives)
-        .options("spare", &pool.spares)
-        .options("journal", &pool.journals)
-        .options("fast", &pool.fast)
-        .option("slab", pool.slab_bytes)
-        .flag("force", pool.force);
-    api.document(words).await
+    let NewPool { name, drives, spares, journals, fast, slab_bytes, force } = pool;
+    let pool = match parse("name", &name) {
+        Ok(pool) => pool,
+        Err(wrong) => return wrong.into_response(),
+    };
+    if drives.is_empty() {
+        return Wrong::new("`drives` names no drive").into_response();
+    }
+    api.document(CreatePool { pool, drives, spares, journals, fast, slab_bytes, force }).await
 }
 
 /// Where to look for pools.
@@ -366,19 +343,26 @@ struct Import {
 #[utoipa::path(post, path = "/api/v1/import", request_body = Import,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 async fn import_pools(api: Api, Json(import): Json<Import>) -> Response {
-    let words = Words::new("pool import")
-        .options("dir", &import.folders)
-        .options("drive", &import.drives)
-        .flag("all", import.all)
-        .option("as", import.new_name)
-        .flag("force", import.force);
-    api.document(import.pool.iter().fold(words, Words::operand)).await
+    let Import { folders, drives, pool, all, new_name, force } = import;
+    let wrong = |what: &str| Wrong::new(what).into_response();
+    if all && pool.is_some() {
+        return wrong("`all` and `pool` do not go together");
+    }
+    if new_name.is_some() && pool.is_none() {
+        return wrong("`new_name` is for the one that `pool` names");
+    }
+    let new_name = match new_name.map(|name| parse("new_name", &name)).transpose() {
+        Ok(new_name) => new_name,
+        Err(wrong) => return wrong.into_response(),
+    };
+    let folders = folders.into_iter().map(PathBuf::from).collect();
+    api.document(ImportPools { folders, drives, pool, all, new_name, force }).await
 }
 
 /// A pool, as it stands.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn show_pool(api: Api, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool status").operand(pool)).await
+async fn show_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
+    api.document(ShowPools { pool: Some(pool) }).await
 }
 
 /// Settings to be changed; what is left out stays.
@@ -400,7 +384,7 @@ struct Settings {
 /// Changes settings of a pool.
 #[utoipa::path(patch, path = "/api/v1/pools/{pool}", request_body = Settings,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn change_pool(api: Api, Path(pool): Path<String>, Json(settings): Json<Settings>) -> Response {
+async fn change_pool(api: Api, Path(pool): Path<PoolName>, Json(settings): Json<Settings>) -> Response {
     let space_warning = settings.space_warning.map(|percent| percent.to_string());
     let settings = [
         ("rebuild-priority", settings.rebuild_priority),
@@ -409,9 +393,12 @@ async fn change_pool(api: Api, Path(pool): Path<String>, Json(settings): Json<Se
         ("space-warning", space_warning),
         ("tier-rate", settings.tier_rate),
     ];
-    let settings: Vec<String> =
-        settings.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect();
-    api.document(Words::new("pool set").operand(pool).operands(&settings)).await
+    let named = settings.into_iter().filter_map(|(name, value)| Some(Setting::of(name, &value?)));
+    match named.collect::<Result<Vec<_>, String>>() {
+        Ok(settings) if settings.is_empty() => Wrong::new("no setting is named").into_response(),
+        Ok(settings) => api.document(ChangeSettings { pool, settings }).await,
+        Err(why) => Wrong::new(why).into_response(),
+    }
 }
 
 /// Whether what cannot be undone is meant.
@@ -428,16 +415,16 @@ struct Confirmation {
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn destroy_pool(
     api: Api,
-    Path(pool): Path<String>,
+    Path(pool): Path<PoolName>,
     Query(confirmation): Query<Confirmation>,
 ) -> Response {
-    api.document(Words::new("pool destroy").flag("yes", confirmation.yes).operand(pool)).await
+    api.document(DestroyPool { pool, yes: confirmation.yes }).await
 }
 
 /// Takes a pool off the list, to use its drives elsewhere.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/export", responses((status = 200), (status = 409, body = Problem)))]
-async fn export_pool(api: Api, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool export").operand(pool)).await
+async fn export_pool(api: Api, Path(pool): Path<PoolName>) -> Response {
+    api.document(ExportPool { pool }).await
 }
 
 /// A pool's new name.
@@ -450,8 +437,11 @@ struct NewName {
 /// Gives a pool another name.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rename", request_body = NewName,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn rename_pool(api: Api, Path(pool): Path<String>, Json(new): Json<NewName>) -> Response {
-    api.document(Words::new("pool rename").operand(pool).operand(new.name)).await
+async fn rename_pool(api: Api, Path(pool): Path<PoolName>, Json(new): Json<NewName>) -> Response {
+    match parse("name", &new.name) {
+        Ok(new_name) => api.document(RenamePool { pool, new_name }).await,
+        Err(wrong) => wrong.into_response(),
+    }
 }
 
 /// How many.
@@ -464,8 +454,8 @@ struct Last {
 
 /// What happened to a pool, oldest first.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/events", params(Last), responses((status = 200, body = Events), (status = 409, body = Problem)))]
-async fn list_events(api: Api, Path(pool): Path<String>, Query(of): Query<Last>) -> Response {
-    api.document(Words::new("pool events").option("last", of.last).operand(pool)).await
+async fn list_events(api: Api, Path(pool): Path<PoolName>, Query(of): Query<Last>) -> Response {
+    api.document(ListEvents { pool, last: of.last }).await
 }
 
 /// Which time is looked at.
@@ -481,11 +471,10 @@ struct Times {
 
 /// What a pool's drives were asked.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/iostat", params(Times), responses((status = 200), (status = 409, body = Problem)))]
-async fn show_load(api: Api, Path(pool): Path<String>, Query(times): Query<Times>) -> Response {
+async fn show_load(api: Api, Path(pool): Path<PoolName>, Query(times): Query<Times>) -> Response {
     // A count is of intervals.
     let count = times.seconds.and(times.count);
-    let words = Words::new("pool iostat").operand(pool).operands(times.seconds.as_slice());
-    api.document(words.operands(count.as_slice())).await
+    api.document(ShowLoad { pool, seconds: times.seconds, count, causes: false }).await
 }
 
 /// Whether the answer comes when the work is done.
@@ -501,8 +490,8 @@ struct Wait {
 /// Asks for every stripe to be read, compared and repaired.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/scrub", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn scrub_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
-    api.document(Words::new("pool scrub").flag("wait", how.wait).operand(pool)).await
+async fn scrub_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<Wait>) -> Response {
+    api.document(Scrub { pool, wait: how.wait }).await
 }
 
 /// Which drive; all if left out.
@@ -516,23 +505,22 @@ struct OneDrive {
 /// Resets error counts, and acknowledges what the status reports of drives.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/clear", params(OneDrive),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn clear_pool(api: Api, Path(pool): Path<String>, Query(which): Query<OneDrive>) -> Response {
-    let words = Words::new("pool clear").operand(pool);
-    api.document(which.drive.into_iter().fold(words, Words::operand)).await
+async fn clear_pool(api: Api, Path(pool): Path<PoolName>, Query(which): Query<OneDrive>) -> Response {
+    api.document(Clear { pool, drive: which.drive }).await
 }
 
 /// Has what volumes take spread over all data drives, so that free space can be used.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/rebalance", params(Wait),
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn rebalance_pool(api: Api, Path(pool): Path<String>, Query(how): Query<Wait>) -> Response {
-    api.document(Words::new("pool rebalance").flag("wait", how.wait).operand(pool)).await
+async fn rebalance_pool(api: Api, Path(pool): Path<PoolName>, Query(how): Query<Wait>) -> Response {
+    api.document(Rebalance { pool, wait: how.wait, stop: false }).await
 }
 
 /// Stops that; what has moved stays where it is.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/rebalance",
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-async fn stop_rebalance(api: Api, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("pool rebalance").flag("stop", true).operand(pool)).await
+async fn stop_rebalance(api: Api, Path(pool): Path<PoolName>) -> Response {
+    api.document(Rebalance { pool, wait: false, stop: true }).await
 }
 
 /// Which job.
@@ -547,20 +535,23 @@ struct Job {
 /// waiting, and not the job.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/wait", params(Job),
     responses((status = 200, body = Pools), (status = 400, body = Problem), (status = 409, body = Problem)))]
-async fn wait_for_job(api: Api, Path(pool): Path<String>, Query(job): Query<Job>) -> Response {
-    api.document(Words::new("pool wait").operand(pool).operand(job.job)).await
+async fn wait_for_job(api: Api, Path(pool): Path<PoolName>, Query(job): Query<Job>) -> Response {
+    match parse("job", &job.job) {
+        Ok(job) => api.document(WaitForJob { pool, job }).await,
+        Err(wrong) => wrong.into_response(),
+    }
 }
 
 /// The pools on the list, served or not.
 #[utoipa::path(get, path = "/api/v1/known-pools", responses((status = 200), (status = 409, body = Problem)))]
 async fn list_known_pools(api: Api) -> Response {
-    api.document(Words::new("pool list")).await
+    api.document(ListPools {}).await
 }
 
 /// Has a test alert sent by every way that the daemon was given, and tells what came of it.
 #[utoipa::path(post, path = "/api/v1/alerts/test", responses((status = 200), (status = 409, body = Problem)))]
 async fn test_alerts(api: Api) -> Response {
-    api.document(Words::new("alert test")).await
+    api.document(TestAlerts {}).await
 }
 
 /// Figures for Prometheus.

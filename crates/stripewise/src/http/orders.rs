@@ -1,5 +1,5 @@
-//! What the HTTP thread asks of the daemon's executor: command lines, how everything stands, and to
-//! be told what happens.
+//! What the HTTP thread asks of the daemon's executor: requests on pools, how everything stands,
+//! and to be told what happens.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,18 +11,22 @@ use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
 use stripewise_control::daemon::socket::frames::Colours;
 use stripewise_control::daemon::turns::Turns;
+use stripewise_control::request::Request;
 
 use super::metrics;
 use crate::carry_out::{From, carry_out};
 use crate::commands::App;
 use crate::failure::{Exit, Result};
+use crate::printer::Printer;
 
 /// Something to do. The caller may have left.
 pub enum Order {
-    /// A command line, its input behind it.
-    Command {
-        /// The words.
-        words: Vec<String>,
+    /// A request, its input behind it.
+    Request {
+        /// What is asked.
+        request: Request,
+        /// Whether the answer is a document; else it is bytes of a volume.
+        json: bool,
         /// Its input.
         input: Vec<u8>,
         /// Who asks, for the log.
@@ -56,12 +60,13 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
         match order {
-            Order::Command { words, input, who, answer } if !answer.is_canceled() => {
+            Order::Request { request, json, input, who, answer } if !answer.is_canceled() => {
                 let (app, turns) = (app.clone(), turns.clone());
-                let work = async move { command(&words, input, &who, &app, &turns, answer).await };
+                let work =
+                    async move { carry_out_for(&request, json, input, &who, &app, &turns, answer).await };
                 drop(executor.context().spawn(work));
             }
-            Order::Command { .. } => {}
+            Order::Request { .. } => {}
             Order::Metrics(answer) => drop(answer.send(metrics::text(app))),
             Order::Follow { followed, who, answer } => {
                 tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");
@@ -71,8 +76,9 @@ pub async fn carry_out_all(orders: &mut mpsc::Receiver<Order>, app: &App, turns:
     }
 }
 
-async fn command(
-    words: &[String],
+async fn carry_out_for(
+    request: &Request,
+    json: bool,
     input: Vec<u8>,
     who: &str,
     app: &App,
@@ -81,7 +87,7 @@ async fn command(
 ) {
     let caller = Rc::new(Caller::with_input(input));
     let done = {
-        let carried_out = pin!(collected(words, who, app, turns, &caller));
+        let carried_out = pin!(collected(request, json, who, app, turns, &caller));
         match select(carried_out, answer.cancellation()).await {
             Either::Left((done, _)) => done,
             // Its caller waits no more: what only waits ends, a change is finished.
@@ -95,10 +101,18 @@ async fn command(
     let _ = answer.send(done);
 }
 
-async fn collected(words: &[String], who: &str, app: &App, turns: &Turns, caller: &Rc<Caller>) -> Answer {
+async fn collected(
+    request: &Request,
+    json: bool,
+    who: &str,
+    app: &App,
+    turns: &Turns,
+    caller: &Rc<Caller>,
+) -> Answer {
     let from = From { way: "http", who, folder: "/".as_ref() };
     let work = async {
-        let exit = carry_out(words, from, Colours::default(), app, caller, turns).await;
+        let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
+        let exit = carry_out(request, from, printer, app, caller, turns).await;
         caller.end(exit.code());
         exit
     };

@@ -87,7 +87,8 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
     sandbox.pool(2);
     let daemon = Daemon::start(&sandbox, "--log-level debug");
     let command = serde_json::json!({
-        "version": 1, "words": ["pool", "status", "tank", "x".repeat(900)], "folder": "/",
+        "version": 2, "request": {"ask": "show_drives", "of": {"drives": ["x".repeat(900)]}},
+        "json": false, "quiet": false, "folder": "/",
         "colours": {"out": false, "err": false}, "input_bytes": null
     });
     // Wrong, and told; more than a pipe takes.

@@ -128,7 +128,8 @@ fn input_that_was_not_asked_for_is_not_kept() {
     let mut stream = UnixStream::connect(sandbox.path("home/control.sock")).expect("it listens");
     stream.set_write_timeout(Some(AT_ONCE)).expect("set");
     let command = serde_json::json!({
-        "version": 1, "words": ["volume", "delete", "tank/a", "--yes"], "folder": "/",
+        "version": 2, "request": {"ask": "delete_volume", "of": {"volume": "tank/a", "yes": true}},
+        "json": false, "quiet": false, "folder": "/",
         "colours": {"out": false, "err": false}, "input_bytes": null
     });
     stream.write_all(&frame(b'C', command.to_string().as_bytes())).expect("sent");

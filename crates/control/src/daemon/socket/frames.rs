@@ -6,10 +6,14 @@
 //! Expected faults: anybody of this user may connect and send anything; lengths are bounded before
 //! memory is taken.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
+use crate::request::Request;
+
 /// Raised when frames change their meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Kind and length.
 pub const HEAD_BYTES: usize = 5;
 /// No frame has more bytes behind its head.
@@ -52,15 +56,19 @@ impl Kind {
     }
 }
 
-/// A command as it was typed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What another process asks for, and how it is to be told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// [`VERSION`] of whoever sends it.
     pub version: u32,
-    /// All words but the program's name.
-    pub words: Vec<String>,
+    /// What it asks.
+    pub request: Request,
+    /// Whether it is told in JSON.
+    pub json: bool,
+    /// Whether it wants no notes and no progress.
+    pub quiet: bool,
     /// The folder in which it was typed, absolute.
-    pub folder: String,
+    pub folder: PathBuf,
     /// What the caller's outputs take.
     pub colours: Colours,
     /// Length of its standard input where that is a file.

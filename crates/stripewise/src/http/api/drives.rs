@@ -1,5 +1,7 @@
 //! Paths on drives: those of pools, and others.
 
+use stripewise_engine::pool::Role;
+
 use super::*;
 
 /// Drives to look at.
@@ -15,7 +17,11 @@ pub(super) struct Shown {
 #[utoipa::path(post, path = "/api/v1/drives/show", request_body = Shown,
     responses((status = 200), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn show_drives(api: Api, Json(shown): Json<Shown>) -> Response {
-    api.document(Words::new("drive show").operands(&shown.drives)).await
+    let drives = shown.drives.into_iter().map(PathBuf::from).collect::<Vec<_>>();
+    if drives.is_empty() {
+        return Wrong::new("`drives` names no drive").into_response();
+    }
+    api.document(ShowDrives { drives }).await
 }
 
 /// Drives to come into a pool.
@@ -34,42 +40,58 @@ pub(super) struct NewDrives {
 /// Puts drives into a pool.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives", request_body = NewDrives,
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn add_drives(api: Api, Path(pool): Path<String>, Json(new): Json<NewDrives>) -> Response {
-    let words = Words::new("pool add").operand(pool).operands(&new.drives);
-    api.document(words.option("as", new.role).flag("force", new.force)).await
+pub(super) async fn add_drives(api: Api, Path(pool): Path<PoolName>, Json(new): Json<NewDrives>) -> Response {
+    let NewDrives { drives, role, force } = new;
+    if drives.is_empty() {
+        return Wrong::new("`drives` names no drive").into_response();
+    }
+    match role.map_or(Ok(Role::Data), |role| role_of(&role)) {
+        Ok(role) => api.document(AddDrives { pool, drives, role, force }).await,
+        Err(wrong) => wrong.into_response(),
+    }
+}
+
+fn role_of(word: &str) -> Result<Role, Wrong> {
+    match word {
+        "data" => Ok(Role::Data),
+        "spare" => Ok(Role::Spare),
+        "journal" => Ok(Role::Journal),
+        "fast" => Ok(Role::Fast),
+        _ => Err(Wrong::value("role", word, "it is data, spare, journal or fast")),
+    }
 }
 
 /// Takes a drive that holds nothing of the pool out of it for good. A drive is named by its
 /// identity.
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/drives/{drive}", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool remove").operand(pool).operand(drive)).await
+pub(super) async fn remove_drive(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
+    api.document(RemoveDrive { pool, drive }).await
 }
 
 /// Empties a drive onto the others and lets go of it.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/retire", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn retire_drive(
     api: Api,
-    Path((pool, drive)): Path<(String, String)>,
+    Path((pool, drive)): Path<(PoolName, String)>,
     Query(how): Query<Wait>,
 ) -> Response {
-    api.document(Words::new("pool retire").flag("wait", how.wait).operand(pool).operand(drive)).await
+    api.document(RetireDrive { pool, drive, wait: how.wait }).await
 }
 
 /// Stops using a drive for a while.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/offline", responses((status = 200, body = Pools), (status = 409, body = Problem)))]
-pub(super) async fn take_drive_offline(api: Api, Path((pool, drive)): Path<(String, String)>) -> Response {
-    api.document(Words::new("pool offline").operand(pool).operand(drive)).await
+pub(super) async fn take_drive_offline(api: Api, Path((pool, drive)): Path<(PoolName, String)>) -> Response {
+    api.document(TakeOffline { pool, drive }).await
 }
 
 /// Uses a drive again.
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/drives/{drive}/online", params(Wait), responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn take_drive_online(
     api: Api,
-    Path((pool, drive)): Path<(String, String)>,
+    Path((pool, drive)): Path<(PoolName, String)>,
     Query(how): Query<Wait>,
 ) -> Response {
-    api.document(Words::new("pool online").flag("wait", how.wait).operand(pool).operand(drive)).await
+    api.document(BringOnline { pool, drive, wait: how.wait }).await
 }
 
 /// The drive that comes.
@@ -88,10 +110,10 @@ pub(super) struct Replacement {
     responses((status = 200, body = Pools), (status = 409, body = Problem)))]
 pub(super) async fn replace_drive(
     api: Api,
-    Path((pool, drive)): Path<(String, String)>,
+    Path((pool, drive)): Path<(PoolName, String)>,
     Query(how): Query<Wait>,
     Json(replacement): Json<Replacement>,
 ) -> Response {
-    let words = Words::new("pool replace").operand(pool).operand(drive).operand(replacement.with);
-    api.document(words.flag("force", replacement.force).flag("wait", how.wait)).await
+    let Replacement { with, force } = replacement;
+    api.document(ReplaceDrive { pool, old: drive, new: with, force, wait: how.wait }).await
 }

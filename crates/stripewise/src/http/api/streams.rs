@@ -33,9 +33,9 @@ pub(super) async fn follow_pools(api: Api) -> Response {
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/jobs/{job}/events",
     responses((status = 200, body = PoolNews, content_type = "text/event-stream", description = "Server-sent events")))]
 pub(super) async fn follow_job(api: Api, Path((pool, job)): Path<(String, String)>) -> Response {
-    match job.parse() {
+    match parse("job", &job) {
         Ok(kind) => api.follow(Followed::Job { pool, kind }).await,
-        Err(why) => error(StatusCode::BAD_REQUEST, &why, None).into_response(),
+        Err(wrong) => wrong.into_response(),
     }
 }
 

@@ -1,14 +1,13 @@
 //! Everything that the command line can do with pools can be asked for over HTTP: each path is
-//! asked once with all that it takes, and the command lines that come of it are held against those
-//! that there are.
+//! asked once with all that it takes, and the requests that come of it are held against the
+//! commands that there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use axum::body::Body;
-use axum::http::Request;
+use axum::http;
 use clap::CommandFactory;
-use clap::parser::ValueSource;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -54,12 +53,8 @@ const WITHOUT_A_PATH: [(&str, &str); 23] = [
 /// Paths that are no commands: streams.
 const STREAMS: [&str; 2] = ["/api/v1/events", "/api/v1/pools/tank/jobs/scrub/events"];
 
-/// Options that have no field, and why.
-const WITHOUT_A_FIELD: [(&str, &str); 3] = [
-    ("json", "every answer is JSON"),
-    ("quiet", "notes are for people"),
-    ("causes", "is for people: documents have them always"),
-];
+/// Fields that no path sets, and why.
+const FOR_PEOPLE: [(&str, &str); 1] = [("causes", "every document has them")];
 
 /// Each path with all that it takes.
 fn examples() -> Vec<(&'static str, &'static str, Value)> {
@@ -75,7 +70,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "pin": "fast"});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
         "force": true});
-    let through = json!({"name": "a", "layout": "raid5", "write_back": false});
+    let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
     vec![
@@ -129,8 +124,8 @@ fn visited_by(router: Router, address: Address) -> Router {
     router.layer(axum::Extension(Peer { address, stranger: Arc::default() }))
 }
 
-/// Asks for each; the command lines that came of them, and the description.
-fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Vec<String>>, Value) {
+/// Asks for each; the requests that came of them, and the description.
+fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Request>, Value) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let (orders_in, mut orders) = mpsc::channel::<Order>(1);
@@ -138,48 +133,57 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Vec<String>>, Value) {
             visited_by(router(orders_in, guard(), Budget::default()), Address::Local { user: 0, process: 1 });
         let mut asked = Vec::new();
         for (method, path, body) in examples {
-            let request = Request::builder().method(*method).uri(*path).header("host", "localhost");
+            let request = http::Request::builder().method(*method).uri(*path).header("host", "localhost");
             let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
             let request = request.header("content-type", "application/json").body(body).expect("a request");
             let answering = async {
                 let order = orders.next().await.expect("it is passed on");
-                let Order::Command { words, answer, .. } = order else { panic!("{path} is a command") };
+                let Order::Request { request, answer, .. } = order else { panic!("{path} is a request") };
                 let collected = Collected { output: b"{}".to_vec(), messages: String::new() };
                 let _ = answer.send(Answer { exit: Exit::Success, collected });
-                words
+                request
             };
             let asking = pin!(router.clone().oneshot(request));
-            let (words, response) = match select(asking, pin!(answering)).await {
+            let (asked_for, response) = match select(asking, pin!(answering)).await {
                 Either::Left((response, _)) => panic!("{method} {path}: refused: {response:?}"),
-                Either::Right((words, asking)) => (words, asking.await.expect("an answer")),
+                Either::Right((asked_for, asking)) => (asked_for, asking.await.expect("an answer")),
             };
             assert_eq!(response.status(), StatusCode::OK, "{method} {path}");
-            asked.push(words);
+            asked.push(asked_for);
         }
-        let request = Request::get("/api/v1/openapi.json").header("host", "localhost").body(Body::empty());
+        let request =
+            http::Request::get("/api/v1/openapi.json").header("host", "localhost").body(Body::empty());
         let response = router.oneshot(request.expect("a request")).await.expect("an answer");
         let bytes = axum::body::to_bytes(response.into_body(), MAX_BYTES).await.expect("a body");
         (asked, serde_json::from_slice(&bytes).expect("JSON"))
     })
 }
 
-/// Commands with their arguments, the common ones left out.
-fn all_commands() -> BTreeMap<String, BTreeSet<String>> {
-    fn add(command: &clap::Command, path: &str, all: &mut BTreeMap<String, BTreeSet<String>>) {
+/// Commands by their names.
+fn all_commands() -> BTreeSet<String> {
+    fn add(command: &clap::Command, path: &str, all: &mut BTreeSet<String>) {
         if !command.has_subcommands() {
-            let arguments = command.get_arguments().map(|argument| argument.get_id().to_string());
-            let common = |name: &String| ["help", "version"].contains(&name.as_str());
-            all.insert(path.trim().to_owned(), arguments.filter(|name| !common(name)).collect());
+            all.insert(path.trim().to_owned());
         }
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
             add(below, &format!("{path} {}", below.get_name()), all);
         }
     }
-    let mut all = BTreeMap::new();
+    let mut all = BTreeSet::new();
     let mut command = Cli::command();
     command.build();
     add(&command, "", &mut all);
     all
+}
+
+/// The fields of a request, and those of them that say something.
+fn fields(request: &Request) -> (BTreeSet<String>, BTreeSet<String>) {
+    let request = serde_json::to_value(request).expect("plain data");
+    let fields = request["of"].as_object().expect("fields").iter();
+    let says_something =
+        |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && *value != json!([]);
+    let set = fields.clone().filter(|(_, value)| says_something(value));
+    (fields.clone().map(|(name, _)| name.clone()).collect(), set.map(|(name, _)| name.clone()).collect())
 }
 
 #[test]
@@ -210,30 +214,21 @@ fn the_validator_sees_what_is_wrong() {
 fn whatever_the_command_line_can_do_has_a_path() {
     let examples = examples();
     let (asked, description) = ask_all(&examples);
-    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for words in asked {
-        let line = std::iter::once("stripewise").chain(words.iter().map(String::as_str));
-        let matches =
-            Cli::command().try_get_matches_from(line).unwrap_or_else(|error| panic!("{words:?}: {error}"));
-        let (mut path, mut below) = (Vec::new(), &matches);
-        while let Some((name, next)) = below.subcommand() {
-            path.push(name.to_owned());
-            below = next;
-        }
-        let given = below.ids().map(|id| id.as_str());
-        let given = given.filter(|id| below.value_source(id) == Some(ValueSource::CommandLine));
-        used.entry(path.join(" ")).or_default().extend(given.map(str::to_owned));
+    let mut used: BTreeMap<&str, (BTreeSet<String>, BTreeSet<String>)> = BTreeMap::new();
+    for request in &asked {
+        let (all, set) = fields(request);
+        let of_name = used.entry(request.name()).or_default();
+        of_name.0.extend(all);
+        of_name.1.extend(set);
     }
-    for (command, arguments) in all_commands() {
+    for command in all_commands() {
         if WITHOUT_A_PATH.iter().any(|(without, _)| *without == command) {
-            assert!(!used.contains_key(&command), "{command} has a path after all");
+            assert!(!used.contains_key(command.as_str()), "{command} has a path after all");
             continue;
         }
-        let used = used.get(&command).unwrap_or_else(|| panic!("{command} has no path"));
-        let without = |name: &&String| !WITHOUT_A_FIELD.iter().any(|(without, _)| without == name);
-        for argument in arguments.iter().filter(without) {
-            assert!(used.contains(argument), "{command}: {argument} has no field");
-        }
+        let (all, set) = used.get(command.as_str()).unwrap_or_else(|| panic!("{command} has no path"));
+        let unset = all.difference(set).find(|field| !FOR_PEOPLE.iter().any(|(name, _)| name == field));
+        assert_eq!(unset, None, "{command}: no path sets this field");
     }
 
     assert_eq!(super::openapi_rules::violations(&description), Vec::<String>::new());
@@ -275,7 +270,7 @@ fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
                 }
                 answer.send(Ok(news)).expect("it is waited for");
             };
-            let request = Request::get(path).header("host", "localhost").body(Body::empty());
+            let request = http::Request::get(path).header("host", "localhost").body(Body::empty());
             let asking = router.clone().oneshot(request.expect("a request"));
             let ((), response) = futures_util::join!(answering, asking);
             let response = response.expect("an answer");
@@ -285,7 +280,7 @@ fn streams_are_events_with_a_kind_and_a_document_until_they_end() {
                             event: gone\ndata: {\"kind\":\"gone\",\"pool\":\"pool\"}\n\n";
             assert_eq!(String::from_utf8_lossy(&body), expected, "{path}");
         }
-        let unknown = Request::get("/api/v1/pools/tank/jobs/dance/events").header("host", "localhost");
+        let unknown = http::Request::get("/api/v1/pools/tank/jobs/dance/events").header("host", "localhost");
         let response = router.oneshot(unknown.body(Body::empty()).expect("a request")).await;
         assert_eq!(response.expect("an answer").status(), StatusCode::BAD_REQUEST);
     });

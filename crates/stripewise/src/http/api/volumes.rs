@@ -1,20 +1,24 @@
 //! Paths on volumes and their bytes.
 
 use axum::body::Bytes;
+use stripewise_control::names::VolumeName;
+use stripewise_engine::pool::Pin;
 use stripewise_export::budget::Taken;
+use stripewise_layout::{DEFAULT_INTERLEAVE_BYTES, LayoutSpec};
 
 use super::*;
+use crate::commands::volume_create::{parse_layout, with_columns};
 
 /// The volumes of all pools.
 #[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn list_all_volumes(api: Api) -> Response {
-    api.document(Words::new("volume list")).await
+    api.document(ListVolumes { pool: None }).await
 }
 
 /// The volumes of a pool.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-pub(super) async fn list_volumes(api: Api, Path(pool): Path<String>) -> Response {
-    api.document(Words::new("volume list").operand(pool)).await
+pub(super) async fn list_volumes(api: Api, Path(pool): Path<PoolName>) -> Response {
+    api.document(ListVolumes { pool: Some(pool) }).await
 }
 
 /// A volume to be made.
@@ -47,31 +51,79 @@ pub(super) struct NewVolume {
     responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn create_volume(
     api: Api,
-    Path(pool): Path<String>,
+    Path(pool): Path<PoolName>,
     Json(new): Json<NewVolume>,
 ) -> Response {
-    let checksums = new.checksums.map(|on| if on { "on" } else { "off" });
-    let words = Words::new("volume create")
-        .operand(format!("{pool}/{}", new.name))
-        .option("layout", Some(new.layout))
-        .option("columns", new.columns)
-        .option("groups", new.groups)
-        .option("interleave", new.interleave_bytes)
-        .option("size", new.size_bytes)
-        .flag("thin", new.thin)
-        .flag("write-back", new.write_back == Some(true))
-        .flag("write-through", new.write_back == Some(false))
-        .option("checksums", checksums)
-        .option("pin", new.pin);
-    api.document(words).await
+    match new.request(&pool) {
+        Ok(request) => api.document(request).await,
+        Err(wrong) => wrong.into_response(),
+    }
 }
 
-pub(super) type OfVolume = Path<(String, String)>;
+impl NewVolume {
+    fn request(self, pool: &PoolName) -> Result<CreateVolume, Wrong> {
+        if self.thin && self.size_bytes.is_none() {
+            return Err(Wrong::new("a thin volume needs `size_bytes`"));
+        }
+        let layout = layout(
+            &self.layout,
+            self.columns,
+            self.groups,
+            self.interleave_bytes.or(Some(DEFAULT_INTERLEAVE_BYTES)),
+        )?;
+        Ok(CreateVolume {
+            volume: parse("name", &format!("{pool}/{}", self.name))?,
+            layout,
+            size_bytes: self.size_bytes,
+            thin: self.thin,
+            write_back: self.write_back,
+            checksums: self.checksums,
+            pin: self.pin.map_or(Ok(Pin::None), |pin| pin_of(&pin))?,
+        })
+    }
+}
+
+/// A layout as it was sent.
+fn layout(
+    name: &str,
+    columns: Option<u32>,
+    groups: Option<u32>,
+    interleave_bytes: Option<u64>,
+) -> Result<LayoutSpec, Wrong> {
+    let layout = parse_layout(name).map_err(|why| Wrong::value("layout", name, why))?;
+    let layout = with_columns(layout, columns.map(|columns| columns as usize))
+        .map_err(|why| Wrong { detail: why.message, hint: why.hint })?;
+    Ok(LayoutSpec { groups: groups.map(|groups| groups as usize), interleave_bytes, ..layout })
+}
+
+fn pin_of(word: &str) -> Result<Pin, Wrong> {
+    match word {
+        "fast" => Ok(Pin::Fast),
+        "slow" => Ok(Pin::Slow),
+        "none" => Ok(Pin::None),
+        _ => Err(Wrong::value("pin", word, "it is fast, slow or none")),
+    }
+}
+
+/// A volume by its pool and its own name, as paths have them.
+#[derive(Deserialize)]
+#[serde(try_from = "(PoolName, String)")]
+pub(super) struct Named(VolumeName);
+
+impl TryFrom<(PoolName, String)> for Named {
+    type Error = String;
+
+    fn try_from((pool, volume): (PoolName, String)) -> Result<Self, String> {
+        format!("{pool}/{volume}").parse().map(Self)
+    }
+}
+
+pub(super) type OfVolume = Path<Named>;
 
 /// A volume, as it stands.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}", responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
-pub(super) async fn show_volume(api: Api, Path((pool, volume)): OfVolume) -> Response {
-    api.document(Words::new("volume show").operand(format!("{pool}/{volume}"))).await
+pub(super) async fn show_volume(api: Api, Path(Named(volume)): OfVolume) -> Response {
+    api.document(ShowVolume { volume }).await
 }
 
 /// One change of a volume.
@@ -106,27 +158,27 @@ pub(super) struct NewLayout {
     responses((status = 200, body = Volumes), (status = 409, body = Problem)))]
 pub(super) async fn change_volume(
     api: Api,
-    Path((pool, volume)): OfVolume,
+    Path(Named(volume)): OfVolume,
     Query(how): Query<Wait>,
     Json(change): Json<VolumeChange>,
 ) -> Response {
-    let name = format!("{pool}/{volume}");
-    let words = match change {
-        VolumeChange::SizeBytes(size) => Words::new("volume resize").operand(name).operand(size),
-        VolumeChange::Pin(pin) => Words::new("volume pin").flag("wait", how.wait).operand(name).operand(pin),
-        VolumeChange::Convert(new) => Words::new("volume convert")
-            .operand(name)
-            .option("layout", Some(new.layout))
-            .option("columns", new.columns)
-            .option("groups", new.groups)
-            .option("interleave", new.interleave_bytes)
-            .flag("yes", new.yes)
-            .flag("wait", how.wait),
-        VolumeChange::CancelConversion(cancel) => {
-            Words::new("volume convert").operand(name).flag("cancel", cancel).flag("wait", how.wait)
+    let wait = how.wait;
+    let request: Result<Request, Wrong> = match change {
+        VolumeChange::SizeBytes(size_bytes) => Ok(ResizeVolume { volume, size_bytes }.into()),
+        VolumeChange::Pin(pin) => pin_of(&pin).map(|pin| PinVolume { volume, pin, wait }.into()),
+        VolumeChange::Convert(NewLayout { layout: name, columns, groups, interleave_bytes, yes }) => {
+            let layout = layout(&name, columns, groups, interleave_bytes);
+            layout.map(|layout| ConvertVolume { volume, layout: Some(layout), yes, wait }.into())
         }
+        VolumeChange::CancelConversion(true) => {
+            Ok(ConvertVolume { volume, layout: None, yes: false, wait }.into())
+        }
+        VolumeChange::CancelConversion(false) => Err(Wrong::new("nothing is to be changed")),
     };
-    api.document(words).await
+    match request {
+        Ok(request) => api.document(request).await,
+        Err(wrong) => wrong.into_response(),
+    }
 }
 
 /// Erases a volume.
@@ -134,11 +186,10 @@ pub(super) async fn change_volume(
     responses((status = 200, body = Volumes), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn delete_volume(
     api: Api,
-    Path((pool, volume)): OfVolume,
+    Path(Named(volume)): OfVolume,
     Query(confirmation): Query<Confirmation>,
 ) -> Response {
-    let words = Words::new("volume delete").flag("yes", confirmation.yes);
-    api.document(words.operand(format!("{pool}/{volume}"))).await
+    api.document(DeleteVolume { volume, yes: confirmation.yes }).await
 }
 
 /// Which bytes.
@@ -157,23 +208,20 @@ pub(super) struct Range {
     responses((status = 200, content_type = "application/octet-stream"), (status = 400, body = Problem), (status = 409, body = Problem)))]
 pub(super) async fn read_volume(
     api: Api,
-    Path((pool, volume)): OfVolume,
+    Path(Named(volume)): OfVolume,
     Query(range): Query<Range>,
 ) -> Response {
     let Some(length) = range.length.filter(|length| *length <= MAX_BYTES as u64) else {
         return error(StatusCode::BAD_REQUEST, "`length` is needed, and is 16 MiB at most", None)
             .into_response();
     };
-    let words = Words::new("volume read")
-        .operand(format!("{pool}/{volume}"))
-        .option("offset", Some(range.offset))
-        .option("length", Some(length));
+    let request = ReadVolume { volume, offset: range.offset, length: Some(length) };
     // Until the last of it was taken, since a client may be slow to take it.
     let mut memory = api.house.budget.nothing();
     if !memory.try_add(length) {
         return no_memory();
     }
-    match api.command(words.plain(), Vec::new()).await {
+    match api.request(request.into(), false, Vec::new()).await {
         Err(response) => response,
         Ok(answer) if answer.exit == Exit::Success => {
             let bytes = Bytes::from_owner(Held { bytes: answer.collected.output, _memory: memory });
@@ -209,15 +257,12 @@ pub(super) struct Place {
     request_body(content_type = "application/octet-stream"), responses((status = 200), (status = 409, body = Problem)))]
 pub(super) async fn write_volume(
     api: Api,
-    Path((pool, volume)): OfVolume,
+    Path(Named(volume)): OfVolume,
     Query(place): Query<Place>,
     bytes: Bytes,
 ) -> Response {
-    let words = Words::new("volume write")
-        .operand(format!("{pool}/{volume}"))
-        .option("offset", Some(place.offset))
-        .with_json();
-    match api.command(words, bytes.into()).await {
+    let request = WriteVolume { volume, offset: place.offset };
+    match api.request(request.into(), true, bytes.into()).await {
         Err(response) => response,
         Ok(answer) => answered(answer),
     }

@@ -1,0 +1,466 @@
+//! What can be asked of pools, drives and volumes, as data: the command line makes it of what was
+//! typed, HTTP of a request, and over the daemon's socket it is sent as it is. What came of it is a
+//! document ([`crate::report`]) or a [`crate::Failure`].
+//!
+//! Names are checked when they are made; whether what is asked makes sense is found out by who
+//! carries it out.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use stripewise_engine::pool::{JobKind, Pin, Role as DriveRole};
+use stripewise_layout::LayoutSpec;
+
+use crate::names::{PoolName, VolumeName};
+use crate::roles::Role;
+
+mod settings;
+
+pub use settings::Setting;
+
+/// Makes the structs, and of all of them one enum with the name of each as the command line has it.
+macro_rules! requests {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident as $words:literal {$( $(#[$field_doc:meta])* $field:ident: $type:ty ),* $(,)?}
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+            pub struct $name {
+                $( $(#[$field_doc])* pub $field: $type, )*
+            }
+
+            impl From<$name> for Request {
+                fn from(asked: $name) -> Self {
+                    Self::$name(asked)
+                }
+            }
+        )*
+
+        /// Something that is asked.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "ask", content = "of", rename_all = "snake_case")]
+        pub enum Request {
+            $( $(#[$doc])* $name($name), )*
+        }
+
+        impl Request {
+            /// What the command line calls it.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $( Self::$name(_) => $words, )*
+                }
+            }
+
+            /// Its fields.
+            fn fields(&self) -> serde_json::Value {
+                let fields = match self {
+                    $( Self::$name(asked) => serde_json::to_value(asked), )*
+                };
+                // Paths that are no text are told as such where they are used.
+                fields.unwrap_or_default()
+            }
+        }
+    };
+}
+
+requests! {
+    /// The pools on the list, served or not.
+    ListPools as "pool list" {}
+    /// How pools stand.
+    ShowPools as "pool status" {
+        /// The pool; all known ones if left out.
+        pool: Option<PoolName>,
+    }
+    /// To make a pool of drives.
+    CreatePool as "pool create" {
+        /// Its name.
+        pool: PoolName,
+        /// Files, block devices, volumes of other pools, or exports of NBD servers.
+        drives: Vec<String>,
+        /// Drives that take over by themselves when another fails.
+        spares: Vec<String>,
+        /// Drives for journals.
+        journals: Vec<String>,
+        /// Drives for what is asked for most.
+        fast: Vec<String>,
+        /// Space is handed out in pieces of this size.
+        slab_bytes: Option<u64>,
+        /// Overwrite drives that hold something.
+        force: bool,
+    }
+    /// To find pools on drives, and to import those that are named.
+    ImportPools as "pool import" {
+        /// Folders to look into.
+        folders: Vec<PathBuf>,
+        /// Drives to look at.
+        drives: Vec<String>,
+        /// The one to import, by name or identity.
+        pool: Option<String>,
+        /// Import all that are found.
+        all: bool,
+        /// The name that the pool gets.
+        new_name: Option<PoolName>,
+        /// Take it from another host, and drives as they are.
+        force: bool,
+    }
+    /// To take a pool off the list, and use its drives elsewhere.
+    ExportPool as "pool export" {
+        /// The pool.
+        pool: PoolName,
+    }
+    /// To give a pool another name.
+    RenamePool as "pool rename" {
+        /// The pool.
+        pool: PoolName,
+        /// Its new name.
+        new_name: PoolName,
+    }
+    /// What happened to a pool.
+    ListEvents as "pool events" {
+        /// The pool.
+        pool: PoolName,
+        /// Only the last so many.
+        last: Option<usize>,
+    }
+    /// What a pool's drives and volumes were asked.
+    ShowLoad as "pool iostat" {
+        /// The pool.
+        pool: PoolName,
+        /// Length of an interval; left out: since the pool was opened.
+        seconds: Option<f64>,
+        /// How many intervals.
+        count: Option<u32>,
+        /// For people: also what the requests to drives were for. Documents have that always.
+        causes: bool,
+    }
+    /// To put drives into a pool.
+    AddDrives as "pool add" {
+        /// The pool.
+        pool: PoolName,
+        /// The drives.
+        drives: Vec<String>,
+        /// What they are for.
+        role: DriveRole,
+        /// Overwrite drives that hold something.
+        force: bool,
+    }
+    /// To take a drive out that holds nothing of the pool.
+    RemoveDrive as "pool remove" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive.
+        drive: String,
+    }
+    /// To empty a drive, and let go of it.
+    RetireDrive as "pool retire" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive.
+        drive: String,
+        /// To wait until that is done.
+        wait: bool,
+    }
+    /// To stop using a drive for a while.
+    TakeOffline as "pool offline" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive.
+        drive: String,
+    }
+    /// To use a drive again.
+    BringOnline as "pool online" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive.
+        drive: String,
+        /// To wait until what changed is copied to it.
+        wait: bool,
+    }
+    /// To put a new drive in the place of another.
+    ReplaceDrive as "pool replace" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive that goes.
+        old: String,
+        /// The drive that comes.
+        new: String,
+        /// Overwrite it even if it holds something.
+        force: bool,
+        /// To wait until it is filled.
+        wait: bool,
+    }
+    /// To spread volumes over all data drives.
+    Rebalance as "pool rebalance" {
+        /// The pool.
+        pool: PoolName,
+        /// To wait until that is done.
+        wait: bool,
+        /// To stop it.
+        stop: bool,
+    }
+    /// To read and compare every stripe.
+    Scrub as "pool scrub" {
+        /// The pool.
+        pool: PoolName,
+        /// To wait until that is done.
+        wait: bool,
+    }
+    /// To acknowledge what the status reports of drives.
+    Clear as "pool clear" {
+        /// The pool.
+        pool: PoolName,
+        /// The drive; all if left out.
+        drive: Option<String>,
+    }
+    /// To wait until no job of a kind is to be done.
+    WaitForJob as "pool wait" {
+        /// The pool.
+        pool: PoolName,
+        /// The kind.
+        job: JobKind,
+    }
+    /// To change settings of a pool.
+    ChangeSettings as "pool set" {
+        /// The pool.
+        pool: PoolName,
+        /// The settings.
+        settings: Vec<Setting>,
+    }
+    /// To erase a pool from its drives.
+    DestroyPool as "pool destroy" {
+        /// The pool.
+        pool: PoolName,
+        /// That is meant.
+        yes: bool,
+    }
+    /// The volumes of pools.
+    ListVolumes as "volume list" {
+        /// The pool; all known ones if left out.
+        pool: Option<PoolName>,
+    }
+    /// A volume.
+    ShowVolume as "volume show" {
+        /// The volume.
+        volume: VolumeName,
+    }
+    /// To make a volume.
+    CreateVolume as "volume create" {
+        /// Its pool and name.
+        volume: VolumeName,
+        /// Its layout.
+        layout: LayoutSpec,
+        /// Usable bytes; all the room there is if left out.
+        size_bytes: Option<u64>,
+        /// It takes room only as it is written.
+        thin: bool,
+        /// Whether small writes are acknowledged from the journal.
+        write_back: Option<bool>,
+        /// Whether its blocks have checksums; on if left out.
+        checksums: Option<bool>,
+        /// Which drives it stays on.
+        pin: Pin,
+    }
+    /// To give a volume another size.
+    ResizeVolume as "volume resize" {
+        /// The volume.
+        volume: VolumeName,
+        /// Its bytes from now on.
+        size_bytes: u64,
+    }
+    /// To give a volume another layout, or to take that back.
+    ConvertVolume as "volume convert" {
+        /// The volume.
+        volume: VolumeName,
+        /// The layout to be; left out: back to the one that it had.
+        layout: Option<LayoutSpec>,
+        /// Also to one that survives the loss of fewer drives.
+        yes: bool,
+        /// To wait until that is done.
+        wait: bool,
+    }
+    /// To keep a volume on drives of a kind.
+    PinVolume as "volume pin" {
+        /// The volume.
+        volume: VolumeName,
+        /// Which drives.
+        pin: Pin,
+        /// To wait until its rows are there.
+        wait: bool,
+    }
+    /// Bytes of a volume.
+    ReadVolume as "volume read" {
+        /// The volume.
+        volume: VolumeName,
+        /// The first byte.
+        offset: u64,
+        /// How many; to the volume's end if left out.
+        length: Option<u64>,
+    }
+    /// To put the input's bytes into a volume.
+    WriteVolume as "volume write" {
+        /// The volume.
+        volume: VolumeName,
+        /// Where the first byte goes.
+        offset: u64,
+    }
+    /// To erase a volume.
+    DeleteVolume as "volume delete" {
+        /// The volume.
+        volume: VolumeName,
+        /// That is meant.
+        yes: bool,
+    }
+    /// What drives hold.
+    ShowDrives as "drive show" {
+        /// Paths, volumes, NBD URIs, or identities of known drives.
+        drives: Vec<PathBuf>,
+    }
+    /// To send a test alert by every way.
+    TestAlerts as "alert test" {}
+}
+
+impl Request {
+    /// Which role a caller needs for it.
+    pub fn needs(&self) -> Role {
+        match self {
+            Self::ListPools(_)
+            | Self::ShowPools(_)
+            | Self::ListEvents(_)
+            | Self::ShowLoad(_)
+            | Self::ListVolumes(_)
+            | Self::ShowVolume(_) => Role::Read,
+            Self::AddDrives(AddDrives { force: true, .. })
+            | Self::ReplaceDrive(ReplaceDrive { force: true, .. })
+            | Self::CreatePool(_)
+            | Self::ImportPools(_)
+            | Self::ExportPool(_)
+            | Self::RenamePool(_)
+            | Self::DestroyPool(_)
+            // What is written over is lost.
+            | Self::WriteVolume(_)
+            | Self::DeleteVolume(_) => Role::Admin,
+            Self::AddDrives(_)
+            | Self::RemoveDrive(_)
+            | Self::RetireDrive(_)
+            | Self::TakeOffline(_)
+            | Self::BringOnline(_)
+            | Self::ReplaceDrive(_)
+            | Self::Rebalance(_)
+            | Self::Scrub(_)
+            | Self::Clear(_)
+            | Self::WaitForJob(_)
+            | Self::ChangeSettings(_)
+            | Self::CreateVolume(_)
+            | Self::ResizeVolume(_)
+            | Self::ConvertVolume(_)
+            | Self::PinVolume(_)
+            | Self::ReadVolume(_)
+            // To look at a drive that is named by a URI is to connect there.
+            | Self::ShowDrives(_)
+            | Self::TestAlerts(_) => Role::Operate,
+        }
+    }
+
+    /// Whether it may take long because it does nothing but wait, or move bytes of a volume.
+    pub fn lasts(&self) -> bool {
+        matches!(self, Self::WaitForJob(_) | Self::ShowLoad(_) | Self::ReadVolume(_) | Self::WriteVolume(_))
+    }
+
+    /// Whether it changes nothing, so that the log need not tell that it was asked for.
+    pub fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Self::ListPools(_)
+                | Self::ShowPools(_)
+                | Self::ListEvents(_)
+                | Self::ShowLoad(_)
+                | Self::ListVolumes(_)
+                | Self::ShowVolume(_)
+                | Self::ReadVolume(_)
+                | Self::ShowDrives(_)
+        )
+    }
+}
+
+/// For the log: its name, the pool or volume, and what else it says.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        let serde_json::Value::Object(mut fields) = self.fields() else { return Ok(()) };
+        for subject in ["pool", "volume"] {
+            if let Some(serde_json::Value::String(name)) = fields.remove(subject) {
+                write!(f, " {name}")?;
+            }
+        }
+        let says_something = |value: &serde_json::Value| match value {
+            serde_json::Value::Null => false,
+            serde_json::Value::Bool(is_set) => *is_set,
+            serde_json::Value::Array(items) => !items.is_empty(),
+            _ => true,
+        };
+        fields.retain(|_, value| says_something(value));
+        match fields.is_empty() {
+            true => Ok(()),
+            false => write!(f, " {}", serde_json::Value::Object(fields)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples() -> Vec<Request> {
+        let pool = || "tank".parse().expect("a name");
+        let volume = || "tank/a".parse().expect("a name");
+        vec![
+            ListPools {}.into(),
+            ShowPools { pool: None }.into(),
+            AddDrives { pool: pool(), drives: vec!["/d/0".to_owned()], role: DriveRole::Spare, force: false }
+                .into(),
+            ChangeSettings {
+                pool: pool(),
+                settings: vec![Setting::PatrolRate(None), Setting::SpaceWarning(90)],
+            }
+            .into(),
+            CreateVolume {
+                volume: volume(),
+                layout: "raid6".parse().expect("a layout"),
+                size_bytes: Some(1 << 30),
+                thin: true,
+                write_back: Some(false),
+                checksums: None,
+                pin: Pin::Fast,
+            }
+            .into(),
+            ShowLoad { pool: pool(), seconds: Some(1.5), count: Some(3), causes: false }.into(),
+        ]
+    }
+
+    #[test]
+    fn requests_are_read_as_they_were_written() {
+        for request in examples() {
+            let text = serde_json::to_string(&request).expect("plain data");
+            assert_eq!(serde_json::from_str::<Request>(&text).ok(), Some(request), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_no_request() {
+        let text = r#"{"ask":"export_pool","of":{"pool":"--force"}}"#;
+        assert!(serde_json::from_str::<Request>(text).is_err());
+        assert!(serde_json::from_str::<Request>(&text.replace("--force", "tank")).is_ok());
+    }
+
+    #[test]
+    fn the_log_tells_what_was_asked() {
+        let told: Vec<String> = examples().iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "pool list");
+        assert_eq!(told[1], "pool status");
+        assert_eq!(told[2], r#"pool add tank {"drives":["/d/0"],"role":"spare"}"#);
+        assert!(told[4].starts_with("volume create tank/a {"), "{}", told[4]);
+    }
+}
