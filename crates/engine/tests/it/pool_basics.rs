@@ -61,7 +61,7 @@ fn looking_at_a_drive_tells_all_of_its_pool_and_writes_nothing() {
         let label = inspect(&*drives[1]).await.unwrap().unwrap();
         assert_eq!((label.pool_name.as_str(), label.pool_id), ("tank", pool.id()));
         assert_eq!(
-            (label.role, label.state.word(), label.generation),
+            (label.role, label.state.as_str(), label.generation),
             (Role::Data, "online", 2),
             "made, and one volume"
         );

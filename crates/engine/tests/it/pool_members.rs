@@ -500,7 +500,7 @@ fn drives_that_come_back_together_are_not_taken_for_older_copies_when_power_goes
             life.run(async {
                 let pool = life.open(&as_drives(&cut.images())).await.unwrap();
                 let states = |pool: &Pool| -> Vec<String> {
-                    pool.status().drives.iter().map(|drive| drive.state.clone()).collect()
+                    pool.status().drives.iter().map(|drive| drive.state.to_string()).collect()
                 };
                 assert!(!states(&pool).contains(&"stale".to_owned()), "{at}, {seed}: {:?}", states(&pool));
                 pool.wait(JobKind::Rebuild).await.unwrap();
