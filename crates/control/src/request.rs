@@ -5,7 +5,6 @@
 //! Names are checked when they are made; whether what is asked makes sense is found out by who
 //! carries it out.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,7 @@ use crate::names::{PoolName, VolumeName};
 use crate::roles::Role;
 
 mod settings;
+mod shown;
 
 pub use settings::Setting;
 
@@ -385,30 +385,6 @@ impl Request {
     }
 }
 
-/// For the log: its name, the pool or volume, and what else it says.
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
-        let serde_json::Value::Object(mut fields) = self.fields() else { return Ok(()) };
-        for subject in ["pool", "volume"] {
-            if let Some(serde_json::Value::String(name)) = fields.remove(subject) {
-                write!(f, " {name}")?;
-            }
-        }
-        let says_something = |value: &serde_json::Value| match value {
-            serde_json::Value::Null => false,
-            serde_json::Value::Bool(is_set) => *is_set,
-            serde_json::Value::Array(items) => !items.is_empty(),
-            _ => true,
-        };
-        fields.retain(|_, value| says_something(value));
-        match fields.is_empty() {
-            true => Ok(()),
-            false => write!(f, " {}", serde_json::Value::Object(fields)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -460,7 +436,11 @@ mod tests {
         let told: Vec<String> = examples().iter().map(ToString::to_string).collect();
         assert_eq!(told[0], "pool list");
         assert_eq!(told[1], "pool status");
-        assert_eq!(told[2], r#"pool add tank {"drives":["/d/0"],"role":"spare"}"#);
-        assert!(told[4].starts_with("volume create tank/a {"), "{}", told[4]);
+        assert_eq!(told[2], "pool add tank /d/0 --role spare");
+        assert_eq!(told[3], "pool set tank --settings patrol_rate=none space_warning=90");
+        assert_eq!(
+            told[4],
+            "volume create tank/a --layout level=raid6 --pin fast --size-bytes 1073741824 --thin --write-back off"
+        );
     }
 }
