@@ -1,5 +1,5 @@
-//! A request as the log shows it: much like the command that it could have been typed as. It is made
-//! for people to read, not for a shell.
+//! A request as the log shows it: much like the command that it could have been typed as. It is
+//! made for people to read, not for a shell.
 
 use std::fmt;
 
